@@ -1,0 +1,1 @@
+"""Arrays that live in local or shared memory."""

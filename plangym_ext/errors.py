@@ -1,0 +1,64 @@
+"""One class per failure that a caller can handle.
+
+Every message says where it happened, what was expected, what came and what to
+do. Errors about a caller's argument also derive from the builtin that Python
+users expect (`ValueError`, `TypeError`), so plain `except ValueError` works.
+"""
+
+from __future__ import annotations
+
+
+class PlangymExtError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class StateError(PlangymExtError, ValueError):
+    """A state row cannot be used; the simulator has not seen it."""
+
+
+class DamagedState(StateError):
+    """A state row was truncated, extended or altered since it was captured."""
+
+
+class ForeignState(StateError):
+    """A state row belongs to another env, version or configuration."""
+
+
+class IncompleteState(PlangymExtError):
+    """An env's state cannot be captured exactly, and nothing is approximated."""
+
+
+class InvalidAction(PlangymExtError, ValueError):
+    """An action batch has the wrong length, shape, dtype or range."""
+
+
+class InvalidObservation(PlangymExtError, ValueError):
+    """An env returned an observation that its own space does not allow."""
+
+
+class UnknownName(PlangymExtError, ValueError):
+    """A name (env, planner, option) is not known; the message has a close match."""
+
+
+class MissingExtra(PlangymExtError, ImportError):
+    """An optional dependency is needed; the message names the extra to install."""
+
+
+class EnvClosed(PlangymExtError, RuntimeError):
+    """The env has been closed and cannot be used any more."""
+
+
+class ResetNeeded(PlangymExtError, RuntimeError):
+    """The env has not been reset yet, so it has no state to step or capture."""
+
+
+class WorkerError(PlangymExtError, RuntimeError):
+    """A worker raised an exception that could not be brought over as itself."""
+
+
+class WorkerDied(PlangymExtError, RuntimeError):
+    """A worker process ended although nobody asked it to."""
+
+
+class WorkerTimeout(PlangymExtError, TimeoutError):
+    """A worker did not answer within the deadline and was stopped."""
