@@ -1,0 +1,154 @@
+"""The envelope around every state row: who captured it, how long it is, is it whole.
+
+A state row is `width` bytes of `uint8`, the same width for every row of an env:
+
+    offset  size  field
+    0       4     magic, b"PGXS"
+    4       2     format version
+    6       2     header size in bytes
+    8       4     payload length in bytes
+    12      4     reserved, zero
+    16      16    fingerprint of the env (id, arguments, simulator version, ...)
+    32      8     checksum
+    40      8     reserved, zero
+    48      ...   payload, then zeros up to the width
+
+All numbers are little-endian. The checksum is a sum modulo 2**64 of every other
+8-byte word of the row times a fixed odd weight of its own. An odd weight is
+invertible, so any change confined to one word (every single-bit flip among them)
+changes the sum, and independent weights catch swapped words. Unlike a CRC it is
+computed for a whole batch by one matrix product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.errors import DamagedState, ForeignState
+
+MAGIC = b"PGXS"
+VERSION = 1
+HEADER = 48
+_WORD = 8
+_CHECKSUM_WORD = 4
+_LENGTH = slice(8, 12)
+
+
+def fingerprint(identity: dict[str, Any]) -> bytes:
+    """16 bytes that differ whenever `identity` (JSON-like, any key order) differs."""
+    text = json.dumps(identity, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _weights(num_words: int) -> np.ndarray:
+    # splitmix64 (Steele, Lea & Flood 2014) of the word's index: the same in any
+    # numpy version, which a state kept on disk needs.
+    z = np.arange(1, num_words + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    weights = (z ^ (z >> np.uint64(31))) | np.uint64(1)
+    weights[_CHECKSUM_WORD] = 0
+    return weights
+
+
+class Envelope:
+    """Seals and checks the state rows of one env configuration.
+
+    Args:
+        identity: what a state belongs to; see `fingerprint`.
+        payload_width: most bytes that a payload can take.
+    """
+
+    def __init__(self, identity: dict[str, Any], payload_width: int) -> None:
+        self.identity = identity
+        self.width = HEADER + -(-payload_width // _WORD) * _WORD
+        self._weights = _weights(self.width // _WORD)
+        header = np.zeros(HEADER, np.uint8)
+        header[:4] = np.frombuffer(MAGIC, np.uint8)
+        header[4:6] = np.frombuffer(VERSION.to_bytes(2, "little"), np.uint8)
+        header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
+        header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
+        self._header = header
+
+    def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
+        """Write header and checksum around payloads already in place.
+
+        Args:
+            rows: `[B, width]` uint8, each row contiguous; written in place.
+            lengths: `[B]` payload bytes used in each row; the rest must be zero.
+        """
+        rows[:, :HEADER] = self._header
+        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
+        words = rows.view("<u8")
+        words[:, _CHECKSUM_WORD] = words @ self._weights
+
+    def check(self, states: Any, where: str) -> np.ndarray:
+        """Refuse anything but whole rows of this very env.
+
+        Args:
+            states: `[B, width]` uint8.
+            where: method name, for messages.
+
+        Returns:
+            The same rows, each contiguous (a copy only if they were not).
+
+        Raises:
+            DamagedState: a row is not what was once captured.
+            ForeignState: a whole row, but of another env, configuration,
+                simulator version or format.
+            ValueError: not a 2-D uint8 array.
+        """
+        rows = np.asarray(states)
+        if rows.ndim != 2 or rows.dtype != np.uint8:
+            raise ValueError(
+                f"{where}: states must be (B, {self.width}) uint8, rows from get_state; "
+                f"got {rows.shape} {rows.dtype}"
+            )
+        if rows.shape[1] != self.width:
+            raise self._wrong_width(rows, where)
+        if rows.strides[1] != 1:
+            rows = np.ascontiguousarray(rows)
+        words = rows.view("<u8")
+        whole = words @ self._weights == words[:, _CHECKSUM_WORD]
+        whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
+        if not whole.all():
+            raise DamagedState(
+                f"{where}: states[{int(np.argmin(whole))}] is damaged: its checksum or magic does "
+                "not fit its bytes. Pass rows exactly as get_state or step_batch returned them."
+            )
+        # Version, header size and fingerprint; the length in between may differ.
+        same = (words[:, 0] == self._header.view("<u8")[0]) & (
+            words[:, 2:4] == self._header.view("<u8")[2:4]
+        ).all(axis=1)
+        if not same.all():
+            raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
+        return rows
+
+    def _wrong_width(self, rows: np.ndarray, where: str) -> Exception:
+        text = (
+            f"{where}: states must be {self.width} bytes wide for "
+            f"{self.identity.get('id')}; got {rows.shape[1]}"
+        )
+        return ForeignState(f"{text}. They are truncated, extended, or belong to another env.")
+
+    def _foreign(self, row: np.ndarray, index: int, where: str) -> ForeignState:
+        version = int(row[4:6].view("<u2")[0])
+        if version != VERSION:
+            return ForeignState(
+                f"{where}: states[{index}] has format version {version}; expected {VERSION}. "
+                "Capture it again with this version of plangym-ext."
+            )
+        return ForeignState(
+            f"{where}: states[{index}] belongs to another env: fingerprint "
+            f"{row[16:32].tobytes().hex()}, expected {self._header[16:32].tobytes().hex()} of "
+            f"{self.identity}. Use an env with the same id, arguments and simulator version."
+        )
+
+
+def payload(row: np.ndarray) -> np.ndarray:
+    """View `[width - 48]` uint8 of the payload area of a row, padding included."""
+    return row[HEADER:]

@@ -1,0 +1,225 @@
+"""A gymnasium env in this process, made exactly restorable: the serial backend."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Self
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.core.codec import StateCodec, layers
+from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.infos import InfoWriter
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.core.results import StateTransition, Transition
+from plangym_ext.core.row_loop import RowError, run_rows
+from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.spaces import ObsWriter, SpaceLayout, check_actions
+from plangym_ext.errors import EnvClosed, ResetNeeded
+
+
+class GymEnv(PlanEnv):
+    """One gymnasium env and a loop over rows: the reference for every backend.
+
+    Args:
+        make: callable that returns a gymnasium env. It is called once here, and
+            once more for each `clone`.
+        name: shown in messages; the env's own id if None.
+        frameskip: env steps for which one control step holds an action.
+        autoreset: whether `step` without a state resets an env that ended.
+
+    Raises:
+        IncompleteState: the env's state cannot be captured exactly.
+        TypeError: `make` returned something else, or a space has no array form.
+    """
+
+    backend = "serial"
+
+    def __init__(
+        self,
+        make: Callable[[], gym.Env[Any, Any]],
+        *,
+        name: str | None = None,
+        frameskip: int = 1,
+        autoreset: bool = True,
+    ) -> None:
+        if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
+            raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
+        self._arguments: dict[str, Any] = {
+            "make": make,
+            "name": name,
+            "frameskip": frameskip,
+            "autoreset": autoreset,
+        }
+        self.gym_env = _made(make)
+        self.frameskip, self.autoreset = frameskip, autoreset
+        spec = self.gym_env.spec
+        self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
+        self.observation_space = self.gym_env.observation_space
+        self.action_space = self.gym_env.action_space
+        self._is_reset = self._closed = False
+        try:
+            self._prepare()
+        except BaseException:
+            self.gym_env.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Find codec and layout from a reset and one step, which nobody will notice."""
+        obs_layout = SpaceLayout(self.observation_space)
+        action_layout = SpaceLayout(self.action_space)
+        self.gym_env.reset(seed=0)
+        self.codec = StateCodec(self.gym_env)
+        self.envelope = Envelope(self._identity(), self.codec.width)
+        probe = copy.deepcopy(self.action_space)
+        probe.seed(0)
+        *_, info = self.gym_env.step(probe.sample())
+        self.obs_writer = ObsWriter(obs_layout)
+        self.info_writer = InfoWriter(info)
+        self.layout = RowLayout(
+            obs_layout, action_layout, self.envelope.width, self.info_writer.columns
+        )
+        # A worker's env is only ever restored into, which a fresh reset allows.
+        self.gym_env.reset(seed=0)
+
+    def _identity(self) -> dict[str, Any]:
+        spec = self.gym_env.spec
+        arguments = dict(spec.kwargs) if spec else {}
+        arguments.pop("render_mode", None)  # drawing does not change the dynamics
+        return {
+            "id": spec.id if spec else self.name,
+            "arguments": arguments,
+            "layers": [type(layer).__qualname__ for layer in layers(self.gym_env)],
+            "parts": self.codec.identity(),
+        }
+
+    # The env proper -------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        return_state: bool = True,
+    ) -> tuple[Any, ...]:
+        """Start a new episode; see `PlanEnv.reset`."""
+        self._check_open("reset")
+        if seed is None and not self._is_reset:
+            # The probe seeded the env; without a seed the caller expects a fresh one.
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        obs, info = self.gym_env.reset(seed=seed, options=options)
+        self._is_reset = True
+        self._drop_rows()
+        return (self.get_state(), obs, info) if return_state else (obs, info)
+
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        return_state: bool | None = None,
+    ) -> Transition | StateTransition:
+        """Advance the env; see `PlanEnv.step`."""
+        self._check_open("step")
+        leaves = check_actions(self.layout.action, action, (), "step")
+        repeats = int(self._checked_dt(dt, 1, "step")) * self.frameskip
+        if state is not None:
+            self._set_env_state(self._checked_state(state, "step"))
+        elif not self._is_reset:
+            raise ResetNeeded("step: the env was never reset. Call reset first, or pass a state.")
+        parts = tuple(leaf[()].copy() for leaf in leaves)
+        held = self.layout.action.join(parts)
+        total, taken = 0.0, 0
+        for taken in range(1, repeats + 1):
+            obs, reward, terminated, truncated, info = self.gym_env.step(held)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        info = {**info, "n_step": taken, "dt": int(dt)}
+        result = Transition(obs, total, bool(terminated), bool(truncated), info)
+        wanted = return_state or (return_state is None and state is not None)
+        final = self.get_state() if wanted else None
+        if (terminated or truncated) and self.autoreset and state is None:
+            self.gym_env.reset()
+        return result if final is None else StateTransition(final, *result)
+
+    def get_state(self) -> np.ndarray:
+        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        self._check_open("get_state")
+        if not self._is_reset:
+            raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
+        row = np.zeros((1, self.envelope.width), np.uint8)
+        self.envelope.seal(row, self.codec.capture(memoryview(row[0]), HEADER) - HEADER)
+        return row[0]
+
+    def _set_env_state(self, state: np.ndarray) -> None:
+        self._check_open("set_state")
+        self.codec.restore(memoryview(state), HEADER)
+        self._is_reset = True
+
+    def render(self) -> Any:
+        """Picture of the env; see `PlanEnv.render`."""
+        self._check_open("render")
+        return self.gym_env.render()
+
+    # Rows -----------------------------------------------------------------------
+
+    def _run_rows(
+        self,
+        actions: tuple[np.ndarray, ...],
+        states: np.ndarray,
+        dt: int | np.ndarray,
+        reset_first: np.ndarray | None,
+    ) -> RowResults:
+        self._check_open("step_batch")
+        num_rows, horizon = actions[0].shape[:2]
+        batch = RowBatch(self.layout, num_rows, horizon)
+        batch.load(actions, states, dt, reset_first)
+        if num_rows:
+            # The rows run on the one env there is, which then goes back to its place.
+            here = self.get_state() if self._is_reset else None
+            try:
+                run_rows(self, batch, 0, num_rows)
+            except RowError as error:
+                assert error.__cause__ is not None
+                error.__cause__.add_note(f"{self.name}: in row {error.row}, action {error.action}")
+                raise error.__cause__ from None
+            finally:
+                if here is not None:
+                    self.codec.restore(memoryview(here), HEADER)
+        return batch.results(copy=False)
+
+    # Life -----------------------------------------------------------------------
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with the same settings; see `PlanEnv.clone`."""
+        return type(self)(**{**self._arguments, **overrides})
+
+    def close(self) -> None:
+        """Close the gymnasium env."""
+        if not self._closed:
+            self._closed = True
+            self.gym_env.close()
+
+    def _check_open(self, where: str) -> None:
+        if self._closed:
+            raise EnvClosed(f"{where}: this {self.name} env is closed. Make a new one.")
+
+
+def _made(make: Callable[[], Any]) -> gym.Env[Any, Any]:
+    if not callable(make):
+        raise TypeError(
+            f"GymEnv: make must be a callable that returns a gymnasium env; got {make!r}. "
+            "Pass a function such as `lambda: gymnasium.make(...)`, so that it can be cloned."
+        )
+    env = make()
+    if not isinstance(env, gym.Env):
+        raise TypeError(
+            f"GymEnv: make() must return a gymnasium.Env; got {type(env).__module__}."
+            f"{type(env).__qualname__}"
+        )
+    return env
+
+

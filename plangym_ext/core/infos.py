@@ -1,0 +1,129 @@
+"""The infos of a batch: numeric fields as columns, everything else by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class InfoColumn:
+    """One numeric info field. Only values of exactly `kind` and `shape` are stored in it."""
+
+    key: str
+    kind: type
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+
+_SCALARS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
+
+
+def _column(key: str, value: Any) -> InfoColumn | None:
+    kind = type(value)
+    if kind in _SCALARS:
+        return InfoColumn(key, kind, _SCALARS[kind])
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+        return InfoColumn(key, kind, value.dtype.str, value.shape)
+    return None
+
+
+class InfoWriter:
+    """Stores the infos of one env in the columns of a batch.
+
+    Args:
+        example: info of one step; its numeric fields become the columns.
+    """
+
+    def __init__(self, example: Mapping[str, Any]) -> None:
+        found = [_column(key, value) for key, value in example.items()]
+        self.columns = tuple(column for column in found if column is not None)
+        self._keys = {column.key for column in self.columns}
+        # Fields without a column that every step carries; they do not make a row odd.
+        self._plain = set(example)
+
+    def write(
+        self, arrays: tuple[np.ndarray, ...], i: int, info: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Store `info` in row `i`.
+
+        Returns:
+            None if the columns hold its numeric fields, else those fields: a key is
+            new or missing, or a value has another type than its column.
+        """
+        if not self.columns and info.keys() == self._plain:
+            return None
+        fits = info.keys() == self._plain
+        for column, array in zip(self.columns, arrays, strict=True):
+            value = info.get(column.key)
+            same = type(value) is column.kind and (
+                not column.shape or (value.shape == column.shape and value.dtype == column.dtype)
+            )
+            fits &= same
+            array[i] = value if same else 0
+        if fits:
+            return None
+        return {key: value for key, value in info.items() if _column(key, value) is not None}
+
+
+class InfoBatch(Sequence[dict[str, Any]]):
+    """The infos of a batch: columns to compute with, rows to look at.
+
+    `infos["lives"]` is a `[B]` array; `infos[3]` is the dict of row 3; iterating
+    gives one dict a row, as a list of infos would. Every batch has the columns
+    `n_step` (env steps taken) and `dt` (control steps asked for).
+
+    Args:
+        columns: arrays `[B, ...]` by field.
+        own: rows whose fields differ from the columns (their entries there are 0).
+    """
+
+    def __init__(
+        self, columns: Mapping[str, np.ndarray], own: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        self._columns = dict(columns)
+        self._own = {i: dict(row) for i, row in own.items()}
+        self._size = len(self._columns["n_step"])
+
+    def keys(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._columns)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, key: str) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if isinstance(key, str):
+            if key not in self._columns:
+                raise KeyError(f"infos: no column {key!r}; columns are {self.keys()}")
+            return self._columns[key]
+        if isinstance(key, slice):
+            return [self._row(i) for i in range(*key.indices(self._size))]
+        row = key + self._size if key < 0 else key
+        if not 0 <= row < self._size:
+            raise IndexError(f"infos: row {key} of {self._size}")
+        return self._row(row)
+
+    def _row(self, i: int) -> dict[str, Any]:
+        own = self._own.get(i)
+        keys = ("n_step", "dt") if own is not None else tuple(self._columns)
+        row = dict(own or {})
+        for key in keys:
+            column = self._columns[key]
+            row[key] = column[i].item() if column.ndim == 1 else column[i].copy()
+        return row
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self._row(i) for i in range(self._size))
+
+    def __repr__(self) -> str:
+        return f"InfoBatch({self._size} rows, columns {self.keys()})"

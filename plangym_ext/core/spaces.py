@@ -1,0 +1,209 @@
+"""From a gymnasium space to the arrays that a batch of its values is stored in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidAction, InvalidObservation
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of a (possibly nested) space: where it hangs and what it holds."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    space: spaces.Space[Any]
+
+    @property
+    def name(self) -> str:
+        """Path as text, for messages; empty for a space that is one array."""
+        return "".join(f"[{key!r}]" for key in self.path)
+
+
+def _leaves(space: spaces.Space[Any], path: Path = ()) -> list[Leaf]:
+    if isinstance(space, spaces.Dict):
+        return [leaf for key, sub in space.items() for leaf in _leaves(sub, (*path, key))]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, (*path, i))]
+    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        shape = tuple(space.shape or ())
+        return [Leaf(path, shape, np.dtype(space.dtype), space)]
+    raise TypeError(
+        f"space{''.join(f'[{key!r}]' for key in path)}: {type(space).__name__} has no fixed-size "
+        "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
+        "them. Flatten it with a wrapper first."
+    )
+
+
+class SpaceLayout:
+    """The leaves of a space, in a fixed order, and both ways between value and leaves."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.leaves = tuple(_leaves(space))
+        #: True when the space is one array, so values need no unpacking.
+        self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
+
+    def split(self, value: Any) -> tuple[Any, ...]:
+        """Leaf values of one nested value, or of one nested batch, in leaf order.
+
+        Raises:
+            KeyError, IndexError, TypeError: the nesting is not that of the space.
+        """
+        if self.is_flat:
+            return (value,)
+        parts = []
+        for leaf in self.leaves:
+            part = value
+            for key in leaf.path:
+                part = part[key]
+            parts.append(part)
+        return tuple(parts)
+
+    def join(self, parts: tuple[Any, ...]) -> Any:
+        """Inverse of `split`: nested dicts and tuples around the given leaf values."""
+        remaining = iter(parts)
+        return self._join(self.space, remaining)
+
+    def _join(self, space: spaces.Space[Any], parts: Any) -> Any:
+        if isinstance(space, spaces.Dict):
+            return {key: self._join(sub, parts) for key, sub in space.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._join(sub, parts) for sub in space)
+        return next(parts)
+
+
+class ObsWriter:
+    """Checks the observations of one env and stores them in row `i` of leaf arrays."""
+
+    def __init__(self, layout: SpaceLayout) -> None:
+        self._layout = layout
+        self._flat = layout.is_flat and isinstance(layout.space, spaces.Box)
+
+    def write(self, arrays: tuple[np.ndarray, ...], i: int, obs: Any) -> None:
+        """Store `obs` in row `i` of `arrays` (one `[B, *leaf.shape]` array per leaf).
+
+        Raises:
+            InvalidObservation: shape or dtype is not the space's. Nothing is
+                ever broadcast or cast into a row.
+        """
+        if self._flat:
+            leaf = self._layout.leaves[0]
+            if type(obs) is np.ndarray and obs.shape == leaf.shape and obs.dtype == leaf.dtype:
+                arrays[0][i] = obs
+                return
+        try:
+            parts = self._layout.split(obs)
+        except (KeyError, IndexError, TypeError) as error:
+            raise InvalidObservation(
+                f"observation: expected the nesting of {self._layout.space}; "
+                f"got {type(obs).__name__} ({error!r})"
+            ) from error
+        for leaf, array, part in zip(self._layout.leaves, arrays, parts, strict=True):
+            array[i] = _checked_leaf(leaf, part)
+
+
+def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
+    value = np.asarray(part)
+    # A Discrete observation may be a Python int; its value decides, not its type.
+    is_int = isinstance(leaf.space, spaces.Discrete) and value.dtype.kind in "iu"
+    if value.shape != leaf.shape or (value.dtype != leaf.dtype and not is_int):
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected {leaf.shape} {leaf.dtype} as in its space; "
+            f"got {value.shape} {value.dtype}. Correct the env or wrap it with a "
+            "TransformObservation that casts."
+        )
+    return value
+
+
+def check_actions(
+    layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
+) -> tuple[np.ndarray, ...]:
+    """Leaf arrays of a batch of actions, in the space's own dtypes.
+
+    Args:
+        layout: of the action space.
+        actions: arrays (nested as the space) with shape `batch_shape + leaf.shape`.
+        batch_shape: `[B]` or `[B, H]`; -1 stands for any length.
+        where: method name, for messages.
+
+    Returns:
+        One array per leaf; the caller's own array where no cast was needed.
+
+    Raises:
+        InvalidAction: wrong nesting, shape, dtype, range, or NaN.
+    """
+    try:
+        parts = layout.split(actions)
+    except (KeyError, IndexError, TypeError) as error:
+        raise InvalidAction(
+            f"{where}: actions must be nested as {layout.space}; got {type(actions).__name__}"
+        ) from error
+    return tuple(
+        _checked_actions(leaf, part, batch_shape, where)
+        for leaf, part in zip(layout.leaves, parts, strict=True)
+    )
+
+
+def _checked_actions(
+    leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str
+) -> np.ndarray:
+    try:
+        values = np.asarray(part)
+    except ValueError as error:
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be one array; rows differ in shape"
+        ) from error
+    ndim = len(batch_shape)
+    shape_fits = (
+        values.ndim == ndim + len(leaf.shape)
+        and values.shape[ndim:] == leaf.shape
+        and all(w in (-1, n) for w, n in zip(batch_shape, values.shape, strict=False))
+    )
+    is_integer = leaf.dtype.kind in "iu"
+    kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
+    if not shape_fits or not kind_fits:
+        names = ("B", "H")
+        lead = [names[k] if w == -1 else str(w) for k, w in enumerate(batch_shape)]
+        want = "(" + ", ".join([*lead, *map(str, leaf.shape)]) + ")"
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be {want} {leaf.dtype}, one row per state; "
+            f"got {values.shape} {values.dtype}. "
+            "For one action shared by all rows use np.broadcast_to."
+        )
+    _check_range(leaf, values, where)
+    return values.astype(leaf.dtype, copy=False)
+
+
+def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        start = getattr(space, "start", 0)
+        return start, start + space.nvec - 1
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    return 0, 1
+
+
+def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
+    low, high = _bounds(leaf.space)
+    # The comparison is in the space's dtype: a float64 copy of the bound is in range.
+    cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
+    good = (cast >= low) & (cast <= high)  # False for NaN
+    if np.all(good):
+        return
+    first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
+    got = values[first] if values.ndim else values
+    raise InvalidAction(
+        f"{where}: actions{leaf.name} must lie in {leaf.space}; "
+        f"got {got!r} at index {first}. Clip or re-index the actions first."
+    )
