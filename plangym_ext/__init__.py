@@ -1,1 +1,48 @@
-"""plangym-ext."""
+"""Batched stepping and planning over any Gymnasium environment, from exact states.
+
+The public names are loaded when they are first used, so that importing the package
+costs next to nothing and brings in neither numba nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plangym_ext.core.gym_env import GymEnv as GymEnv
+    from plangym_ext.core.plan_env import PlanEnv as PlanEnv
+    from plangym_ext.registry import make as make
+    from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
+    from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
+    from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
+
+#: Public name -> module that defines it. The list of the public API.
+_PUBLIC = {
+    "BatchEnv": "plangym_ext.vectorization.batch_env",
+    "ExternalProcess": "plangym_ext.vectorization.external_process",
+    "GymEnv": "plangym_ext.core.gym_env",
+    "ParallelEnv": "plangym_ext.vectorization.parallel_env",
+    "PlanEnv": "plangym_ext.core.plan_env",
+    "make": "plangym_ext.registry",
+}
+
+__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - the keys are strings
+
+try:
+    __version__ = version("plangym-ext")
+except PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

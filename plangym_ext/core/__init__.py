@@ -1,1 +1,1 @@
-"""plangym_ext.core"""
+"""The env contract, exact states, and the memory of a batch."""

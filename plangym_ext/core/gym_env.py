@@ -57,8 +57,6 @@ class GymEnv(PlanEnv):
         self.frameskip, self.autoreset = frameskip, autoreset
         spec = self.gym_env.spec
         self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
-        self.observation_space = self.gym_env.observation_space
-        self.action_space = self.gym_env.action_space
         self._is_reset = self._closed = False
         try:
             self._prepare()
@@ -68,12 +66,12 @@ class GymEnv(PlanEnv):
 
     def _prepare(self) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.observation_space)
-        action_layout = SpaceLayout(self.action_space)
+        obs_layout = SpaceLayout(self.gym_env.observation_space)
+        action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env.reset(seed=0)
         self.codec = StateCodec(self.gym_env)
         self.envelope = Envelope(self._identity(), self.codec.width)
-        probe = copy.deepcopy(self.action_space)
+        probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
         *_, info = self.gym_env.step(probe.sample())
         self.obs_writer = ObsWriter(obs_layout)
@@ -165,6 +163,13 @@ class GymEnv(PlanEnv):
         return self.gym_env.render()
 
     # Rows -----------------------------------------------------------------------
+
+    def _first_state(self) -> np.ndarray:
+        if not self._is_reset:
+            raise ResetNeeded(
+                "step_batch: there are no rows to continue yet. Call reset first, or pass states."
+            )
+        return self.get_state()
 
     def _run_rows(
         self,

@@ -1,1 +1,1 @@
-"""plangym_ext.run"""
+"""The command line and what it runs."""

@@ -1,1 +1,1 @@
-"""plangym_ext.vectorization"""
+"""Worker processes that step env rows in shared memory."""

@@ -1,0 +1,117 @@
+"""From a name to an env on a backend: `make`.
+
+The façade that joins env families with backends. Simulators are imported when one
+of their envs is asked for, never before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from plangym_ext.errors import UnknownName
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from plangym_ext.core.plan_env import PlanEnv
+
+BACKENDS = ("auto", "serial", "process")
+
+
+def make(
+    name: str,
+    *,
+    n_workers: int | None = None,
+    backend: str = "auto",
+    frameskip: int | None = None,
+    autoreset: bool = True,
+    **kwargs: Any,
+) -> PlanEnv:
+    """Make an env that is stepped in batches from any saved state.
+
+    Args:
+        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5".
+        n_workers: worker processes for batches. With "auto", None means none.
+        backend: "serial" (one process, the reference), "process" (workers), or
+            "auto": "process" if `n_workers` is given, else "serial".
+        frameskip: env steps for which one control step holds an action. None keeps
+            the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
+            frames are never multiplied.
+        autoreset: whether an env or row that ended is reset before its next step.
+        kwargs: for the env's constructor, as in `gymnasium.make`.
+
+    Raises:
+        UnknownName: no such env or backend.
+        IncompleteState: the env's state cannot be captured exactly.
+    """
+    if backend not in BACKENDS:
+        raise UnknownName(
+            f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
+            f"{suggestion(backend, BACKENDS)}"
+        )
+    from plangym_ext.core.families import family_of_entry_point
+
+    spec = find_spec(name)
+    family = family_of_entry_point(spec.entry_point)
+    if frameskip is not None and family is not None and family.frameskip_argument:
+        kwargs[family.frameskip_argument], frameskip = frameskip, 1
+    # The spec itself travels, so an env that is registered here alone is found there.
+    build = functools.partial(make_gym, spec, **kwargs)
+    settings: dict[str, Any] = {"frameskip": frameskip or 1, "autoreset": autoreset}
+    if backend == "process" or (backend == "auto" and n_workers is not None):
+        from plangym_ext.vectorization.parallel_env import ParallelEnv
+
+        return ParallelEnv(build, n_workers=n_workers, **settings)
+    from plangym_ext.core.gym_env import GymEnv
+
+    return GymEnv(build, **settings)
+
+
+def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
+    """The gymnasium env that `make` builds on: quiet, and without the passive checker."""
+    import gymnasium as gym
+
+    _quieten(spec.entry_point)
+    kwargs.setdefault("disable_env_checker", True)
+    return gym.make(spec, **kwargs)
+
+
+def find_spec(name: str) -> Any:
+    """The registered spec of an id.
+
+    Raises:
+        UnknownName: there is none; the message has the closest one.
+    """
+    import gymnasium as gym
+    from gymnasium.error import Error
+
+    try:
+        return gym.spec(name)
+    except Error:
+        pass
+    # Simulators that register their ids when they are imported.
+    importlib.import_module("ale_py")
+    try:
+        return gym.spec(name)
+    except Error as error:
+        close = suggestion(name, list(gym.registry))
+        raise UnknownName(
+            f"environment: expected a registered gymnasium id; got {name!r}{close}"
+        ) from error
+
+
+def suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
+    folded = {key.lower(): key for key in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+def _quieten(entry_point: Any) -> None:
+    if isinstance(entry_point, str) and entry_point.startswith("ale_py"):
+        ale = importlib.import_module("ale_py")
+        # Otherwise every process prints the emulator's banner.
+        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)

@@ -1,0 +1,156 @@
+"""Several worker processes stepped as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.row_stepper import RowStepper
+from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import ResetNeeded
+from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.vectorization.lane import Lane
+
+
+class BatchEnv(RowStepper):
+    """Combine envs in worker processes to step them together.
+
+    With states, any number of rows is shared out among the workers. Without, row i
+    goes on from where `reset`, `sync_states` or the last step left it.
+
+    Args:
+        envs: `ExternalProcess` of equal envs.
+        blocking: step in one process after another rather than in parallel.
+
+    Raises:
+        ValueError: no envs, or two of them differ.
+    """
+
+    def __init__(self, envs: Iterable[ExternalProcess], blocking: bool = False) -> None:
+        self._envs = list(envs)
+        self._blocking = blocking
+        if not self._envs:
+            raise ValueError("BatchEnv: expected at least one env; got none")
+        first, *others = [env.describe() for env in self._envs]
+        for index, other in enumerate(others, start=1):
+            for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
+                if other[what] != first[what]:
+                    raise ValueError(
+                        f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
+                        f"env 0 has {first[what]}"
+                    )
+        self.layout, self.autoreset = first["layout"], first["autoreset"]
+        self.envelope = Envelope(first["identity"], first["payload_width"])
+        self._lane = Lane(self._envs, self.layout)
+
+    def __len__(self) -> int:
+        return len(self._envs)
+
+    def __getitem__(self, index: int) -> ExternalProcess:
+        return self._envs[index]
+
+    def __getattr__(self, name: str) -> Any:
+        """Attribute of the first env; the envs are equal."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._envs[0], name)
+
+    def make_transitions(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+    ) -> Transitions | StateTransitions:
+        """Step rows; the seed's name for `step_batch`."""
+        return self.step_batch(actions, states, dt, return_state)
+
+    def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
+        """Continue every row, and the env in every process, from one `[S]` state.
+
+        Args:
+            state: from `get_state` of an equal env.
+            blocking: set one process after another rather than all at once.
+
+        Raises:
+            StateError: the state is damaged or belongs to another env.
+        """
+        self.set_row_states(np.broadcast_to(state, (len(self._envs), np.shape(state)[-1])))
+        promises = []
+        for env in self._envs:
+            promise = env.set_state(state, blocking=False)
+            if blocking:
+                promise()
+            else:
+                promises.append(promise)
+        for promise in promises:
+            promise()
+
+    def reset(
+        self, indices: Sequence[int] | None = None, return_states: bool = True, **kwargs: Any
+    ) -> Any:
+        """Reset some envs; their rows begin there.
+
+        Args:
+            indices: which; all if None.
+            return_states: whether to return their states too.
+            kwargs: passed to each env's reset; an int `seed` becomes `seed + i` for env i.
+
+        Returns:
+            obs `[len(indices), *obs]`, or `(obs, states)` with states `[len(indices), S]`.
+        """
+        chosen = list(range(len(self._envs))) if indices is None else [int(i) for i in indices]
+        seed = kwargs.pop("seed", None)
+        promises = [
+            self._envs[i].reset(
+                blocking=False,
+                return_states=True,
+                seed=None if seed is None else seed + i,
+                **kwargs,
+            )
+            for i in chosen
+        ]
+        found = [promise() for promise in promises]
+        states = np.stack([state for state, _, _ in found])
+        if indices is None:
+            self.set_row_states(states)
+        else:
+            rows, ended = self._continued_rows(len(self._envs))
+            rows, ended = rows.copy(), ended.copy()
+            rows[chosen], ended[chosen] = states, False
+            self._keep_rows(rows, ended)
+        parts = [self.layout.obs.split(obs) for _, obs, _ in found]
+        leaves = self.layout.obs.leaves
+        stacked = tuple(
+            np.stack([np.asarray(part[k], leaf.dtype) for part in parts])
+            for k, leaf in enumerate(leaves)
+        )
+        obs = self.layout.obs.join(stacked)
+        return (obs, states) if return_states else obs
+
+    def _first_state(self) -> np.ndarray:
+        raise ResetNeeded(
+            f"BatchEnv: only rows that were reset can go on without states, at most "
+            f"{len(self._envs)}. Call reset or sync_states first, or pass states."
+        )
+
+    def _run_rows(
+        self,
+        actions: tuple[np.ndarray, ...],
+        states: np.ndarray,
+        dt: int | np.ndarray,
+        reset_first: np.ndarray | None,
+    ) -> RowResults:
+        return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
+
+    def close(self) -> None:
+        """Close all envs and end their processes; further calls do nothing."""
+        self._lane.close()
+        for env in self._envs:
+            env.begin_close()
+        for env in self._envs:
+            env.close()

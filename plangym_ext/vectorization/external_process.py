@@ -1,0 +1,252 @@
+"""One env in a worker process of its own, and the requests it answers."""
+
+from __future__ import annotations
+
+import itertools
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
+from plangym_ext.vectorization.channel import ChannelClosed
+from plangym_ext.vectorization.worker import READY
+from plangym_ext.vectorization.worker_process import WorkerProcess
+
+#: Seconds that `close` waits for a worker to leave before it is killed.
+CLOSE_GRACE = 1.0
+#: Seconds that a new worker may take to build its env.
+START_TIMEOUT = 120.0
+
+_requests = itertools.count(READY + 1)
+
+Promise = Callable[[], Any]
+
+
+def next_request() -> int:
+    """Number for one request; never used again in this process."""
+    return next(_requests)
+
+
+class ExternalProcess:
+    """Step an env in a separate process.
+
+    Methods that take `blocking` return their result, or with `blocking=False` a
+    promise: a callable that waits for the result and returns it.
+
+    Args:
+        constructor: callable that returns a gymnasium env or a `GymEnv`; it is
+            called in the worker. Lambdas and local classes travel by cloudpickle.
+        index: number of the worker, for messages.
+        wait: whether to return only once the env is built.
+
+    Raises:
+        TypeError: the constructor is not callable or cannot be pickled.
+        WorkerDied: the worker ended while it built the env.
+        Exception: whatever the constructor raised, with the worker's traceback.
+    """
+
+    def __init__(
+        self, constructor: Callable[[], Any], *, index: int = 0, wait: bool = True
+    ) -> None:
+        self.index = index
+        self._closed = False
+        self._constructor = _pickled(constructor, index)
+        self._description: dict[str, Any] | None = None
+        self._begin()
+        if wait:
+            self.describe()
+
+    def _begin(self) -> None:
+        self.process = WorkerProcess(self._constructor, self.index)
+        self._description = None
+        self._last_command = "start"
+        self._answers: dict[int, tuple[str, Any]] = {}
+
+    def restart(self) -> None:
+        """Replace the worker, dead or alive, by a new one with a new env."""
+        self.process.stop(0.0)
+        self._begin()
+
+    def describe(self) -> dict[str, Any]:
+        """Name, spaces and row layout of the env; waits until it is built."""
+        if self._description is None:
+            try:
+                self._description = self.result(READY, START_TIMEOUT)
+            except BaseException:
+                self.close()
+                raise
+        return self._description
+
+    @property
+    def observation_space(self) -> Any:
+        """Observation space of the env."""
+        return self.describe()["observation_space"]
+
+    @property
+    def action_space(self) -> Any:
+        """Action space of the env."""
+        return self.describe()["action_space"]
+
+    # Requests -------------------------------------------------------------------
+
+    def post(self, message: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
+        """Send a request without waiting for its answer.
+
+        Raises:
+            EnvClosed: `close` was called.
+            WorkerDied: the worker is gone.
+        """
+        if self._closed:
+            raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
+        self._last_command = str(message[0])
+        try:
+            self.process.channel.send(message, fds)
+        except ChannelClosed:
+            raise self.death() from None
+
+    def receive(self) -> None:
+        """Take one answer off the channel and keep it for `taken`.
+
+        Raises:
+            WorkerDied: the worker is gone.
+        """
+        try:
+            (request, status, payload), _ = self.process.channel.receive()
+        except ChannelClosed:
+            raise self.death() from None
+        self._answers[request] = (status, payload)
+
+    def taken(self, request: int) -> tuple[str, Any] | None:
+        """Answer to a request, if it has come; it is given once."""
+        return self._answers.pop(request, None)
+
+    def death(self) -> WorkerDied:
+        """Error that says how the worker, which is gone, ended."""
+        return self.process.death(self._last_command)
+
+    def result(self, request: int, timeout: float | None = None) -> Any:
+        """Wait for the answer to a request and return or raise what it says.
+
+        Args:
+            request: its number.
+            timeout: seconds to wait; None waits as long as the worker lives.
+
+        Raises:
+            WorkerTimeout: no answer in time. The worker has been stopped.
+            WorkerDied: the worker is gone.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (answer := self.taken(request)) is None:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            channel = self.process.channel
+            if not select.select([channel], [], [], left)[0]:
+                self.process.stop(0.0)
+                raise WorkerTimeout(
+                    f"worker {self.index} (pid {self.process.pid}) did not answer "
+                    f"{self._last_command!r} within {timeout} s and was stopped."
+                )
+            self.receive()
+        status, payload = answer
+        if status == "error":
+            raise payload.rebuild(self.where)
+        return payload
+
+    @property
+    def where(self) -> str:
+        """The worker by name, for messages."""
+        return f"worker {self.index} (pid {self.process.pid})"
+
+    def _ask(self, kind: str, *arguments: Any) -> Promise:
+        self.describe()
+        request = next_request()
+        self.post((kind, request, *arguments))
+        return lambda: self.result(request)
+
+    # The env --------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        """Read an attribute of the env; one round trip to the worker."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._ask("get", name)()
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Promise:
+        """Call a method of the env in the worker; returns a promise of its result."""
+        return self._ask("call", name, args, kwargs)
+
+    def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
+        """Reset the env.
+
+        Returns:
+            `(obs, info)`, or `(state, obs, info)` with `return_states`.
+        """
+        return _now(self.call("reset", return_state=return_states, **kwargs), blocking)
+
+    def set_state(self, state: np.ndarray, blocking: bool = True) -> Any:
+        """Bring the env to a saved state."""
+        return _now(self.call("set_state", state), blocking)
+
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        blocking: bool = True,
+        return_state: bool | None = None,
+    ) -> Any:
+        """Step the env; arguments and result as `PlanEnv.step`."""
+        return _now(self.call("step", action, state, dt, return_state), blocking)
+
+    def step_batch(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+        blocking: bool = True,
+    ) -> Transitions | StateTransitions | Promise:
+        """Step rows; arguments and result as `PlanEnv.step_batch`."""
+        return _now(self.call("step_batch", actions, states, dt, return_state), blocking)
+
+    # Life -----------------------------------------------------------------------
+
+    def begin_close(self) -> None:
+        """Ask the worker to leave, without waiting for it."""
+        if not self._closed:
+            self.process.begin_stop()
+
+    def close(self) -> None:
+        """Close the env and end its process; further calls do nothing."""
+        self.begin_close()
+        self._closed = True
+        self.process.stop(CLOSE_GRACE)
+
+    def __enter__(self) -> ExternalProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _now(promise: Promise, blocking: bool) -> Any:
+    return promise() if blocking else promise
+
+
+def _pickled(constructor: Any, index: int) -> bytes:
+    if not callable(constructor):
+        raise TypeError(
+            f"worker {index}: constructor must be a callable that returns an env; "
+            f"got {constructor!r}"
+        )
+    try:
+        return bytes(cloudpickle.dumps(constructor, protocol=5))
+    except Exception as error:  # whatever a captured object's reduction raises
+        raise TypeError(
+            f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "
+            "Create what it captures inside it instead."
+        ) from error

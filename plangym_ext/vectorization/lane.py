@@ -1,0 +1,197 @@
+"""One batch in flight between a parent and its workers.
+
+    parent                              workers
+    load rows into the block
+    offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
+    ring each worker   --- socket -->
+    wait for all       <-- socket ---   "no ranges left"
+    read the results from the block
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import weakref
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.errors import WorkerDied
+from plangym_ext.vectorization.claims import ClaimQueue, split_rows
+from plangym_ext.vectorization.external_process import ExternalProcess, next_request
+
+_lanes = itertools.count()
+
+#: Times that one batch may lose workers and be run on before it is given up.
+_MAX_RECOVERIES = 1
+
+
+class Lane:
+    """Shared memory and a claim queue that serve one batch at a time.
+
+    Args:
+        workers: ready workers with equal envs.
+        layout: their row layout.
+    """
+
+    def __init__(self, workers: list[ExternalProcess], layout: RowLayout) -> None:
+        self._id = next(_lanes)
+        self._workers = workers
+        self._layout = layout
+        self._queue = ClaimQueue()
+        self._block: SharedBlock | None = None
+        self._batches: dict[tuple[int, int], RowBatch] = {}
+        #: Processes that have mapped the current block.
+        self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def run(
+        self,
+        actions: tuple[np.ndarray, ...],
+        states: np.ndarray,
+        dt: int | np.ndarray,
+        reset_first: np.ndarray | None,
+        *,
+        one_by_one: bool = False,
+    ) -> RowResults:
+        """Run one batch and wait for it.
+
+        Args:
+            actions: checked leaf arrays `[B, H, *act]`.
+            states: checked `[B, S]` uint8.
+            dt: int or `[B]` int32.
+            reset_first: `[B]` bool or None.
+            one_by_one: give all rows to the first worker instead of sharing them.
+
+        Returns:
+            Fresh arrays.
+
+        Raises:
+            WorkerDied: a worker ended, was replaced, and its rows killed a worker again.
+            Exception: what an env raised; the workers stay usable.
+        """
+        num_rows, horizon = actions[0].shape[:2]
+        batch = self._batch(num_rows, horizon)
+        batch.load(actions, states, dt, reset_first)
+        workers = self._workers[:1] if one_by_one else self._workers
+        ranges = split_rows(num_rows, len(workers))
+        for recovery in itertools.count():
+            deaths = self._run_ranges(workers, batch, ranges)
+            if not deaths:
+                return batch.results(copy=True)
+            for worker, _ in deaths:
+                worker.restart()
+            if recovery == _MAX_RECOVERIES:
+                raise deaths[0][1]
+            # A row that is not marked done is run again from the caller's state.
+            ranges = [(int(i), int(i) + 1) for i in np.flatnonzero(~batch.done)]
+
+    def _run_ranges(
+        self, workers: list[ExternalProcess], batch: RowBatch, ranges: list[tuple[int, int]]
+    ) -> list[tuple[ExternalProcess, WorkerDied]]:
+        """Have workers run ranges; returns those that died meanwhile."""
+        request = next_request()
+        self._queue.discard()
+        self._queue.offer(request, ranges)
+        deaths: list[tuple[ExternalProcess, WorkerDied]] = []
+        rung = []
+        for worker in workers[: len(ranges)]:
+            try:
+                self._join(worker)
+                worker.post(("rows", request, self._id, batch.num_rows, batch.horizon))
+                rung.append(worker)
+            except WorkerDied as death:
+                deaths.append((worker, death))
+        errors = []
+        for worker, answer in wait_all(rung, request):
+            if isinstance(answer, WorkerDied):
+                deaths.append((worker, answer))
+            elif answer[0] == "error":
+                errors.append((answer[1], worker.where))
+            else:
+                batch.own_infos.update(answer[1])
+        if errors:
+            for worker, _ in deaths:
+                worker.restart()
+            self._queue.discard()
+            # The lowest row speaks for all, so the message does not depend on timing alone.
+            report, where = min(errors, key=lambda e: e[0].row if e[0].row is not None else -1)
+            raise report.rebuild(where)
+        return deaths
+
+    def _batch(self, num_rows: int, horizon: int) -> RowBatch:
+        """Views of the block for B rows of H actions; a larger block if they do not fit."""
+        _, size = self._layout.offsets(num_rows, horizon)
+        if self._block is None or self._block.nbytes < size:
+            self._batches.clear()
+            if self._block is not None:
+                self._block.close()
+            # Half as much again, so that slowly growing batches do not remap each time.
+            self._block = SharedBlock.create(size + size // 2)
+            self._joined.clear()
+        batch = self._batches.get((num_rows, horizon))
+        if batch is None:
+            memory = self._block.ndarray((self._block.nbytes,), np.uint8)
+            batch = RowBatch(self._layout, num_rows, horizon, memory)
+            if len(self._batches) > 64:
+                self._batches.clear()
+            self._batches[num_rows, horizon] = batch
+        return batch
+
+    def _join(self, worker: ExternalProcess) -> None:
+        """Have a worker map the current block, unless it has."""
+        if worker.process not in self._joined:
+            worker.describe()
+            worker.post(("lane", self._id, self._block), (self._queue.read_fd,))
+            self._joined.add(worker.process)
+
+    def close(self) -> None:
+        """Release memory and queue; further calls do nothing."""
+        self._queue.close()
+        self._batches.clear()
+        if self._block is not None:
+            self._block.close()
+
+
+def wait_all(
+    workers: list[ExternalProcess], request: int
+) -> list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]]:
+    """Wait until each worker has answered a request or died, in whatever order."""
+    found: list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]] = []
+    poller = select.poll()
+    waiting: dict[int, ExternalProcess] = {}
+    for worker in workers:
+        for fd in (worker.process.channel.fileno(), worker.process.pidfd):
+            if fd >= 0:
+                poller.register(fd, select.POLLIN)
+                waiting[fd] = worker
+    open_count = len(workers)
+    while open_count:
+        for fd, _ in poller.poll():
+            worker = waiting.get(fd)  # type: ignore[assignment]
+            if worker is None:
+                continue
+            answer = _answer(worker, request, gone=fd == worker.process.pidfd)
+            if answer is None:
+                continue
+            found.append((worker, answer))
+            open_count -= 1
+            for of in (worker.process.channel.fileno(), worker.process.pidfd):
+                if waiting.pop(of, None) is not None:
+                    poller.unregister(of)
+    return found
+
+
+def _answer(
+    worker: ExternalProcess, request: int, *, gone: bool
+) -> tuple[str, Any] | WorkerDied | None:
+    if gone and not select.select([worker.process.channel], [], [], 0)[0]:
+        # A process that the env started may still hold the socket open.
+        return worker.death()
+    try:
+        worker.receive()
+    except WorkerDied as death:
+        return death
+    return worker.taken(request)

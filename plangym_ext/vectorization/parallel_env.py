@@ -1,0 +1,216 @@
+"""The process backend: one env here to play, its copies in workers to plan with."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
+from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import EnvClosed
+from plangym_ext.vectorization.batch_env import BatchEnv
+from plangym_ext.vectorization.external_process import ExternalProcess
+
+
+def default_n_workers() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class ParallelEnv(PlanEnv):
+    """Step any env in parallel whenever `step_batch` is called.
+
+    A local env does everything but the batches; its copies run in worker processes
+    that write into shared memory.
+
+    Args:
+        env_class: callable that returns a gymnasium env, such as `gymnasium.make`;
+            called here and in every worker as `env_class(name, **kwargs)`. Lambdas
+            and local classes travel by cloudpickle.
+        name: the env's id, or None for a callable that takes none.
+        frameskip: env steps for which one control step holds an action.
+        autoreset: whether an env or row that ended is reset before its next step.
+        delay_setup: build nothing until `setup` or first use.
+        n_workers: worker processes; as many as there are processors if None.
+        blocking: run batches in one worker after another rather than in parallel.
+        kwargs: further arguments for `env_class`.
+
+    Raises:
+        ValueError: `n_workers` is below 1.
+        Exception: whatever `env_class` raised, with the worker's traceback.
+    """
+
+    backend = "process"
+
+    def __init__(
+        self,
+        env_class: Callable[..., Any],
+        name: str | None = None,
+        frameskip: int = 1,
+        autoreset: bool = True,
+        delay_setup: bool = False,
+        n_workers: int | None = None,
+        blocking: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if n_workers is None:
+            n_workers = default_n_workers()
+        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
+            raise ValueError(f"ParallelEnv: n_workers must be an int >= 1; got {n_workers!r}")
+        self._arguments = {
+            "env_class": env_class,
+            "name": name,
+            "frameskip": frameskip,
+            "autoreset": autoreset,
+            "n_workers": n_workers,
+            "blocking": blocking,
+            **kwargs,
+        }
+        self.n_workers, self._blocking = n_workers, blocking
+        self.frameskip, self.autoreset = frameskip, autoreset
+        make = functools.partial(env_class, *([] if name is None else [name]), **kwargs)
+        self._constructor = functools.partial(
+            GymEnv, make, name=name, frameskip=frameskip, autoreset=autoreset
+        )
+        self._given_name = name
+        self._closed = False
+        self._plan_env: GymEnv | None = None
+        self._batch_env: BatchEnv | None = None
+        if not delay_setup:
+            self.setup()
+
+    def setup(self) -> None:
+        """Build the local env and the workers, unless that has been done."""
+        if self._closed:
+            raise EnvClosed(f"setup: this {self.name} env is closed. Make a new one.")
+        if self._batch_env is not None:
+            return
+        workers: list[ExternalProcess] = []
+        try:
+            # All workers start before any is waited for; the local env is built meanwhile.
+            for index in range(self.n_workers):
+                workers.append(ExternalProcess(self._constructor, index=index, wait=False))
+            self._plan_env = self._constructor()
+            self._batch_env = BatchEnv(workers, self._blocking)
+        except BaseException:
+            for worker in workers:
+                worker.begin_close()
+            for worker in workers:
+                worker.close()
+            if self._plan_env is not None:
+                self._plan_env.close()
+            raise
+
+    @property
+    def plan_env(self) -> GymEnv:
+        """The local env that `reset`, `step` and `set_state` move."""
+        self.setup()
+        assert self._plan_env is not None
+        return self._plan_env
+
+    @property
+    def batch_env(self) -> BatchEnv:
+        """The worker processes."""
+        self.setup()
+        assert self._batch_env is not None
+        return self._batch_env
+
+    @property
+    def blocking(self) -> bool:
+        """Whether batches run in one worker after another."""
+        return self._blocking
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The env's id."""
+        return self._given_name or (self._plan_env.name if self._plan_env else "unnamed")
+
+    @property
+    def layout(self) -> Any:  # type: ignore[override]
+        """What a row holds."""
+        return self.plan_env.layout
+
+    @property
+    def envelope(self) -> Any:  # type: ignore[override]
+        """Seals and checks states."""
+        return self.plan_env.envelope
+
+    # The env proper -------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        return_state: bool = True,
+    ) -> tuple[Any, ...]:
+        """Start a new episode; see `PlanEnv.reset`."""
+        self._drop_rows()
+        return self.plan_env.reset(seed=seed, options=options, return_state=return_state)
+
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        return_state: bool | None = None,
+    ) -> Transition | StateTransition:
+        """Advance the env; see `PlanEnv.step`."""
+        return self.plan_env.step(action, state, dt, return_state)
+
+    def get_state(self) -> np.ndarray:
+        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        return self.plan_env.get_state()
+
+    def _set_env_state(self, state: np.ndarray) -> None:
+        self.plan_env._set_env_state(state)
+
+    def render(self) -> Any:
+        """Picture of the env; see `PlanEnv.render`."""
+        return self.plan_env.render()
+
+    # Rows -----------------------------------------------------------------------
+
+    def make_transitions(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+    ) -> Transitions | StateTransitions:
+        """Step rows; the seed's name for `step_batch`."""
+        return self.step_batch(actions, states, dt, return_state)
+
+    def _first_state(self) -> np.ndarray:
+        return self.plan_env._first_state()
+
+    def _run_rows(
+        self,
+        actions: tuple[np.ndarray, ...],
+        states: np.ndarray,
+        dt: int | np.ndarray,
+        reset_first: np.ndarray | None,
+    ) -> RowResults:
+        return self.batch_env._run_rows(actions, states, dt, reset_first)
+
+    # Life -----------------------------------------------------------------------
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with workers of its own and the same settings; see `PlanEnv.clone`."""
+        return type(self)(**{**self._arguments, **overrides})
+
+    def close(self) -> None:
+        """Close the env and end its workers; further calls do nothing."""
+        self._closed = True
+        if self._batch_env is not None:
+            self._batch_env.close()
+        if self._plan_env is not None:
+            self._plan_env.close()

@@ -1,0 +1,82 @@
+"""Exceptions that cross a process boundary.
+
+The text is made first: whatever fails to pickle or unpickle, the caller still
+learns the type, the message and the worker's traceback.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+
+from plangym_ext.errors import WorkerError
+
+
+class RemoteTraceback(Exception):
+    """Cause of an error that a worker raised: its traceback there, as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """What a worker says about an exception.
+
+    Attributes:
+        type_name: qualified name of the exception's type.
+        text: formatted traceback, message last.
+        pickled: the exception itself, or None if it does not pickle.
+        row: row of the batch that was being run, or None.
+        action: its action, as text.
+    """
+
+    type_name: str
+    text: str
+    pickled: bytes | None
+    row: int | None = None
+    action: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, row: int | None = None, action: object = "") -> ErrorReport:
+        """Describe `error`, which is being handled in this process."""
+        text = "".join(traceback.format_exception(error))
+        return cls(type(error).__qualname__, text, _pickled(error), row, str(action))
+
+    def rebuild(self, where: str) -> BaseException:
+        """The exception in this process, with a note on where it came from.
+
+        Args:
+            where: who raised it, such as "worker 1 (pid 4711)".
+
+        Returns:
+            An exception of the original type if it could travel, else a
+            `WorkerError` that names the type. Its cause is the remote traceback.
+        """
+        error: BaseException | None = None
+        if self.pickled is not None:
+            try:
+                error = pickle.loads(self.pickled)
+            except Exception:  # whatever an exception's own constructor raises
+                error = None
+        if not isinstance(error, BaseException):
+            error = WorkerError(f"{self.type_name} in {where}; its traceback follows as the cause")
+        place = "" if self.row is None else f", row {self.row}, action {self.action}"
+        error.add_note(f"raised in {where}{place}")
+        error.__cause__ = RemoteTraceback(self.text)
+        return error
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    try:
+        data = pickle.dumps(error, protocol=5)
+        # Some exceptions pickle but cannot be rebuilt; better known here than there.
+        pickle.loads(data)
+    except Exception:  # whatever an exception's own reduction raises
+        return None
+    return data

@@ -1,0 +1,146 @@
+"""The worker program: one env, driven through a socket and shared memory.
+
+Started as `python -P -m plangym_ext.vectorization.worker SOCKET LIFELINE` with two
+inherited descriptors. The first message carries the parent's module path and the
+env's constructor; after that the worker answers one request at a time:
+
+    ("lane", id, block)                  map shared memory; brings the claim queue's fd
+    ("rows", request, id, B, H)          run the rows that this worker claims
+    ("call", request, name, args, kw)    call a method of the env
+    ("get", request, name)               read an attribute of the env
+    ("close",)                           leave
+
+Every answer is `(request, "result" | "error", payload)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import Any
+
+from plangym_ext.vectorization.channel import Channel, ChannelClosed
+from plangym_ext.vectorization.claims import claims
+from plangym_ext.vectorization.remote_errors import ErrorReport
+
+READY = 0  # request number of the answer to the first message
+
+
+def watch_parent(lifeline: int) -> None:
+    """End this process the moment the parent is gone, however busy it is.
+
+    The parent holds the only writing end of the lifeline and never writes. When it
+    dies the kernel raises SIGIO here, whose default action ends the process even
+    inside native code that holds the interpreter lock.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+    # The parent may have died before the flag was set; then the end is read here.
+    with contextlib.suppress(BlockingIOError):
+        if os.read(lifeline, 1) == b"":
+            sys.exit(0)
+
+
+class Worker:
+    """Holds the env and answers requests.
+
+    Args:
+        channel: to the parent.
+        constructor: returns a `PlanEnv` or a gymnasium env.
+    """
+
+    def __init__(self, channel: Channel, constructor: Any) -> None:
+        # Imported here: the module path of the parent is in place only now.
+        from plangym_ext.vectorization.worker_env import WorkerEnv
+
+        self._channel = channel
+        self._env = WorkerEnv(constructor)
+        self._lanes: dict[int, tuple[Any, int]] = {}
+
+    def description(self) -> dict[str, Any]:
+        """What the parent has to know of the env."""
+        return self._env.description()
+
+    def serve(self) -> None:
+        """Answer requests until told to close."""
+        while True:
+            message, fds = self._channel.receive()
+            kind = message[0]
+            if kind == "rows":
+                self._answer(message[1], self._run_rows, *message[1:])
+            elif kind == "lane":
+                self._open_lane(message[1], message[2], fds[0])
+            elif kind == "call":
+                _, request, name, args, kwargs = message
+                self._answer(request, self._env.call, name, args, kwargs)
+            elif kind == "get":
+                self._answer(message[1], self._env.get, message[2])
+            elif kind == "close":
+                self._env.close()
+                return
+            else:
+                raise ValueError(f"worker: unknown message {kind!r}")
+
+    def _open_lane(self, lane: int, block: Any, claim_fd: int) -> None:
+        if lane in self._lanes:
+            os.close(self._lanes[lane][1])
+        self._lanes[lane] = (self._env.memory(block), claim_fd)
+
+    def _run_rows(self, request: int, lane: int, num_rows: int, horizon: int) -> Any:
+        memory, claim_fd = self._lanes[lane]
+        try:
+            return self._env.run(memory, num_rows, horizon, claims(claim_fd, request))
+        except BaseException:
+            # The batch has failed: what nobody has begun need not be run.
+            for _ in claims(claim_fd, None):
+                pass
+            raise
+
+    def _answer(self, request: int, function: Any, *args: Any) -> None:
+        try:
+            payload = function(*args)
+            answer = pickle.dumps((request, "result", payload), protocol=5)
+        except Exception as error:  # any error of the env belongs to the caller
+            answer = pickle.dumps((request, "error", self._report(error)), protocol=5)
+        self._channel.send_pickled(answer)
+
+    @staticmethod
+    def _report(error: Exception) -> ErrorReport:
+        from plangym_ext.core.row_loop import RowError
+
+        if isinstance(error, RowError) and error.__cause__ is not None:
+            return ErrorReport.of(error.__cause__, error.row, error.action)
+        return ErrorReport.of(error)
+
+
+def main(argv: list[str]) -> int:
+    """Run the worker; returns the exit status."""
+    # The parent alone decides what an interrupt means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    watch_parent(int(argv[2]))
+    channel = Channel(socket.socket(fileno=int(argv[1])))
+    try:
+        (path, constructor), _ = channel.receive()
+        sys.path[:] = path
+        try:
+            worker = Worker(channel, pickle.loads(constructor))
+            description = worker.description()
+        except Exception as error:  # whatever the caller's constructor raises
+            channel.send((READY, "error", ErrorReport.of(error)))
+            return 1
+        channel.send((READY, "result", description))
+        worker.serve()
+    except ChannelClosed:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,131 @@
+"""A worker's operating-system process: started, watched, stopped, always reaped.
+
+    parent                                     worker
+    socket (Channel) <--- requests, answers ---> socket
+    lifeline, write end                          lifeline, read end
+    pidfd: readable once the worker is gone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+
+from plangym_ext.errors import WorkerDied
+from plangym_ext.vectorization.channel import Channel, ChannelClosed
+
+_COMMAND = [sys.executable, "-P", "-m", "plangym_ext.vectorization.worker"]
+
+
+class WorkerProcess:
+    """A fresh interpreter that runs the worker program.
+
+    It inherits its two ends of the connection and nothing else, so it needs no
+    `__main__` guard and no particular start method, and threads or libraries of the
+    parent cannot disturb it.
+
+    Args:
+        constructor: cloudpickle of the callable that builds the env.
+        index: number of the worker, for messages.
+
+    Attributes:
+        channel: the parent's end of the connection.
+        pidfd: readable once the worker is gone; -1 where the system has none.
+    """
+
+    def __init__(self, constructor: bytes, index: int) -> None:
+        self.index = index
+        mine, theirs = socket.socketpair()
+        life_read, life_write = os.pipe()
+        # The parent's module path, so that the library and the caller's modules are
+        # found however the parent found them.
+        path = [entry or os.getcwd() for entry in sys.path]
+        try:
+            self._process = subprocess.Popen(
+                [*_COMMAND, str(theirs.fileno()), str(life_read)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), life_read),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                # Its own group: a terminal's Ctrl-C reaches the parent alone, and
+                # processes that an env starts end with their worker.
+                process_group=0,
+            )
+        except BaseException:
+            os.close(life_write)
+            mine.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(life_read)
+        self.channel = Channel(mine)
+        self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        fds = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
+        # Holds no reference to self, so a forgotten worker is stopped when collected.
+        self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds)
+        with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
+            self.channel.send((path, constructor))
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._kill.alive and self._process.poll() is None
+
+    def begin_stop(self) -> None:
+        """Ask the worker to leave, without waiting for it."""
+        if self._kill.alive:
+            with contextlib.suppress(OSError):
+                self.channel.send(("close",))
+
+    def stop(self, grace: float) -> None:
+        """End the process and release everything; further calls do nothing.
+
+        Args:
+            grace: seconds that a worker asked to leave may take before it is killed.
+        """
+        if not self._kill.alive:
+            return
+        if self.pidfd >= 0:
+            select.select([self.pidfd], [], [], grace)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace)
+        self._kill()
+
+    def death(self, last_command: str) -> WorkerDied:
+        """Error that says how a worker that is gone ended; reaps it."""
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            # It closed its socket yet lives on: of no more use than a dead one.
+            self._process.kill()
+            code = self._process.wait()
+        if code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"exited with status {code}"
+        return WorkerDied(
+            f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}. "
+            "If the system ran out of memory, use fewer workers."
+        )
+
+
+def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int]) -> None:
+    # The group first: once its leader is reaped, the number may serve another.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    channel.close()
+    for fd in fds:
+        os.close(fd)
