@@ -28,7 +28,7 @@ _PUBLIC = {
     "make": "plangym_ext.registry",
 }
 
-__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - the keys are strings
+__all__ = [*_PUBLIC, "__version__"]
 
 try:
     __version__ = version("plangym-ext")

@@ -116,8 +116,13 @@ class StateCodec:
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         *outer, base = layers(env)
         found = [_wrapper_part(layer) for layer in outer if isinstance(layer, gym.Wrapper)]
-        self.parts: list[StatePart] = [part for part in found if part is not None]
-        self.parts.append(_base_part(base))
+        found.append(_base_part(base))
+        self.parts = tuple(part for part in found if part is not None)
+        self._layer_names = tuple(
+            type(layer).__qualname__
+            for layer, part in zip((*outer, base), found, strict=True)
+            if part is not None
+        )
         self.width = sum(part.width for part in self.parts)
 
     def capture(self, buffer: memoryview, offset: int) -> int:
@@ -138,6 +143,10 @@ class StateCodec:
         """Bring the env to the state that `capture` wrote at `offset`."""
         for part in self.parts:
             offset = part.restore(buffer, offset)
+
+    def described(self) -> list[tuple[StatePart, str]]:
+        """Each part with the name of its layer, for reports."""
+        return list(zip(self.parts, self._layer_names, strict=True))
 
     def identity(self) -> dict[str, Any]:
         """What the parts' states depend on, for the envelope's fingerprint."""

@@ -35,7 +35,7 @@ class Family:
         if callable(self.codec):
             return self.codec
         module, _, name = self.codec.partition(":")
-        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(module), name)
 
 
 _families: list[Family] = []

@@ -130,9 +130,10 @@ class GymEnv(PlanEnv):
         parts = tuple(leaf[()].copy() for leaf in leaves)
         held = self.layout.action.join(parts)
         total, taken = 0.0, 0
-        for taken in range(1, repeats + 1):
+        for _ in range(repeats):
             obs, reward, terminated, truncated, info = self.gym_env.step(held)
             total += float(reward)
+            taken += 1
             if terminated or truncated:
                 break
         info = {**info, "n_step": taken, "dt": int(dt)}
@@ -149,12 +150,12 @@ class GymEnv(PlanEnv):
         if not self._is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
         row = np.zeros((1, self.envelope.width), np.uint8)
-        self.envelope.seal(row, self.codec.capture(memoryview(row[0]), HEADER) - HEADER)
+        self.envelope.seal(row, self.codec.capture(row[0].data, HEADER) - HEADER)
         return row[0]
 
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
-        self.codec.restore(memoryview(state), HEADER)
+        self.codec.restore(state.data, HEADER)
         self._is_reset = True
 
     def render(self) -> Any:
@@ -188,12 +189,11 @@ class GymEnv(PlanEnv):
             try:
                 run_rows(self, batch, 0, num_rows)
             except RowError as error:
-                assert error.__cause__ is not None
-                error.__cause__.add_note(f"{self.name}: in row {error.row}, action {error.action}")
-                raise error.__cause__ from None
+                error.reason.add_note(f"{self.name}: in row {error.row}, action {error.action}")
+                raise error.reason from None
             finally:
                 if here is not None:
-                    self.codec.restore(memoryview(here), HEADER)
+                    self.codec.restore(here.data, HEADER)
         return batch.results(copy=False)
 
     # Life -----------------------------------------------------------------------
@@ -226,5 +226,3 @@ def _made(make: Callable[[], Any]) -> gym.Env[Any, Any]:
             f"{type(env).__qualname__}"
         )
     return env
-
-

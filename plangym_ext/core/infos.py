@@ -58,10 +58,10 @@ class InfoWriter:
             return None
         fits = info.keys() == self._plain
         for column, array in zip(self.columns, arrays, strict=True):
-            value = info.get(column.key)
-            same = type(value) is column.kind and (
-                not column.shape or (value.shape == column.shape and value.dtype == column.dtype)
-            )
+            value: Any = info.get(column.key)
+            same = type(value) is column.kind
+            if same and isinstance(value, np.ndarray):
+                same = value.shape == column.shape and value.dtype == column.dtype
             fits &= same
             array[i] = value if same else 0
         if fits:

@@ -25,12 +25,11 @@ class RowEnv(Protocol):
 
 
 class RowError(Exception):
-    """An env raised while one row was run; `__cause__` is what it raised."""
+    """An env raised `reason` while one row was run."""
 
-    def __init__(self, row: int, action: Any) -> None:
-        super().__init__(row, action)
-        self.row = row
-        self.action = action
+    def __init__(self, row: int, action: Any, reason: Exception) -> None:
+        super().__init__(row, action, reason)
+        self.row, self.action, self.reason = row, action, reason
 
 
 def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
@@ -40,8 +39,8 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
         RowError: the env raised. The rows before it are done.
     """
     width = batch.layout.state_width
-    source = memoryview(batch.states_in).cast("B")
-    target = memoryview(batch.states_out).cast("B")
+    source = batch.states_in.data.cast("B")
+    target = batch.states_out.data.cast("B")
     lengths = np.zeros(stop - first, np.uint32)
     row = first
     try:
@@ -59,7 +58,7 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
         row = stop
     except Exception as error:
         action = batch.layout.action.join(tuple(a[row] for a in batch.actions))
-        raise RowError(row, action) from error
+        raise RowError(row, action, error) from error
     finally:
         if row > first:
             env.envelope.seal(batch.states_out[first:row], lengths[: row - first])

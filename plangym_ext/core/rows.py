@@ -124,7 +124,10 @@ class RowBatch:
 
     def results(self, *, copy: bool) -> RowResults:
         """What came back, as views of the memory or as arrays of their own."""
-        out = (lambda array: array.copy()) if copy else (lambda array: array)
+
+        def out(array: np.ndarray) -> np.ndarray:
+            return array.copy() if copy else array
+
         columns = {
             column.key: out(array)
             for column, array in zip(self.layout.info, self.info, strict=True)

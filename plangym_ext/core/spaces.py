@@ -153,9 +153,7 @@ def check_actions(
     )
 
 
-def _checked_actions(
-    leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str
-) -> np.ndarray:
+def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str) -> np.ndarray:
     try:
         values = np.asarray(part)
     except ValueError as error:

@@ -244,7 +244,8 @@ def _pickled(constructor: Any, index: int) -> bytes:
             f"got {constructor!r}"
         )
     try:
-        return bytes(cloudpickle.dumps(constructor, protocol=5))
+        data: bytes = cloudpickle.dumps(constructor, protocol=5)  # type: ignore[no-untyped-call]
+        return data
     except Exception as error:  # whatever a captured object's reduction raises
         raise TypeError(
             f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "

@@ -1,11 +1,11 @@
 """One batch in flight between a parent and its workers.
 
-    parent                              workers
-    load rows into the block
-    offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
-    ring each worker   --- socket -->
-    wait for all       <-- socket ---   "no ranges left"
-    read the results from the block
+parent                              workers
+load rows into the block
+offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
+ring each worker   --- socket -->
+wait for all       <-- socket ---   "no ranges left"
+read the results from the block
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ class Lane:
         batch.load(actions, states, dt, reset_first)
         workers = self._workers[:1] if one_by_one else self._workers
         ranges = split_rows(num_rows, len(workers))
-        for recovery in itertools.count():
-            deaths = self._run_ranges(workers, batch, ranges)
-            if not deaths:
-                return batch.results(copy=True)
+        recoveries = 0
+        while deaths := self._run_ranges(workers, batch, ranges):
             for worker, _ in deaths:
                 worker.restart()
-            if recovery == _MAX_RECOVERIES:
+            if recoveries == _MAX_RECOVERIES:
                 raise deaths[0][1]
+            recoveries += 1
             # A row that is not marked done is run again from the caller's state.
             ranges = [(int(i), int(i) + 1) for i in np.flatnonzero(~batch.done)]
+        return batch.results(copy=True)
 
     def _run_ranges(
         self, workers: list[ExternalProcess], batch: RowBatch, ranges: list[tuple[int, int]]

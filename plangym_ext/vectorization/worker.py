@@ -115,8 +115,8 @@ class Worker:
     def _report(error: Exception) -> ErrorReport:
         from plangym_ext.core.row_loop import RowError
 
-        if isinstance(error, RowError) and error.__cause__ is not None:
-            return ErrorReport.of(error.__cause__, error.row, error.action)
+        if isinstance(error, RowError):
+            return ErrorReport.of(error.reason, error.row, error.action)
         return ErrorReport.of(error)
 
 

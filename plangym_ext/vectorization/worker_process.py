@@ -1,9 +1,9 @@
 """A worker's operating-system process: started, watched, stopped, always reaped.
 
-    parent                                     worker
-    socket (Channel) <--- requests, answers ---> socket
-    lifeline, write end                          lifeline, read end
-    pidfd: readable once the worker is gone
+parent                                     worker
+socket (Channel) <--- requests, answers ---> socket
+lifeline, write end                          lifeline, read end
+pidfd: readable once the worker is gone
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""The command line `plangym-ext`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import plangym_ext
+from plangym_ext.errors import PlangymExtError
+from plangym_ext.registry import suggestion
+from plangym_ext.run import doctor, plan
+
+#: Exit status of a call that could not be understood, as argparse has it.
+USAGE_ERROR = 2
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+_COMMANDS: dict[str, tuple[Any, str]] = {
+    "plan": (plan, "a planner plays one episode"),
+    "doctor": (doctor, "how an env's state is captured, with proof"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, with the closest match."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(**kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            first = message.removeprefix(prefix).split()[0].partition("=")[0]
+            options = [name for action in self._actions for name in action.option_strings]
+            expected = ", ".join(name for name in options if name.startswith("--"))
+            message = f"unknown option {first!r}{suggestion(first, options)}; options: {expected}"
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line, one subcommand a module."""
+    parser = _Parser(
+        prog="plangym-ext",
+        description="Batched stepping and planning over any Gymnasium environment.",
+    )
+    parser.add_argument("--version", action="version", version=plangym_ext.__version__)
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    for name, (module, summary) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=module.__doc__)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run, parser=command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = build_parser()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
+        parser.error(
+            f"unknown command {arguments[0]!r}{suggestion(arguments[0], list(_COMMANDS))}; "
+            f"commands: {', '.join(_COMMANDS)}"
+        )
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.error("unrecognized arguments: " + " ".join(unknown))
+    try:
+        return int(options.run(options))
+    except PlangymExtError as error:
+        # Expected failures are one line; anything else is a fault and keeps its traceback.
+        print(f"plangym-ext {options.command}: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print(f"\nplangym-ext {options.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""`plangym-ext plan ENV_ID`: a planner plays one episode."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    from plangym_ext.planners import PLANNERS
+
+    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
+    parser.add_argument(
+        "--planner", default="mcts", metavar="NAME", help=f"one of: {', '.join(PLANNERS)}"
+    )
+    parser.add_argument(
+        "--num-simulations", type=int, default=64, metavar="N", help="simulations per move"
+    )
+    parser.add_argument(
+        "--max-steps", type=int, default=1000, metavar="M", help="moves after which to stop"
+    )
+    parser.add_argument(
+        "--n-workers",
+        type=int,
+        default=None,
+        metavar="W",
+        help="worker processes; 0 plans in this process (default: one per processor)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the env and the planner")
+    parser.add_argument(
+        "--frameskip", type=int, default=None, metavar="K", help="env steps per move"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
+    )
+    parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, show progress, write `episode.json` and perhaps `episode.mp4`."""
+    import plangym_ext
+    from plangym_ext.planners import make_planner, play
+
+    planner = make_planner(options.planner, num_simulations=options.num_simulations)
+    started = time.monotonic()
+    episode: Any = None
+    with _env(options) as env, _video(options) as video:
+        options.out.mkdir(parents=True, exist_ok=True)
+        line = ProgressLine()
+        shown = _Shown(options, line, env, video)
+        line.update(f"{env.name}: searching the first move", force=True)
+        episode = play(
+            env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step
+        )
+        line.end(shown.text(time.monotonic() - started))
+    seconds = time.monotonic() - started
+    write_json(
+        options.out / "episode.json",
+        {
+            "env": options.env,
+            "planner": options.planner,
+            "num_simulations": options.num_simulations,
+            "seed": options.seed,
+            "return": episode.episode_return,
+            "length": episode.length,
+            "actions": [int(action) for action in episode.actions],
+            "terminated": episode.terminated,
+            "truncated": episode.truncated,
+            "model_steps": episode.budget.model_steps,
+            "seconds": round(seconds, 3),
+            "version": plangym_ext.__version__,
+        },
+    )
+    print(
+        f"{options.env}: return {episode.episode_return:g} in {episode.length} moves, "
+        f"{episode.budget.model_steps} model steps, {seconds:.1f} s"
+    )
+    print(f"wrote {options.out / 'episode.json'}")
+    if options.video:
+        print(f"wrote {options.out / 'episode.mp4'}")
+    return 0
+
+
+class _Shown:
+    """What is shown of each move: the progress line, and the frame."""
+
+    def __init__(
+        self, options: argparse.Namespace, line: ProgressLine, env: Any, video: Any
+    ) -> None:
+        self._options, self._line, self._env, self._video = options, line, env, video
+        self._started = time.monotonic()
+        self._moves, self._return, self._model_steps = 0, 0.0, 0
+        if video is not None:
+            video.add(env.render())
+
+    def step(self, move: Any) -> None:
+        """Take one played move."""
+        self._moves += 1
+        self._return += move.reward
+        self._model_steps += move.plan.budget.model_steps
+        self._line.update(self.text(time.monotonic() - self._started))
+        if self._video is not None:
+            self._video.add(self._env.render())
+
+    def text(self, seconds: float) -> str:
+        """The progress line."""
+        rate = self._model_steps / max(seconds, 1e-9)
+        return (
+            f"step {self._moves}/{self._options.max_steps}  return {self._return:g}  "
+            f"{rate:,.0f} model steps/s"
+        )
+
+
+def _env(options: argparse.Namespace) -> Any:
+    import plangym_ext
+
+    arguments: dict[str, Any] = {"frameskip": options.frameskip}
+    if options.video:
+        arguments["render_mode"] = "rgb_array"
+    if options.n_workers == 0:
+        return plangym_ext.make(options.env, backend="serial", **arguments)
+    return plangym_ext.make(
+        options.env, backend="process", n_workers=options.n_workers, **arguments
+    )
+
+
+@contextlib.contextmanager
+def _video(options: argparse.Namespace) -> Iterator[Any]:
+    """Writer for the episode's frames, finished if all goes well; None if not asked for."""
+    if not options.video:
+        yield None
+        return
+    from plangym_ext.run.video import VideoWriter
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    writer = VideoWriter(options.out / "episode.mp4", fps=15)
+    try:
+        yield writer
+    except BaseException:
+        writer.discard()
+        raise
+    writer.close()

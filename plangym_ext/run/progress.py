@@ -1,0 +1,44 @@
+"""One line that shows how far a long run is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+
+class ProgressLine:
+    """Rewrites one terminal line; where there is no terminal, prints one now and then.
+
+    Args:
+        stream: where to write; standard error if None, so that output can be piped.
+        interval: least seconds between two updates; ten times that without a terminal.
+    """
+
+    def __init__(self, stream: TextIO | None = None, interval: float = 0.2) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._live = self._stream.isatty()
+        self._interval = interval if self._live else 10 * interval
+        self._next = 0.0
+        self._width = 0
+
+    def update(self, text: str, *, force: bool = False) -> None:
+        """Show `text`, unless the last update was a moment ago."""
+        now = time.monotonic()
+        if now < self._next and not force:
+            return
+        self._next = now + self._interval
+        if self._live:
+            # Blanks wipe what a longer text before it left behind.
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def end(self, text: str) -> None:
+        """Show a last text and leave the line."""
+        self.update(text, force=True)
+        if self._live:
+            self._stream.write("\n")
+            self._stream.flush()
