@@ -224,7 +224,8 @@ class ExternalProcess:
         """Close the env and end its process; further calls do nothing."""
         self.begin_close()
         self._closed = True
-        self.process.stop(CLOSE_GRACE)
+        # A worker that is still building its env has nothing to put in order.
+        self.process.stop(CLOSE_GRACE if self._description is not None else 0.0)
 
     def __enter__(self) -> ExternalProcess:
         return self

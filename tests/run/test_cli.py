@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import plangym_ext
+from plangym_ext.run.cli import build_parser, main
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"]])
+def test_help_is_printed_and_succeeds(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 0
+    assert "usage: plangym-ext" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_help_loads_no_simulator_and_no_compiler():
+    # What makes a command line slow to answer is what it imports.
+    script = (
+        "import sys; from plangym_ext.run.cli import main\n"
+        "try: main(['plan', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numba', 'gymnasium', 'torch', 'ale_py', 'mujoco'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version_is_the_installed_one(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == plangym_ext.__version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["pln"], "did you mean 'plan'?"),
+        (["plan", "CartPole-v1", "--num-simulation", "3"], "did you mean '--num-simulations'?"),
+        (["plan", "CartPole-v1", "--planner", "mtcs"], "did you mean 'mcts'?"),
+        (["plan", "CartPole-v9x"], "did you mean 'CartPole-v1'?"),
+        (["doctor", "ALE/MsPackman-v5"], "did you mean 'ALE/MsPacman-v5'?"),
+        (["plan", "CartPole-v1", "--max-steps", "0"], "expected an int >= 1; got '0'"),
+        (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
+    arguments, expected, capsys, tmp_path
+):
+    out = ["--out", str(tmp_path)] if arguments[0] == "plan" else []
+    try:
+        status = main([*arguments, *out])
+    except SystemExit as exit_info:
+        status = exit_info.code
+    captured = capsys.readouterr()
+    assert status == 2
+    assert expected in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_console_script_reports_a_mistake_without_a_traceback():
+    done = run_cli("doctor", "CartPol-v1")
+    assert done.returncode == 2
+    assert "CartPole-v1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_has_help_for_every_option():
+    parser = build_parser()
+    commands = parser._subparsers._group_actions[0].choices
+    assert set(commands) == {"plan", "doctor"}
+    for command in commands.values():
+        assert all(action.help for action in command._actions)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import plangym_ext
+from plangym_ext.run.cli import main
+
+pytestmark = pytest.mark.slow
+
+FIELDS = {
+    "env",
+    "planner",
+    "seed",
+    "return",
+    "length",
+    "actions",
+    "terminated",
+    "truncated",
+    "model_steps",
+    "seconds",
+    "version",
+}
+
+
+def test_episode_file_holds_every_field(plan_cartpole):
+    episode = plan_cartpole("--n-workers", "0", "--seed", "3")
+    assert set(episode) >= FIELDS
+    assert episode["env"] == "CartPole-v1"
+    assert episode["planner"] == "mcts"
+    assert episode["seed"] == 3
+    assert episode["length"] == 6
+    assert len(episode["actions"]) == 6
+    # CartPole pays 1 a step and does not fall within six.
+    assert episode["return"] == 6.0
+    assert (episode["terminated"], episode["truncated"]) == (False, False)
+    assert episode["model_steps"] > 6 * 8
+    assert episode["seconds"] > 0
+    assert episode["version"] == plangym_ext.__version__
+
+
+def test_actions_replay_to_the_same_return(plan_cartpole):
+    episode = plan_cartpole("--n-workers", "0", "--seed", "5")
+    with plangym_ext.make("CartPole-v1") as env:
+        env.reset(seed=5)
+        total = sum(env.step(action).reward for action in episode["actions"])
+    assert total == episode["return"]
+
+
+def test_same_seed_gives_the_same_actions_for_any_number_of_workers(plan_cartpole):
+    plays = [
+        plan_cartpole("--seed", "1", "--max-steps", "12", "--n-workers", str(n))["actions"]
+        for n in (0, 1, 2, 3)
+    ]
+    assert plays[0] == plays[1] == plays[2] == plays[3]
+    assert len(plays[0]) == 12
+
+
+def test_seeds_differ(plan_cartpole):
+    plays = [
+        plan_cartpole("--seed", str(s), "--max-steps", "12", "--n-workers", "0")["actions"]
+        for s in (1, 2)
+    ]
+    assert plays[0] != plays[1]
+
+
+def test_video_plays_and_has_a_frame_per_move(tmp_path):
+    imageio = pytest.importorskip("imageio.v2")
+    arguments = ["plan", "ALE/Pong-v5", "--num-simulations", "4", "--max-steps", "5"]
+    assert main([*arguments, "--n-workers", "0", "--out", str(tmp_path), "--video"]) == 0
+    with imageio.get_reader(tmp_path / "episode.mp4") as reader:
+        frames = [frame for frame in reader]
+    assert len(frames) == 6  # the first picture and one after each of five moves
+    assert frames[0].shape == (420, 320, 3)  # 210 x 160, doubled
+    assert frames[0].std() > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.json", "episode.mp4"]
+
+
+def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):
+    plan_cartpole("--n-workers", "0")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("step 6/6  return 6  ")
+    assert last.endswith("model steps/s")
+
+
+def test_interrupt_stops_cleanly(tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plan", "CartPole-v1"]
+    options = ["--n-workers", "2", "--max-steps", "100000", "--num-simulations", "512"]
+    process = subprocess.Popen(
+        [*command, *options, "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        for line in process.stderr:
+            if line.startswith("step "):
+                break
+        workers = _children(process.pid)
+        assert len(workers) == 2
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+    deadline = time.monotonic() + 5
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        assert time.monotonic() < deadline, f"workers left: {workers}"
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def test_doctor_proves_the_round_trip(capsys):
+    assert main(["doctor", "CartPole-v1", "--steps", "30"]) == 0
+    out = capsys.readouterr().out
+    assert "CartPoleEnv: codec" in out
+    assert "TimeLimit: codec" in out
+    assert "state row    152 bytes" in out
+    # 3 save points, 30 steps each, in two instances.
+    assert "exact: 180 transitions" in out
+    for cost in ("get state", "set state", "step"):
+        assert cost in out
+
+
+def test_unfinished_files_are_never_left(tmp_path, monkeypatch):
+    from plangym_ext.run import files
+
+    monkeypatch.setattr(files.os, "fsync", _raise)
+    with pytest.raises(OSError, match="disk full"):
+        files.write_json(tmp_path / "a.json", {"x": 1})
+    assert not (tmp_path / "a.json").exists()
+    monkeypatch.undo()
+    files.write_json(tmp_path / "a.json", {"x": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+
+
+def _raise(fd: int) -> None:
+    raise OSError("disk full")
