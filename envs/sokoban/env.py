@@ -99,14 +99,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             raise ValueError(f"SokobanEnv: cell_pixels must be >= 1; got {cell_pixels}.")
         self.levels = None if levels is None else _load(levels)
         self.dim = _resolve_dim(dim, self.levels)
-        if self.levels is not None and num_boxes is not None:
-            raise ValueError(
-                f"SokobanEnv: levels bring their own boxes, so leave out num_boxes; "
-                f"got {num_boxes}."
-            )
-        self.num_boxes = 4 if num_boxes is None else num_boxes
-        if self.num_boxes < 1:
-            raise ValueError(f"SokobanEnv: num_boxes must be >= 1; got {num_boxes}.")
+        self.num_boxes = _resolve_boxes(num_boxes, self.levels)
         self.level_order = level_order
         self.observation = observation
         self.cell_pixels = cell_pixels
@@ -122,7 +115,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             else spaces.Box(0, 255, (height * cell_pixels, width * cell_pixels, 3), np.uint8)
         )
         # The board is a bytearray because Python reads and writes single cells of it
-        # three times faster than those of an array; empty until the first reset.
+        # much faster than those of an array; empty until the first reset.
         self._cells = bytearray()
         self._player = 0
         self._cursor = 0
@@ -330,3 +323,18 @@ def _resolve_dim(dim: tuple[int, int] | None, levels: Levels | None) -> tuple[in
             f"SokobanEnv: dim is {tuple(dim)}, but the levels are {levels.dim}. Leave dim out."
         )
     return levels.dim
+
+
+def _resolve_boxes(num_boxes: int | None, levels: Levels | None) -> int:
+    """Boxes of a generated level, or most boxes of any of `levels`."""
+    if levels is None:
+        if num_boxes is not None and num_boxes < 1:
+            raise ValueError(f"SokobanEnv: num_boxes must be >= 1; got {num_boxes}.")
+        return 4 if num_boxes is None else num_boxes
+    if num_boxes is not None:
+        raise ValueError(
+            f"SokobanEnv: levels bring their own boxes, so leave out num_boxes; got {num_boxes}."
+        )
+    return max(
+        board.tobytes().count(BOX) + board.tobytes().count(BOX_ON_TARGET) for board in levels
+    )

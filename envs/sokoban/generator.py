@@ -218,6 +218,15 @@ def _gain(work: Work, width: int, choice: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
+def _solved(work: Work) -> bool:
+    """Whether every box is on a target."""
+    for box in work.boxes:  # noqa: SIM110 - numba compiles no generator expressions
+        if work.distance[box] != 0:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
 def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
     """Pull a box one to `_MAX_PULL` cells; returns the player's cell and path length."""
     box, action = choice // 4, choice % 4
@@ -234,6 +243,9 @@ def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tupl
         player = ahead
         work.path[length] = action
         length += 1
+        # Forward play would end here, so backward play must not go on past it.
+        if _solved(work):
+            break
     return player, length
 
 
@@ -247,15 +259,18 @@ def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]
     """
     best, best_player, best_length = 0, player, 0
     length = 0
-    for _ in range(_PULLS_PER_BOX * work.boxes.size):
+    for pull in range(_PULLS_PER_BOX * work.boxes.size):
         _flood(work, width, player)
         choice = _choose_pull(work, width)
         # Room for this walk and pull, and for the last walk of `_generate`.
         if choice < 0 or length + 2 * work.cells.size + _MAX_PULL > work.path.size:
             break
         stand = work.boxes[choice // 4] + (-width, width, -1, 1)[choice % 4]
-        length = _walk(work, width, player, stand, length)
+        # Once solved, forward play is over: the walk to the first pull is none of it.
+        length = _walk(work, width, player, stand, length) if pull > 0 else 0
         player, length = _pull(work, width, choice, stand, length)
+        if _solved(work):
+            break
         total = 0
         for box in work.boxes:
             if work.distance[box] == 0:
@@ -316,7 +331,8 @@ def generate_level(
         seed: in [0, 2**63); the same arguments give the same level everywhere.
         dim: rows and columns, 5 to 255 each, the ring of walls included.
         num_boxes: boxes and targets, >= 1.
-        min_pushes: every solution needs at least so many pushes; None means two per box.
+        min_pushes: every solution needs at least so many pushes, >= 1; None means two
+            per box on average.
 
     Returns:
         Fresh arrays that belong to the caller: the board, `[H, W]` uint8 codes, and
@@ -332,6 +348,9 @@ def generate_level(
         raise ValueError(f"generate_level: num_boxes must be >= 1; got {num_boxes}.")
     if not 0 <= seed < 2**63:
         raise ValueError(f"generate_level: seed must be in [0, 2**63); got {seed}.")
+    pushes = 2 * num_boxes if min_pushes is None else min_pushes
+    if pushes < 1:
+        raise ValueError(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
     size = height * width
     work = Work(
         cells=np.zeros(size, np.uint8),
@@ -344,7 +363,6 @@ def generate_level(
         path=np.zeros(16 * size, np.int8),
         random=np.array([seed & _LOW32, seed >> 32, 0], np.int64),
     )
-    pushes = 2 * num_boxes if min_pushes is None else min_pushes
     length = _generate(work, height, width, pushes)
     if length < 0:
         raise ValueError(
