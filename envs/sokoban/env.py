@@ -107,13 +107,8 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self.box_reward = float(box_reward)
         self.solved_reward = float(solved_reward)
         self.render_mode = render_mode
-        height, width = self.dim
         self.action_space = spaces.Discrete(NUM_ACTIONS)
-        self.observation_space = (
-            spaces.Box(0, 1, (height, width, NUM_CODES), np.uint8)
-            if observation == "planes"
-            else spaces.Box(0, 255, (height * cell_pixels, width * cell_pixels, 3), np.uint8)
-        )
+        self.observation_space = self._make_observation_space()
         # The board is a bytearray because Python reads and writes single cells of it
         # much faster than those of an array; empty until the first reset.
         self._cells = bytearray()
@@ -238,6 +233,13 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         unpack_rng(self.np_random, data[-RNG_BYTES:])
         self._place(cells)
         self._cursor = cursor
+
+    def _make_observation_space(self) -> spaces.Space[NDArray[np.uint8]]:
+        height, width = self.dim
+        if self.observation == "planes":
+            return spaces.Box(0, 1, (height, width, NUM_CODES), np.uint8)
+        side = self.cell_pixels
+        return spaces.Box(0, 255, (height * side, width * side, 3), np.uint8)
 
     def _next_board(self, options: dict[str, Any]) -> NDArray[np.uint8]:
         """Board of the next level, by `options`, order or generator."""

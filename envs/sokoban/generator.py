@@ -318,6 +318,21 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
     return -1
 
 
+def _new_work(seed: int, size: int, num_boxes: int) -> Work:
+    """Fresh arrays for a board of `size` cells."""
+    return Work(
+        cells=np.zeros(size, np.uint8),
+        best_cells=np.zeros(size, np.uint8),
+        boxes=np.zeros(num_boxes, np.int64),
+        distance=np.zeros(size, np.int64),
+        arrived=np.zeros(size, np.int64),
+        # `_choose_pull` lists four pulls per box in it.
+        queue=np.zeros(max(size, 4 * num_boxes), np.int64),
+        path=np.zeros(16 * size, np.int8),
+        random=np.array([seed & _LOW32, seed >> 32, 0], np.int64),
+    )
+
+
 def generate_level(
     seed: int,
     dim: tuple[int, int] = (10, 10),
@@ -351,18 +366,7 @@ def generate_level(
     pushes = 2 * num_boxes if min_pushes is None else min_pushes
     if pushes < 1:
         raise ValueError(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
-    size = height * width
-    work = Work(
-        cells=np.zeros(size, np.uint8),
-        best_cells=np.zeros(size, np.uint8),
-        boxes=np.zeros(num_boxes, np.int64),
-        distance=np.zeros(size, np.int64),
-        arrived=np.zeros(size, np.int64),
-        # `_choose_pull` lists four pulls per box in it.
-        queue=np.zeros(max(size, 4 * num_boxes), np.int64),
-        path=np.zeros(16 * size, np.int8),
-        random=np.array([seed & _LOW32, seed >> 32, 0], np.int64),
-    )
+    work = _new_work(seed, height * width, num_boxes)
     length = _generate(work, height, width, pushes)
     if length < 0:
         raise ValueError(
