@@ -1,0 +1,378 @@
+"""Solvable levels: carve a cave, put every box on its target, then play backwards.
+
+A level is a pure function of a 63-bit seed and its size, so drawing one advances the
+env's generator by exactly one number, whatever the level took to find.
+
+The kernels also run as plain Python (`NUMBA_DISABLE_JIT=1`) with the same results.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from plangym_ext.envs.sokoban.cells import (
+    BOX,
+    BOX_ON_TARGET,
+    FLOOR,
+    MAX_SIDE,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    TARGET,
+    WALL,
+)
+
+# Caves and walks tried before a size is given up; even crowded sizes need few.
+_MAX_ATTEMPTS = 500
+# Failed attempts until the cave is dug for twice as long.
+_WIDEN = 50
+# Backward pulls tried per box, each of one to _MAX_PULL cells.
+_PULLS_PER_BOX, _MAX_PULL = 16, 4
+# gym-sokoban's cave: chance to turn at a step, and steps per unit of H + W.
+_TURN, _STEPS_PER_SIDE = 0.35, 1.7
+
+_LOW32 = 0xFFFFFFFF
+
+
+class Work(NamedTuple):
+    """Arrays of one generation; C is H * W cells, K boxes, P longest solution."""
+
+    cells: NDArray[np.uint8]  # [C] codes without the player
+    best_cells: NDArray[np.uint8]  # [C], best position met so far
+    boxes: NDArray[np.int64]  # [K] cells of the boxes
+    distance: NDArray[np.int64]  # [C] walking steps to the nearest target
+    arrived: NDArray[np.int64]  # [C] action that entered the cell, -1 not reached
+    queue: NDArray[np.int64]  # [C]
+    path: NDArray[np.int8]  # [P] actions of the backward play
+    random: NDArray[np.int64]  # [3]: two 32-bit keys and a counter
+
+
+@numba.njit(cache=True, nogil=True)
+def _mix(word: int) -> int:
+    """Scramble a 32-bit number, one to one."""
+    word ^= word >> 16
+    word = (word * 0x7FEB352D) & _LOW32
+    word ^= word >> 15
+    word = (word * 0x846CA68B) & _LOW32
+    return word ^ (word >> 16)
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(work: Work, n: int) -> int:
+    """Uniform integer in [0, n), n < 2**31.
+
+    A hash of a counter: it needs no more than 64-bit signed products, which Python
+    and compiled code treat alike. Source: mixing constants of "lowbias32", C. Wellons,
+    hash-prospector (public domain).
+    """
+    work.random[2] += 1
+    # The counter is hashed before the first key is added: otherwise the numbers of
+    # seed 2 would be those of seed 0, two draws later.
+    word = _mix(int(work.random[2]) & _LOW32)
+    for key in range(2):
+        word = _mix((word + int(work.random[key])) & _LOW32)
+    return (word * n) >> 32
+
+
+@numba.njit(cache=True, nogil=True)
+def _carve(work: Work, height: int, width: int, steps: int) -> None:
+    """Dig a connected cave with a small brush that walks `steps` at random, in place."""
+    cells = work.cells
+    cells[:] = WALL
+    row, col = 1 + _draw(work, height - 2), 1 + _draw(work, width - 2)
+    heading = _draw(work, 4)
+    for _ in range(steps):
+        if _draw(work, 1000) < 1000 * _TURN:
+            heading = _draw(work, 4)
+        row = min(max(row + (-1, 1, 0, 0)[heading], 1), height - 2)
+        col = min(max(col + (0, 0, -1, 1)[heading], 1), width - 2)
+        cells[row * width + col] = FLOOR
+        # The brush also takes up to two neighbours: straight, bent, or one twice.
+        for _ in range(2):
+            side = _draw(work, 4)
+            near_row = row + (-1, 1, 0, 0)[side]
+            near_col = col + (0, 0, -1, 1)[side]
+            if 0 < near_row < height - 1 and 0 < near_col < width - 1:
+                cells[near_row * width + near_col] = FLOOR
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_floor(work: Work) -> int:
+    """A random cell of bare floor, -1 if there is none."""
+    count = 0
+    for cell in range(work.cells.size):
+        if work.cells[cell] == FLOOR:
+            work.queue[count] = cell
+            count += 1
+    if count == 0:
+        return -1
+    return work.queue[_draw(work, count)]
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure(work: Work, width: int) -> None:
+    """Fill `distance` with steps to the nearest target, boxes not in the way.
+
+    A push moves a box by one cell, so the sum over boxes bounds the pushes that any
+    solution needs from below.
+    """
+    work.distance[:] = -1
+    head = tail = 0
+    for cell in range(work.cells.size):
+        if work.cells[cell] == BOX_ON_TARGET:
+            work.distance[cell] = 0
+            work.queue[tail] = cell
+            tail += 1
+    while head < tail:
+        cell = work.queue[head]
+        head += 1
+        for step in (-width, width, -1, 1):
+            near = cell + step
+            if work.cells[near] != WALL and work.distance[near] < 0:
+                work.distance[near] = work.distance[cell] + 1
+                work.queue[tail] = near
+                tail += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _flood(work: Work, width: int, player: int) -> int:
+    """Mark in `arrived` what the player can walk to; returns the number of cells.
+
+    The cells reached are the first entries of `queue`, the player's own first.
+    """
+    work.arrived[:] = -1
+    work.arrived[player] = 4
+    work.queue[0] = player
+    head, tail = 0, 1
+    while head < tail:
+        cell = work.queue[head]
+        head += 1
+        for action in range(4):
+            near = cell + (-width, width, -1, 1)[action]
+            if FLOOR <= work.cells[near] <= TARGET and work.arrived[near] < 0:
+                work.arrived[near] = action
+                work.queue[tail] = near
+                tail += 1
+    return tail
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
+    """Append the walk from player to goal to `path[length:]`; returns the new length.
+
+    `arrived` is of `_flood` from `player`, and `goal` was reached.
+    """
+    steps = 0
+    cell = goal
+    while cell != player:
+        cell -= (-width, width, -1, 1)[work.arrived[cell]]
+        steps += 1
+    cell = goal
+    for back in range(steps):
+        action = work.arrived[cell]
+        work.path[length + steps - 1 - back] = action
+        cell -= (-width, width, -1, 1)[action]
+    return length + steps
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose_pull(work: Work, width: int) -> int:
+    """A random pull that the flooded region allows, as box * 4 + action, or -1.
+
+    Of two draws the one that takes its box further from the targets wins: the walk
+    leaves the solved position but is not greedy.
+    """
+    # `queue` holds the region no longer needed once `arrived` is filled.
+    count = 0
+    for box in range(work.boxes.size):
+        for action in range(4):
+            step = (-width, width, -1, 1)[action]
+            stand = work.boxes[box] + step
+            if work.arrived[stand] < 0:
+                continue
+            behind = work.cells[stand + step]
+            if FLOOR <= behind <= TARGET:
+                work.queue[count] = box * 4 + action
+                count += 1
+    if count == 0:
+        return -1
+    first, second = work.queue[_draw(work, count)], work.queue[_draw(work, count)]
+    gain = _gain(work, width, second) - _gain(work, width, first)
+    return second if gain > 0 else first
+
+
+@numba.njit(cache=True, nogil=True)
+def _gain(work: Work, width: int, choice: int) -> int:
+    """How much further from the targets a pull takes its box.
+
+    Leaving a target counts most, entering one least: with many boxes a walk that did
+    not mind would hardly ever meet a position with all of them off.
+    """
+    box = work.boxes[choice // 4]
+    before = work.distance[box]
+    after = work.distance[box + (-width, width, -1, 1)[choice % 4]]
+    return after - before + 2 * (before == 0) - 2 * (after == 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _solved(work: Work) -> bool:
+    """Whether every box is on a target."""
+    for box in work.boxes:  # noqa: SIM110 - numba compiles no generator expressions
+        if work.distance[box] != 0:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
+    """Pull a box one to `_MAX_PULL` cells; returns the player's cell and path length."""
+    box, action = choice // 4, choice % 4
+    step = (-width, width, -1, 1)[action]
+    cells = work.cells
+    for _ in range(1 + _draw(work, _MAX_PULL)):
+        ahead = player + step
+        if not FLOOR <= cells[ahead] <= TARGET:
+            break
+        old = work.boxes[box]
+        cells[old] = TARGET if cells[old] == BOX_ON_TARGET else FLOOR
+        cells[player] = BOX_ON_TARGET if cells[player] == TARGET else BOX
+        work.boxes[box] = player
+        player = ahead
+        work.path[length] = action
+        length += 1
+        # Forward play would end here, so backward play must not go on past it.
+        if _solved(work):
+            break
+    return player, length
+
+
+@numba.njit(cache=True, nogil=True)
+def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]:
+    """Leave the solved position by random pulls and keep the furthest position met.
+
+    Returns:
+        (distance, player, length): the boxes' summed distance in `best_cells`, 0 if no
+        position had every box off the targets; the player there; its part of `path`.
+    """
+    best, best_player, best_length = 0, player, 0
+    length = 0
+    for pull in range(_PULLS_PER_BOX * work.boxes.size):
+        _flood(work, width, player)
+        choice = _choose_pull(work, width)
+        # Room for this walk and pull, and for the last walk of `_generate`.
+        if choice < 0 or length + 2 * work.cells.size + _MAX_PULL > work.path.size:
+            break
+        stand = work.boxes[choice // 4] + (-width, width, -1, 1)[choice % 4]
+        # Once solved, forward play is over: the walk to the first pull is none of it.
+        length = _walk(work, width, player, stand, length) if pull > 0 else 0
+        player, length = _pull(work, width, choice, stand, length)
+        if _solved(work):
+            break
+        total = 0
+        for box in work.boxes:
+            if work.distance[box] == 0:
+                total = 0
+                break
+            total += work.distance[box]
+        if total > best:
+            best, best_player, best_length = total, player, length
+            work.best_cells[:] = work.cells
+    return best, best_player, best_length
+
+
+@numba.njit(cache=True, nogil=True)
+def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
+    """Search for a level; it ends in `cells`, with the player, its backward play in `path`.
+
+    Returns:
+        Length of the backward play, or -1 if no attempt was good enough.
+    """
+    for attempt in range(_MAX_ATTEMPTS):
+        # Many boxes need a wider cave than usual; failures are how that shows.
+        steps = int(_STEPS_PER_SIDE * (height + width) * (1 + attempt / _WIDEN))
+        _carve(work, height, width, steps)
+        player = 0
+        for box in range(work.boxes.size):
+            player = _take_floor(work)
+            if player < 0:
+                break
+            work.boxes[box] = player
+            work.cells[player] = BOX_ON_TARGET
+        player = _take_floor(work)
+        if player < 0:
+            continue
+        _measure(work, width)
+        pushes, player, length = _play_backwards(work, width, player)
+        if pushes < min_pushes:
+            continue
+        work.cells[:] = work.best_cells
+        # The last pull would give away the first push: the player walks on.
+        reached = _flood(work, width, player)
+        start = work.queue[_draw(work, reached)]
+        length = _walk(work, width, player, start, length)
+        work.cells[start] = PLAYER_ON_TARGET if work.cells[start] == TARGET else PLAYER
+        return length
+    return -1
+
+
+def _new_work(seed: int, size: int, num_boxes: int) -> Work:
+    """Fresh arrays for a board of `size` cells."""
+    return Work(
+        cells=np.zeros(size, np.uint8),
+        best_cells=np.zeros(size, np.uint8),
+        boxes=np.zeros(num_boxes, np.int64),
+        distance=np.zeros(size, np.int64),
+        arrived=np.zeros(size, np.int64),
+        # `_choose_pull` lists four pulls per box in it.
+        queue=np.zeros(max(size, 4 * num_boxes), np.int64),
+        path=np.zeros(16 * size, np.int8),
+        random=np.array([seed & _LOW32, seed >> 32, 0], np.int64),
+    )
+
+
+def generate_level(
+    seed: int,
+    dim: tuple[int, int] = (10, 10),
+    num_boxes: int = 4,
+    *,
+    min_pushes: int | None = None,
+) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
+    """Make a level that can be solved, no box on a target at its start.
+
+    Args:
+        seed: in [0, 2**63); the same arguments give the same level everywhere.
+        dim: rows and columns, 5 to 255 each, the ring of walls included.
+        num_boxes: boxes and targets, >= 1.
+        min_pushes: every solution needs at least so many pushes, >= 1; None means two
+            per box on average.
+
+    Returns:
+        Fresh arrays that belong to the caller: the board, `[H, W]` uint8 codes, and
+        actions that solve it, `[M]` int8 (seldom the shortest).
+
+    Raises:
+        ValueError: an argument is out of range, or no such level was found.
+    """
+    height, width = dim
+    if not (5 <= height <= MAX_SIDE and 5 <= width <= MAX_SIDE):
+        raise ValueError(f"generate_level: dim must be 5 to {MAX_SIDE} each; got {dim}.")
+    if num_boxes < 1:
+        raise ValueError(f"generate_level: num_boxes must be >= 1; got {num_boxes}.")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"generate_level: seed must be in [0, 2**63); got {seed}.")
+    pushes = 2 * num_boxes if min_pushes is None else min_pushes
+    if pushes < 1:
+        raise ValueError(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
+    work = _new_work(seed, height * width, num_boxes)
+    length = _generate(work, height, width, pushes)
+    if length < 0:
+        raise ValueError(
+            f"generate_level: no level of {height}x{width} with {num_boxes} boxes and at least "
+            f"{pushes} pushes was found in {_MAX_ATTEMPTS} attempts. Use fewer boxes or pushes, "
+            "or a larger dim."
+        )
+    # Undoing a step to the right is a step to the left: 0 <-> 1 and 2 <-> 3.
+    return work.cells.reshape(height, width), work.path[:length][::-1] ^ 1
