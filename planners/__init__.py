@@ -1,1 +1,55 @@
-"""Planners."""
+"""Search over any env that steps the states it is given.
+
+Names are loaded when they are first used: the kernels bring numba with them,
+which a command line that only lists planners should not wait for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from plangym_ext.planners.registry import PLANNERS, load_planner
+
+if TYPE_CHECKING:
+    from plangym_ext.planners.base import Budget, Plan, Planner, SearchModel
+    from plangym_ext.planners.episode import Episode, Move, play
+    from plangym_ext.planners.mcts import MCTS
+
+__all__ = [
+    "MCTS",
+    "PLANNERS",
+    "Budget",
+    "Episode",
+    "Move",
+    "Plan",
+    "Planner",
+    "SearchModel",
+    "load_planner",
+    "play",
+]
+
+_HOME = {
+    "Budget": "base",
+    "Episode": "episode",
+    "MCTS": "mcts",
+    "Move": "episode",
+    "Plan": "base",
+    "Planner": "base",
+    "SearchModel": "base",
+    "play": "episode",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that holds `name` (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List public names, loaded or not."""
+    return __all__

@@ -1,0 +1,115 @@
+"""What a leaf is worth: the interface of leaf raters, and the two simplest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.base import Rng, SearchModel, States
+
+# obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
+Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
+
+
+class Leaves(NamedTuple):
+    """L new nodes that can still earn something, grouped by tree."""
+
+    rows: npt.NDArray[np.integer[Any]]  # [L] tree of each, ascending
+    states: States  # [L, S]
+    obs: Any  # [L, *obs]
+    truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
+
+
+class Rating(NamedTuple):
+    """What a rater says about L leaves, and what saying it cost."""
+
+    value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on
+    prior: npt.NDArray[np.floating[Any]] | None  # [L, A] probabilities; None: uniform
+    legal: npt.NDArray[np.bool_] | None  # [L, A]; None: everything is allowed
+    model_steps: npt.NDArray[np.int64]  # [L]
+    evaluator_rows: npt.NDArray[np.int64]  # [L]
+    restores: npt.NDArray[np.int64]  # [L]
+
+
+def unrated(count: int) -> Rating:
+    """Return a rating of L leaves that is all zero and cost nothing."""
+    zeros = np.zeros((3, count), np.int64)
+    return Rating(np.zeros(count), None, None, zeros[0], zeros[1], zeros[2])
+
+
+class Rater(ABC):
+    """Rates the leaves of one wave in one call."""
+
+    #: Whether a search should have its roots rated (for their prior).
+    rates_roots: bool = False
+
+    @abstractmethod
+    def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
+        """Rate L >= 1 leaves.
+
+        Leaf i's rating depends on leaf i, on the leaves of the same tree
+        before it, and on `rngs[leaves.rows[i]]` alone.
+
+        Args:
+            model: what to step, if anything.
+            leaves: the leaves; the rater does not keep or change them.
+            rngs: one generator per tree; drawn from once per wave.
+        """
+
+
+class ZeroRater(Rater):
+    """Values every leaf at 0: the search sees nothing but rewards on its paths."""
+
+    def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
+        """Rate everything 0."""
+        return unrated(len(leaves.rows))
+
+
+class EvaluatorRater(Rater):
+    """Asks a function of the observations, such as a network."""
+
+    rates_roots = True
+
+    def __init__(self, evaluator: Evaluator, num_actions: int):
+        self.evaluator = evaluator
+        self.num_actions = num_actions
+
+    def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
+        """Call the evaluator once, on all leaves."""
+        count = len(leaves.rows)
+        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
+        rows = np.ones(count, np.int64)
+        return unrated(count)._replace(value=value, prior=prior, evaluator_rows=rows)
+
+
+def evaluate(
+    evaluator: Evaluator, obs: Any, count: int, num_actions: int
+) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
+    """Call the evaluator and refuse an answer that would poison the tree."""
+    prior, value = evaluator(obs)
+    values = np.asarray(value, np.float64)
+    if values.shape != (count,) or not np.isfinite(values).all():
+        raise ValueError(
+            f"evaluator: value must be {(count,)} finite numbers, one per observation; "
+            f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite."
+        )
+    if prior is None:
+        return None, values
+    priors = np.asarray(prior, np.float32)
+    if priors.shape != (count, num_actions):
+        raise ValueError(
+            f"evaluator: prior must be {(count, num_actions)}, one row per observation and "
+            f"one column per action, or None for uniform; got {priors.shape}."
+        )
+    # NaN fails both comparisons, so it is caught as well.
+    if not ((priors >= 0).all() and (abs(priors.sum(axis=1) - 1) < 1e-3).all()):
+        worst = priors[np.argmax(~(abs(priors.sum(axis=1) - 1) < 1e-3) | (priors < 0).any(axis=1))]
+        raise ValueError(
+            f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got {worst}. "
+            f"Apply softmax to logits first."
+        )
+    return priors, values
