@@ -7,6 +7,9 @@ users expect (`ValueError`, `TypeError`), so plain `except ValueError` works.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class PlangymExtError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -70,3 +73,10 @@ class StorageError(PlangymExtError, OSError):
 
 class ArrayClosed(PlangymExtError, RuntimeError):
     """An array, or the memory under it, was closed and cannot be used any more."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or nothing: the end of a message."""
+    folded = {key.lower(): key for key in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -6,12 +6,11 @@ of their envs is asked for, never before.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import UnknownName, suggestion
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -101,13 +100,6 @@ def find_spec(name: str) -> Any:
         raise UnknownName(
             f"environment: expected a registered gymnasium id; got {name!r}{close}"
         ) from error
-
-
-def suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
-    folded = {key.lower(): key for key in known}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
 def _quieten(entry_point: Any) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import UnknownName, suggestion
 
 if TYPE_CHECKING:
     from plangym_ext.planners.base import Planner
@@ -29,9 +28,8 @@ PLANNERS: dict[str, Entry] = {
 
 def unknown(where: str, name: object, known: list[str]) -> UnknownName:
     """Return the error for a name that is not in `known`, with a close match if any."""
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return UnknownName(f"{where} must be one of {', '.join(known)}; got {name!r}.{hint}")
+    close = suggestion(str(name), known)
+    return UnknownName(f"{where} must be one of {', '.join(known)}; got {name!r}{close}")
 
 
 def load_planner(name: str) -> type[Planner]:

@@ -163,6 +163,11 @@ class GymEnv(PlanEnv):
         self._check_open("render")
         return self.gym_env.render()
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
+        return self.gym_env.metadata
+
     # Rows -----------------------------------------------------------------------
 
     def _first_state(self) -> np.ndarray:

@@ -92,6 +92,11 @@ class PlanEnv(RowStepper):
     def render(self) -> Any:
         """Picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array."""
 
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[str, Any]:
+        """The gymnasium env's metadata: render modes, frames a second."""
+
     @abstractmethod
     def close(self) -> None:
         """Release everything. Further calls of `close` do nothing."""

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import plangym_ext
-from plangym_ext.errors import PlangymExtError
-from plangym_ext.registry import suggestion
+from plangym_ext.errors import PlangymExtError, suggestion
 from plangym_ext.run import doctor, plan
 
 #: Exit status of a call that could not be understood, as argparse has it.

@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--num-simulations", type=_at_least(1), default=64, metavar="N", help="simulations per move"
     )
     parser.add_argument(
-        "--max-steps", type=_at_least(1), default=1000, metavar="M", help="moves after which to stop"
+        "--max-steps",
+        type=_at_least(1),
+        default=1000,
+        metavar="M",
+        help="moves after which to stop",
     )
     parser.add_argument(
         "--n-workers",
@@ -49,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="W",
         help="worker processes; 0 plans in this process (default: one per processor)",
     )
-    parser.add_argument("--seed", type=_at_least(0), default=0, help="seed of the env and the planner")
+    parser.add_argument(
+        "--seed", type=_at_least(0), default=0, help="seed of the env and the planner"
+    )
     parser.add_argument(
         "--frameskip", type=_at_least(1), default=None, metavar="K", help="env steps per move"
     )
@@ -62,12 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play, show progress, write `episode.json` and perhaps `episode.mp4`."""
     import plangym_ext
-    from plangym_ext.planners import make_planner, play
+    from plangym_ext.planners import load_planner, play
 
-    planner = make_planner(options.planner, num_simulations=options.num_simulations)
+    planner: Any = load_planner(options.planner)
+    planner = planner(num_simulations=options.num_simulations)
     started = time.monotonic()
     episode: Any = None
-    with _env(options) as env, _video(options) as video:
+    with _env(options) as env, _video(options, env) as video:
         options.out.mkdir(parents=True, exist_ok=True)
         line = ProgressLine()
         shown = _Shown(options, line, env, video)
@@ -84,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
             "planner": options.planner,
             "num_simulations": options.num_simulations,
             "seed": options.seed,
-            "return": episode.episode_return,
+            "return": episode.return_,
             "length": episode.length,
-            "actions": [int(action) for action in episode.actions],
+            "actions": episode.actions.tolist(),
             "terminated": episode.terminated,
             "truncated": episode.truncated,
             "model_steps": episode.budget.model_steps,
@@ -95,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         },
     )
     print(
-        f"{options.env}: return {episode.episode_return:g} in {episode.length} moves, "
+        f"{options.env}: return {episode.return_:g} in {episode.length} moves, "
         f"{episode.budget.model_steps} model steps, {seconds:.1f} s"
     )
     print(f"wrote {options.out / 'episode.json'}")
@@ -113,13 +120,10 @@ class _Shown:
         self._options, self._line, self._env, self._video = options, line, env, video
         self._started = time.monotonic()
         self._moves, self._return, self._model_steps = 0, 0.0, 0
-        if video is not None:
-            video.add(env.render())
 
     def step(self, move: Any) -> None:
         """Take one played move."""
-        self._moves += 1
-        self._return += move.reward
+        self._moves, self._return = move.step + 1, move.total
         self._model_steps += move.plan.budget.model_steps
         self._line.update(self.text(time.monotonic() - self._started))
         if self._video is not None:
@@ -148,7 +152,7 @@ def _env(options: argparse.Namespace) -> Any:
 
 
 @contextlib.contextmanager
-def _video(options: argparse.Namespace) -> Iterator[Any]:
+def _video(options: argparse.Namespace, env: Any) -> Iterator[Any]:
     """Writer for the episode's frames, finished if all goes well; None if not asked for."""
     if not options.video:
         yield None
@@ -156,10 +160,19 @@ def _video(options: argparse.Namespace) -> Iterator[Any]:
     from plangym_ext.run.video import VideoWriter
 
     options.out.mkdir(parents=True, exist_ok=True)
-    writer = VideoWriter(options.out / "episode.mp4", fps=15)
+    # At most 30: a game that says 60 shows every fourth frame, which is hard to follow.
+    fps = min(30, env.metadata.get("render_fps", 30))
+    writer = VideoWriter(options.out / "episode.mp4", fps)
     try:
+        writer.add(_first_frame(env, options.seed))
         yield writer
     except BaseException:
         writer.discard()
         raise
     writer.close()
+
+
+def _first_frame(env: Any, seed: int) -> Any:
+    """The picture that the episode begins with."""
+    env.reset(seed=seed)
+    return env.render()

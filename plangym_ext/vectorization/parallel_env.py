@@ -177,6 +177,11 @@ class ParallelEnv(PlanEnv):
         """Picture of the env; see `PlanEnv.render`."""
         return self.plan_env.render()
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
+        return self.plan_env.metadata
+
     # Rows -----------------------------------------------------------------------
 
     def make_transitions(

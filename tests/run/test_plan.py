@@ -75,7 +75,7 @@ def test_video_plays_and_has_a_frame_per_move(tmp_path):
     arguments = ["plan", "ALE/Pong-v5", "--num-simulations", "4", "--max-steps", "5"]
     assert main([*arguments, "--n-workers", "0", "--out", str(tmp_path), "--video"]) == 0
     with imageio.get_reader(tmp_path / "episode.mp4") as reader:
-        frames = [frame for frame in reader]
+        frames = list(reader.iter_data())
     assert len(frames) == 6  # the first picture and one after each of five moves
     assert frames[0].shape == (420, 320, 3)  # 210 x 160, doubled
     assert frames[0].std() > 0
