@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import MissingExtra, PlangymExtError
 
-#: Pictures smaller than this are enlarged by whole factors until they reach it.
+#: Pictures smaller than this are enlarged by a whole factor until they reach it.
 _MIN_HEIGHT = 360
 
 
 class VideoWriter:
-    """Collects RGB frames into one file; nothing is left under `path` unless closed well.
+    """Pipes RGB frames into ffmpeg; the file appears under its name once it is whole.
 
     Args:
         path: the .mp4 to write.
@@ -26,33 +26,61 @@ class VideoWriter:
 
     def __init__(self, path: Path, fps: float) -> None:
         try:
-            import imageio.v2 as imageio
-            import imageio_ffmpeg  # noqa: F401 - imageio finds ffmpeg through it
+            import imageio_ffmpeg
         except ImportError as error:
             raise MissingExtra(
-                "video: writing needs imageio and ffmpeg; install them with "
+                "video: writing needs ffmpeg; install it with "
                 "pip install 'plangym-ext[cli]', or leave out --video"
             ) from error
-        self._path = path
+        self._program = imageio_ffmpeg.get_ffmpeg_exe()
+        self._path, self._fps = path, fps
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-        # Even sizes are all that the encoder needs; `add` sees to them.
-        self._writer: Any = imageio.get_writer(
-            self._partial, fps=fps, codec="libx264", macro_block_size=2, quality=8
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _start(self, height: int, width: int) -> subprocess.Popen[bytes]:
+        source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
+        # Half-resolution colour is what every player decodes; it needs even sizes.
+        coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+        return subprocess.Popen(
+            [self._program, "-y", "-loglevel", "error", *source, "-r", str(self._fps), "-i", "-"]
+            + [*coded, str(self._partial)],
+            stdin=subprocess.PIPE,
+            # Ctrl-C is for us: we tell ffmpeg to end by closing its input.
+            process_group=0,
         )
 
     def add(self, frame: np.ndarray) -> None:
-        """Append an `[H, W, 3]` uint8 frame."""
+        """Append an `[H, W, 3]` uint8 frame; all must have one size."""
         factor = max(1, -(-_MIN_HEIGHT // frame.shape[0]))
         big = frame.repeat(factor, axis=0).repeat(factor, axis=1)
-        self._writer.append_data(big[: big.shape[0] // 2 * 2, : big.shape[1] // 2 * 2])
+        even = np.ascontiguousarray(big[: big.shape[0] // 2 * 2, : big.shape[1] // 2 * 2])
+        if self._process is None:
+            self._process = self._start(*even.shape[:2])
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(even.data)
+        except BrokenPipeError as error:
+            raise PlangymExtError(
+                f"video: ffmpeg stopped with status {self._process.wait()} while writing "
+                f"{self._partial}; its own message is above"
+            ) from error
 
     def close(self) -> None:
-        """Finish the file and put it in place."""
-        self._writer.close()
-        if self._partial.exists():
+        """Finish the file and put it in place; nothing is written if there was no frame."""
+        if self._end() == 0:
             self._partial.replace(self._path)
 
     def discard(self) -> None:
         """Drop what was written."""
-        self._writer.close()
+        self._end()
         self._partial.unlink(missing_ok=True)
+
+    def _end(self) -> int | None:
+        """Close ffmpeg's input and wait for it; its exit status, None if never started."""
+        if self._process is None:
+            return None
+        try:
+            self._process.communicate()
+        except BrokenPipeError:
+            self._process.wait()
+        return self._process.returncode
