@@ -41,9 +41,19 @@ class VideoWriter:
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
         # Half-resolution colour is what every player decodes; it needs even sizes.
         coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+        quiet = ["-y", "-loglevel", "error"]
         return subprocess.Popen(
-            [self._program, "-y", "-loglevel", "error", *source, "-r", str(self._fps), "-i", "-"]
-            + [*coded, str(self._partial)],
+            [
+                self._program,
+                *quiet,
+                *source,
+                "-r",
+                str(self._fps),
+                "-i",
+                "-",
+                *coded,
+                self._partial,
+            ],
             stdin=subprocess.PIPE,
             # Ctrl-C is for us: we tell ffmpeg to end by closing its input.
             process_group=0,

@@ -245,7 +245,7 @@ def _pickled(constructor: Any, index: int) -> bytes:
             f"got {constructor!r}"
         )
     try:
-        data: bytes = cloudpickle.dumps(constructor, protocol=5)  # type: ignore[no-untyped-call]
+        data: bytes = cloudpickle.dumps(constructor, protocol=5)
         return data
     except Exception as error:  # whatever a captured object's reduction raises
         raise TypeError(
