@@ -10,17 +10,14 @@ one game differ in length by up to some hundred bytes.
 from __future__ import annotations
 
 import hashlib
-import struct
 from pathlib import Path
 from typing import Any
 
 import ale_py
 
-from plangym_ext.core.codec import StatePart
+from plangym_ext.core.part import StatePart, get_block, put_block
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
-from plangym_ext.errors import DamagedState, IncompleteState
 
-_LENGTH = struct.Struct("<I")
 # The text of 624 generator words is at most 11 characters a word, 6,864 in all; a
 # fresh one averages 10.7. A tenth on top covers both that and the emulator's part.
 _SLACK = 1.1
@@ -32,39 +29,22 @@ class AtariPart(StatePart):
     def __init__(self, env: Any) -> None:
         self._env = env
         self._rng = GeneratorBytes()
-        self._room = int(len(self._serialise()) * _SLACK)
-        self.width = RNG_BYTES + _LENGTH.size + self._room
+        self.width = RNG_BYTES + 4 + int(len(self._serialise()) * _SLACK)
 
     def _serialise(self) -> bytes:
         return self._env.ale.cloneState(include_rng=True).serialize()  # type: ignore[no-any-return]
 
-    def capture(self, buffer: memoryview, offset: int) -> int:
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write both generators and the emulator's state."""
         offset = self._rng.capture(self._env.np_random, buffer, offset)
-        data = self._serialise()
-        size = len(data)
-        if size > self._room:
-            raise IncompleteState(
-                f"{self._env.spec.id if self._env.spec else 'Atari'}: the emulator's state grew to "
-                f"{size} bytes; rows of this env hold {self._room}. Please report the game."
-            )
-        _LENGTH.pack_into(buffer, offset, size)
-        offset += _LENGTH.size
-        buffer[offset : offset + size] = data
-        # Bytes of an earlier, longer state in the same row would change its checksum.
-        buffer[offset + size : offset + self._room] = bytes(self._room - size)
-        return offset + size
+        return put_block(buffer, offset, end, self._serialise())
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Restore the emulator. Its screen is that of the last frame it emulated."""
         offset = self._rng.restore(self._env.np_random, buffer, offset)
-        (size,) = _LENGTH.unpack_from(buffer, offset)
-        if size > self._room:
-            # The binding turns a truncated state into an exception it cannot name.
-            raise DamagedState(f"Atari state: {size} bytes said, at most {self._room} possible")
-        offset += _LENGTH.size
-        self._env.ale.restoreState(ale_py.ALEState(bytes(buffer[offset : offset + size])))
-        return offset + size
+        data, offset = get_block(buffer, offset)
+        self._env.ale.restoreState(ale_py.ALEState(data))
+        return offset
 
     def identity(self) -> dict[str, Any]:
         """Emulator version and the cartridge's bytes."""

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from plangym_ext.core.codec import StatePart
+from plangym_ext.core.part import StatePart
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
@@ -32,7 +32,7 @@ class ClassicControlPart(StatePart):
         self._rng = GeneratorBytes()
         self.width = self._layout.size + RNG_BYTES
 
-    def capture(self, buffer: memoryview, offset: int) -> int:
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write vector, optional fields and generator."""
         env = self._env
         state = env.state

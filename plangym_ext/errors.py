@@ -27,6 +27,10 @@ class ForeignState(StateError):
     """A state row belongs to another env, version or configuration."""
 
 
+class UntrustedState(StateError):
+    """A state row holds a pickle from elsewhere, and nobody has vouched for it."""
+
+
 class IncompleteState(PlangymExtError):
     """An env's state cannot be captured exactly, and nothing is approximated."""
 

@@ -27,6 +27,9 @@ def make(
     backend: str = "auto",
     frameskip: int | None = None,
     autoreset: bool = True,
+    state: str = "auto",
+    check: bool = True,
+    trust: bool = False,
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -40,6 +43,11 @@ def make(
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied.
         autoreset: whether an env or row that ended is reset before its next step.
+        state: how the state is captured: "auto" for the first way that is proved to be
+            exact, or "codec", "own", "snapshot", "replay"; "approximate" is a family's
+            inexact way and never chosen unless named here.
+        check: whether the way must pass a short round trip now.
+        trust: open pickles in states that another session made. They can run any code.
         kwargs: for the env's constructor, as in `gymnasium.make`.
 
     Raises:
@@ -59,7 +67,13 @@ def make(
         kwargs[family.frameskip_argument], frameskip = frameskip, 1
     # The spec itself travels, so an env that is registered here alone is found there.
     build = functools.partial(make_gym, spec, **kwargs)
-    settings: dict[str, Any] = {"frameskip": frameskip or 1, "autoreset": autoreset}
+    settings: dict[str, Any] = {
+        "frameskip": frameskip or 1,
+        "autoreset": autoreset,
+        "state": state,
+        "check": check,
+        "trust": trust,
+    }
     if backend == "process" or (backend == "auto" and n_workers is not None):
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 

@@ -6,18 +6,21 @@ instance of the env. It names the first field and step that differ.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.results import StateTransition
+from plangym_ext.core.codec import StateCodec
+from plangym_ext.core.part import StateTooWide
+from plangym_ext.core.spaces import SpaceLayout
 
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Outcome of `check_round_trip`.
+    """Outcome of a check.
 
     Attributes:
         exact: whether every transition came out the same.
@@ -30,35 +33,67 @@ class RoundTrip:
     difference: str = ""
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """One transition as bytes, field by field."""
+@dataclass
+class Subject:
+    """An env instance under check, with the codec bound to it."""
 
-    fields: dict[str, Any]
+    env: gym.Env[Any, Any]
+    codec: StateCodec
 
-    @classmethod
-    def of(cls, env: GymEnv, action: Any) -> _Moment:
-        result = env.step(action, return_state=True)
-        assert isinstance(result, StateTransition)
-        state, obs, reward, terminated, truncated, info = result
-        fields: dict[str, Any] = {
-            f"observation{leaf.name}": np.asarray(part).tobytes()
-            for leaf, part in zip(env.layout.obs.leaves, env.layout.obs.split(obs), strict=True)
-        }
-        fields |= {"reward": reward, "terminated": terminated, "truncated": truncated}
+    def save(self) -> bytes:
+        """State as the codec writes it."""
+        while True:
+            row = bytearray(self.codec.width)
+            try:
+                return bytes(row[: self.codec.capture(memoryview(row), 0)])
+            except StateTooWide as error:
+                self.codec.width += error.excess
+
+    def restore(self, state: bytes) -> None:
+        """Bring the env to a saved state."""
+        self.codec.restore(memoryview(bytearray(state)), 0)
+
+    def play(self, action: Any) -> dict[str, Any]:
+        """One transition, field by field as bytes; an episode that ends is reset."""
+        obs, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
+        fields = self._fields("observation", obs)
         fields |= {
-            f"info[{column.key!r}]": np.asarray(info.get(column.key, 0)).tobytes()
-            for column in env.layout.info
+            "reward": np.float64(reward).tobytes(),
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
         }
-        fields["next state"] = state.tobytes()
-        return cls(fields)
+        fields |= _numeric("info", info)
+        if terminated or truncated:
+            obs, _ = self.env.reset()
+            fields |= self._fields("observation after the next reset", obs)
+        if self.codec.canonical:
+            fields["next state"] = self.save()
+        return fields
 
-    def first_difference(self, other: _Moment) -> str:
-        return next((key for key in self.fields if self.fields[key] != other.fields[key]), "")
+    def _fields(self, name: str, obs: Any) -> dict[str, Any]:
+        layout = SpaceLayout(self.env.observation_space)
+        return {
+            f"{name}{leaf.name}": np.asarray(part).tobytes()
+            for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
+        }
+
+
+def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
+    """Numbers in an info, but for those that measure time."""
+    fields = {}
+    for key, value in info.items():
+        if isinstance(value, dict):
+            fields |= _numeric(f"{name}[{key!r}]", value)
+        elif isinstance(value, bool | int | float | np.number | np.ndarray | np.bool_):
+            kept = np.asarray(value)
+            if kept.dtype.kind in "biuf" and (name, key) != ("info['episode']", "t"):
+                fields[f"{name}[{key!r}]"] = kept.tobytes()
+    return fields
 
 
 def check_round_trip(
-    env: GymEnv,
+    subject: Subject,
+    others: list[tuple[str, Subject]],
     *,
     seed: int = 0,
     save_points: tuple[int, ...] = (0, 1, 17),
@@ -66,42 +101,46 @@ def check_round_trip(
 ) -> RoundTrip:
     """Compare futures from restored states with the ones that really happened.
 
-    The env is reset and moved. Actions are random; an episode that ends goes on with
+    The envs are reset and moved. Actions are random; an episode that ends goes on with
     the next one, so the random state is part of what is compared.
 
     Args:
-        env: to check; a second instance is made with `clone`.
+        subject: the instance that plays first and is restored into.
+        others: further instances to restore into, named for the message.
         seed: of the reset and the actions.
         save_points: steps after the reset at which states are saved.
         num_steps: steps that are compared behind each save point.
     """
-    actions = _random_actions(env, max(save_points) + num_steps, seed)
-    env.reset(seed=seed)
-    saved: dict[int, np.ndarray] = {}
-    played: list[_Moment] = []
+    count = max(save_points) + num_steps
+    space = copy.deepcopy(subject.env.action_space)
+    space.seed(seed)
+    actions = [space.sample() for _ in range(count)]
+    subject.env.reset(seed=seed)
+    saved: dict[int, bytes] = {}
+    played: list[dict[str, Any]] = []
     for step, action in enumerate(actions):
         if step in save_points:
-            saved[step] = env.get_state()
-        played.append(_Moment.of(env, action))
+            saved[step] = subject.save()
+        played.append(subject.play(action))
     compared = 0
-    with env.clone() as other:
-        for which, instance in (("the same instance", env), ("a second instance", other)):
-            for point, state in saved.items():
-                instance.set_state(state)
-                for step in range(point, point + num_steps):
-                    again = _Moment.of(instance, actions[step])
-                    compared += 1
-                    field = played[step].first_difference(again)
-                    if field:
-                        return RoundTrip(
-                            False,
-                            compared,
-                            f"{field} differs at step {step + 1}, {step + 1 - point} after the "
-                            f"state of step {point} was restored in {which}",
-                        )
+    for which, instance in (("the same instance", subject), *others):
+        for point, state in saved.items():
+            instance.restore(state)
+            for step in range(point, point + num_steps):
+                again = instance.play(actions[step])
+                compared += 1
+                field = _first_difference(played[step], again)
+                if field:
+                    return RoundTrip(
+                        False,
+                        compared,
+                        f"{field} differs at step {step + 1}, {step + 1 - point} after the "
+                        f"state of step {point} was restored in {which}",
+                    )
     return RoundTrip(True, compared)
 
 
-def _random_actions(env: GymEnv, count: int, seed: int) -> list[Any]:
-    env.action_space.seed(seed)
-    return [env.sample_action() for _ in range(count)]
+def _first_difference(expected: dict[str, Any], got: dict[str, Any]) -> str:
+    if expected.keys() != got.keys():
+        return f"the set of fields {sorted(expected.keys() ^ got.keys())}"
+    return next((key for key in expected if expected[key] != got[key]), "")

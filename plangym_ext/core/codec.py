@@ -1,98 +1,35 @@
-"""How the state of one env instance becomes bytes, layer by layer.
+"""How the state of one env instance becomes bytes: a ladder of ways, layer by layer.
 
-An env is a stack: wrappers around a simulator. Each layer that the next step reads
-from has a `StatePart`; a `StateCodec` runs the parts one after another. Parts are
-bound to their live layer once, so a capture is a few `pack_into` calls.
+An env is a stack: wrappers around a simulator. The simulator's state is captured by
+the first way that applies and passes the round trip:
+
+    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`)
+    own       a layer has get_state and set_state; they cover all layers below
+    snapshot  the attributes, as plain data or else as a pickle
+    replay    the reset and the actions since
+
+Wrappers above have codecs of their own or are captured as snapshots.
 """
 
 from __future__ import annotations
 
-import struct
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
-from gymnasium import wrappers
 
 from plangym_ext.core.families import family_of
+from plangym_ext.core.own_state import OwnStatePart, offers_state
+from plangym_ext.core.part import StatePart
+from plangym_ext.core.replay import Recorder, ReplayPart
+from plangym_ext.core.snapshot import SnapshotPart
+from plangym_ext.core.wrapper_parts import STATELESS, wrapper_part
 from plangym_ext.errors import IncompleteState
 
-
-class StatePart(ABC):
-    """One layer's share of a state.
-
-    Attributes:
-        width: most bytes that `capture` may write.
-        method: one word for reports: how the layer is captured.
-    """
-
-    width: int
-    method: str = "codec"
-
-    @abstractmethod
-    def capture(self, buffer: memoryview, offset: int) -> int:
-        """Write the layer's state to `buffer[offset:]`; return the offset behind it."""
-
-    @abstractmethod
-    def restore(self, buffer: memoryview, offset: int) -> int:
-        """Read what `capture` wrote at `offset`; return the offset behind it."""
-
-    def identity(self) -> dict[str, Any]:
-        """What, beside the env's id and arguments, a state of this layer depends on."""
-        return {}
-
-
-class TimeLimitPart(StatePart):
-    """`TimeLimit`: the number of steps taken since the reset."""
-
-    _layout = struct.Struct("<q")
-    width = _layout.size
-
-    def __init__(self, layer: Any) -> None:
-        self._layer = layer
-
-    def capture(self, buffer: memoryview, offset: int) -> int:
-        """Write the elapsed steps."""
-        self._layout.pack_into(buffer, offset, self._layer._elapsed_steps)
-        return offset + self.width
-
-    def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the elapsed steps."""
-        (self._layer._elapsed_steps,) = self._layout.unpack_from(buffer, offset)
-        return offset + self.width
-
-    def identity(self) -> dict[str, Any]:
-        """The limit decides which step truncates."""
-        return {"max_episode_steps": self._layer._max_episode_steps}
-
-
-# Layers that hold nothing a step of a reset env reads: OrderEnforcing only knows
-# that reset was called, the checker only what it has already checked.
-_STATELESS_WRAPPERS = (wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
-
-
-def _wrapper_part(layer: gym.Wrapper[Any, Any, Any, Any]) -> StatePart | None:
-    if type(layer) in _STATELESS_WRAPPERS:
-        return None
-    if type(layer) is wrappers.TimeLimit:
-        return TimeLimitPart(layer)
-    raise IncompleteState(
-        f"{type(layer).__name__} (wrapper of {layer.unwrapped}): its state cannot be captured yet. "
-        "Leave it out of the env that is planned on, or wrap it around the batched env."
-    )
-
-
-def _base_part(base: gym.Env[Any, Any]) -> StatePart:
-    family = family_of(base)
-    if family is None:
-        raise IncompleteState(
-            f"{type(base).__module__}.{type(base).__qualname__}: no codec is registered for this "
-            "env. Register one with plangym_ext.core.families.register_family."
-        )
-    part = family.load_codec()(base)
-    if not isinstance(part, StatePart):
-        raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part!r}")
-    return part
+#: The ways, in the order in which they are tried.
+METHODS = ("codec", "own", "snapshot", "replay")
+#: Steps that a replayed episode without a time limit is expected to last.
+_USUAL_DEPTH = 1000
 
 
 def layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
@@ -108,35 +45,60 @@ class StateCodec:
 
     Args:
         env: a gymnasium env that has been reset at least once.
+        method: one of `METHODS` for the simulator, or "approximate" for a family's
+            inexact way.
+        trusted: open pickles that another session made.
 
     Raises:
-        IncompleteState: a layer's state cannot be captured exactly.
+        IncompleteState: the method does not apply to this env.
+
+    Attributes:
+        width: bytes of a payload; grows if a state outgrows it.
+        exact, canonical: as of `StatePart`, for all layers together.
     """
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
-        *outer, base = layers(env)
-        found = [_wrapper_part(layer) for layer in outer if isinstance(layer, gym.Wrapper)]
-        found.append(_base_part(base))
-        self.parts = tuple(part for part in found if part is not None)
-        self._layer_names = tuple(
-            type(layer).__qualname__
-            for layer, part in zip((*outer, base), found, strict=True)
-            if part is not None
-        )
+    def __init__(self, env: gym.Env[Any, Any], method: str, *, trusted: bool = False) -> None:
+        stack = layers(env)
+        base_part, covered = _base_part(stack, method)
+        found: list[tuple[StatePart, str]] = []
+        unknown = []
+        for layer in stack[:covered]:
+            if type(layer) in STATELESS or isinstance(layer, Recorder):
+                continue
+            part = wrapper_part(layer)  # type: ignore[arg-type]
+            if part is None:
+                unknown.append(layer)
+            else:
+                found.append((part, type(layer).__qualname__))
+        if base_part is None:
+            unknown.append(stack[-1])
+        else:
+            found.append((base_part, type(stack[covered]).__qualname__))
+        if unknown:
+            names = ", ".join(type(layer).__qualname__ for layer in unknown)
+            found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
+        self._found = found
+        self.parts = tuple(part for part, _ in found)
+        self.method = method
         self.width = sum(part.width for part in self.parts)
+        self.exact = all(part.exact for part in self.parts)
+        self.canonical = all(part.canonical for part in self.parts)
 
     def capture(self, buffer: memoryview, offset: int) -> int:
-        """Write the state to `buffer[offset:]`.
-
-        Args:
-            buffer: writable bytes with at least `width` of them behind `offset`.
-            offset: where to start.
+        """Write the state to `buffer[offset : offset + width]`, the rest of it zero.
 
         Returns:
-            Offset behind the last byte written, at most `offset + width`.
+            Offset behind the last byte written.
+
+        Raises:
+            StateTooWide: the state needs more than `width` bytes.
         """
+        end = offset + self.width
         for part in self.parts:
-            offset = part.capture(buffer, offset)
+            offset = part.capture(buffer, offset, end)
+        if offset < end:
+            # Bytes of an earlier, longer state in the same row would break the checksum.
+            buffer[offset:end] = bytes(end - offset)
         return offset
 
     def restore(self, buffer: memoryview, offset: int) -> None:
@@ -146,8 +108,66 @@ class StateCodec:
 
     def described(self) -> list[tuple[StatePart, str]]:
         """Each part with the name of its layer, for reports."""
-        return list(zip(self.parts, self._layer_names, strict=True))
+        return list(self._found)
 
     def identity(self) -> dict[str, Any]:
         """What the parts' states depend on, for the envelope's fingerprint."""
-        return {type(part).__name__: part.identity() for part in self.parts}
+        return {
+            f"{name}: {type(part).__name__} {part.method}": part.identity()
+            for part, name in self._found
+        }
+
+
+def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
+    """Methods worth trying on an env, in order."""
+    stack = layers(env)
+    if family_of(stack[-1]) is not None:
+        yield "codec"
+    if any(offers_state(layer) for layer in stack):
+        yield "own"
+    yield "snapshot"
+    yield "replay"
+
+
+def with_recorder(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """The same env with a `Recorder` right on its simulator."""
+    stack = layers(env)
+    if any(isinstance(layer, Recorder) for layer in stack):
+        return env
+    recorder = Recorder(stack[-1])
+    if len(stack) == 1:
+        return recorder
+    above = stack[-2]
+    assert isinstance(above, gym.Wrapper)
+    above.env = recorder
+    return env
+
+
+def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart | None, int]:
+    """Part of the simulator, or None to snapshot it, and how many layers lie above."""
+    base = stack[-1]
+    if method in ("codec", "approximate"):
+        family = family_of(base)
+        if family is None:
+            raise IncompleteState(f"{type(base).__qualname__}: no family is registered for it")
+        part = family.load_codec(approximate=method == "approximate")(base)
+        if not isinstance(part, StatePart):
+            raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part}")
+        return part, len(stack) - 1
+    if method == "own":
+        for depth, layer in enumerate(stack):
+            if offers_state(layer):
+                return OwnStatePart(layer), depth
+        raise IncompleteState(f"{type(base).__qualname__}: no layer has get_state and set_state")
+    if method == "snapshot":
+        return None, len(stack) - 1
+    recorder = next((layer for layer in stack if isinstance(layer, Recorder)), None)
+    if method == "replay" and recorder is not None:
+        limit = next(
+            (layer._max_episode_steps for layer in stack if isinstance(layer, _TimeLimit)), None
+        )
+        return ReplayPart(recorder, limit or _USUAL_DEPTH), len(stack) - 1
+    raise IncompleteState(f"state: expected one of {', '.join(METHODS)}; got {method!r}")
+
+
+_TimeLimit = gym.wrappers.TimeLimit

@@ -1,13 +1,14 @@
 """The envelope around every state row: who captured it, how long it is, is it whole.
 
-A state row is `width` bytes of `uint8`, the same width for every row of an env:
+A state row is `uint8`, as wide for every row of an env. Where states vary in size an
+env may widen its rows later; narrower ones stay good, and zeros may follow them.
 
     offset  size  field
     0       4     magic, b"PGXS"
     4       2     format version
     6       2     header size in bytes
     8       4     payload length in bytes
-    12      4     reserved, zero
+    12      4     width of the row when it was captured
     16      16    fingerprint of the env (id, arguments, simulator version, ...)
     32      8     checksum
     40      8     reserved, zero
@@ -36,6 +37,7 @@ HEADER = 48
 _WORD = 8
 _CHECKSUM_WORD = 4
 _LENGTH = slice(8, 12)
+_WIDTH = slice(12, 16)
 
 
 def fingerprint(identity: dict[str, Any]) -> bytes:
@@ -83,6 +85,7 @@ class Envelope:
         """
         rows[:, :HEADER] = self._header
         rows[:, _LENGTH].view("<u4")[:, 0] = lengths
+        rows[:, _WIDTH].view("<u4")[:, 0] = rows.shape[1]
         words = rows.view("<u8")
         words[:, _CHECKSUM_WORD] = words @ self._weights
 
@@ -90,7 +93,8 @@ class Envelope:
         """Refuse anything but whole rows of this very env.
 
         Args:
-            states: `[B, width]` uint8.
+            states: `[B, width]` uint8; the width may be that of an earlier or later
+                moment of an env that widened its rows.
             where: method name, for messages.
 
         Returns:
@@ -108,32 +112,32 @@ class Envelope:
                 f"{where}: states must be (B, {self.width}) uint8, rows from get_state; "
                 f"got {rows.shape} {rows.dtype}"
             )
-        if rows.shape[1] != self.width:
-            raise self._wrong_width(rows, where)
+        width = rows.shape[1]
+        if width < HEADER or width % _WORD:
+            raise DamagedState(
+                f"{where}: states must be {self.width} bytes wide for {self.identity.get('id')}; "
+                f"got {width}. They are truncated, extended, or no states at all."
+            )
         if rows.strides[1] != 1:
             rows = np.ascontiguousarray(rows)
         words = rows.view("<u8")
-        whole = words @ self._weights == words[:, _CHECKSUM_WORD]
+        weights = self._weights if width == self.width else _weights(width // _WORD)
+        whole = words @ weights == words[:, _CHECKSUM_WORD]
         whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
+        # Zeros behind a row do not change its sum, so its own width has to be asked.
+        whole &= rows[:, _WIDTH].view("<u4")[:, 0] <= width
         if not whole.all():
             raise DamagedState(
-                f"{where}: states[{int(np.argmin(whole))}] is damaged: its checksum or magic does "
-                "not fit its bytes. Pass rows exactly as get_state or step_batch returned them."
+                f"{where}: states[{int(np.argmin(whole))}] is damaged: its checksum, magic or "
+                f"width does not fit its {width} bytes. Pass rows exactly as get_state or "
+                "step_batch returned them."
             )
-        # Version, header size and fingerprint; the length in between may differ.
-        same = (words[:, 0] == self._header.view("<u8")[0]) & (
-            words[:, 2:4] == self._header.view("<u8")[2:4]
-        ).all(axis=1)
+        # Version, header size and fingerprint; the lengths in between may differ.
+        same = (rows[:, 4:8] == self._header[4:8]).all(axis=1)
+        same &= (words[:, 2:4] == self._header.view("<u8")[2:4]).all(axis=1)
         if not same.all():
             raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
         return rows
-
-    def _wrong_width(self, rows: np.ndarray, where: str) -> Exception:
-        text = (
-            f"{where}: states must be {self.width} bytes wide for "
-            f"{self.identity.get('id')}; got {rows.shape[1]}"
-        )
-        return ForeignState(f"{text}. They are truncated, extended, or belong to another env.")
 
     def _foreign(self, row: np.ndarray, index: int, where: str) -> ForeignState:
         version = int(row[4:6].view("<u2")[0])

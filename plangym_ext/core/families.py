@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from plangym_ext.errors import IncompleteState
+
 
 @dataclass(frozen=True)
 class Family:
@@ -20,21 +22,32 @@ class Family:
     Attributes:
         name: short name for reports, such as "atari".
         module: module of the simulator's class, or a package that it lies in.
-        codec: "module:name" of a callable from the unwrapped env to its `StatePart`.
+        codec: "module:name" of a callable from the unwrapped env to its `StatePart`, or
+            the callable itself; None where a general way of the ladder serves.
         frameskip_argument: keyword of the env's constructor that repeats an action
             inside the simulator, or None when the library has to repeat it.
+        approximate: like `codec`, for a way that is not exact; used only when asked for.
     """
 
     name: str
     module: str
-    codec: str | Callable[[Any], Any]
+    codec: str | Callable[[Any], Any] | None
     frameskip_argument: str | None = None
+    approximate: str | Callable[[Any], Any] | None = None
 
-    def load_codec(self) -> Callable[[Any], Any]:
-        """The codec's constructor, imported on first use."""
-        if callable(self.codec):
-            return self.codec
-        module, _, name = self.codec.partition(":")
+    def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
+        """The constructor of the exact or the approximate codec, imported on first use.
+
+        Raises:
+            IncompleteState: the family has none of that kind.
+        """
+        codec = self.approximate if approximate else self.codec
+        if codec is None:
+            kind = "approximate" if approximate else "exact"
+            raise IncompleteState(f"{self.name}: this family has no {kind} codec")
+        if callable(codec):
+            return codec
+        module, _, name = codec.partition(":")
         return getattr(importlib.import_module(module), name)
 
 

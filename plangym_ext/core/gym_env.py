@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.codec import StateCodec, layers
+from plangym_ext.core.choice import choose_codec
+from plangym_ext.core.codec import layers
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
+from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
@@ -29,6 +32,10 @@ class GymEnv(PlanEnv):
         name: shown in messages; the env's own id if None.
         frameskip: env steps for which one control step holds an action.
         autoreset: whether `step` without a state resets an env that ended.
+        state: how the state is captured: "auto" for the first way that proves itself,
+            a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
+        check: whether the way must pass a short round trip now.
+        trust: open pickles in states that another session made. They can run any code.
 
     Raises:
         IncompleteState: the env's state cannot be captured exactly.
@@ -44,6 +51,9 @@ class GymEnv(PlanEnv):
         name: str | None = None,
         frameskip: int = 1,
         autoreset: bool = True,
+        state: str = "auto",
+        check: bool = True,
+        trust: bool = False,
     ) -> None:
         if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
             raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
@@ -52,6 +62,9 @@ class GymEnv(PlanEnv):
             "name": name,
             "frameskip": frameskip,
             "autoreset": autoreset,
+            "state": state,
+            "check": check,
+            "trust": trust,
         }
         self.gym_env = _made(make)
         self.frameskip, self.autoreset = frameskip, autoreset
@@ -59,17 +72,18 @@ class GymEnv(PlanEnv):
         self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
         self._is_reset = self._closed = False
         try:
-            self._prepare()
+            self._prepare(state, check=check, trust=trust)
         except BaseException:
             self.gym_env.close()
             raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
         obs_layout = SpaceLayout(self.gym_env.observation_space)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env.reset(seed=0)
-        self.codec = StateCodec(self.gym_env)
+        self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
+        self.gym_env.reset(seed=0)
         self.envelope = Envelope(self._identity(), self.codec.width)
         probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
@@ -144,14 +158,31 @@ class GymEnv(PlanEnv):
             self.gym_env.reset()
         return result if final is None else StateTransition(final, *result)
 
+    @property
+    def exact(self) -> bool:
+        """Whether restored futures equal the real ones; False only if asked for."""
+        return self.codec.exact
+
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
         if not self._is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
-        row = np.zeros((1, self.envelope.width), np.uint8)
-        self.envelope.seal(row, self.codec.capture(row[0].data, HEADER) - HEADER)
-        return row[0]
+        while True:
+            row = np.zeros((1, self.envelope.width), np.uint8)
+            try:
+                end = self.codec.capture(row[0].data, HEADER)
+            except StateTooWide as error:
+                self.widen(self.wider(error.excess))
+                continue
+            self.envelope.seal(row, end - HEADER)
+            return row[0]
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes; see `RowStepper.widen`."""
+        self.envelope = Envelope(self.envelope.identity, width - HEADER)
+        self.codec.width = self.envelope.width - HEADER
+        self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
 
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
@@ -186,20 +217,26 @@ class GymEnv(PlanEnv):
     ) -> RowResults:
         self._check_open("step_batch")
         num_rows, horizon = actions[0].shape[:2]
-        batch = RowBatch(self.layout, num_rows, horizon)
-        batch.load(actions, states, dt, reset_first)
-        if num_rows:
-            # The rows run on the one env there is, which then goes back to its place.
-            here = self.get_state() if self._is_reset else None
-            try:
-                run_rows(self, batch, 0, num_rows)
-            except RowError as error:
-                error.reason.add_note(f"{self.name}: in row {error.row}, action {error.action}")
-                raise error.reason from None
-            finally:
-                if here is not None:
-                    self.codec.restore(here.data, HEADER)
-        return batch.results(copy=False)
+        # The rows run on the one env there is, which then goes back to its place.
+        here = self.get_state() if self._is_reset and num_rows else None
+        try:
+            while True:
+                batch = RowBatch(self.layout, num_rows, horizon)
+                batch.load(actions, states, dt, reset_first)
+                try:
+                    if num_rows:
+                        run_rows(self, batch, 0, num_rows)
+                    return batch.results(copy=False)
+                except RowError as error:
+                    if not isinstance(error.reason, StateTooWide):
+                        error.reason.add_note(
+                            f"{self.name}: in row {error.row}, action {error.action}"
+                        )
+                        raise error.reason from None
+                    self.widen(self.wider(error.reason.excess))
+        finally:
+            if here is not None:
+                self.codec.restore(here.data, HEADER)
 
     # Life -----------------------------------------------------------------------
 

@@ -49,6 +49,17 @@ class RowStepper(ABC):
             ResetNeeded: there is none yet.
         """
 
+    @abstractmethod
+    def widen(self, width: int) -> None:
+        """Make rows `width` bytes wide, for states that outgrew them.
+
+        Narrower states stay good.
+        """
+
+    def wider(self, excess: int) -> int:
+        """Row width for states that need `excess` bytes more, with room to grow."""
+        return (self.layout.state_width + excess) * 3 // 2
+
     @property
     def observation_space(self) -> spaces.Space[Any]:
         """Observation space of one row."""
@@ -164,7 +175,11 @@ class RowStepper(ABC):
                 raise ValueError(
                     f"{where}: states must be rows of equal width {self.state_width}"
                 ) from error
-        return self.envelope.check(states, where)
+        rows = self.envelope.check(states, where)
+        if rows.shape[1] > self.layout.state_width:
+            # Captured by an equal env that has widened its rows.
+            self.widen(rows.shape[1])
+        return rows
 
     def _checked_dt(self, dt: Any, num_rows: int, where: str) -> np.ndarray | int:
         held = np.asarray(dt)
@@ -194,6 +209,8 @@ class RowStepper(ABC):
         if num_rows > known:
             root = self._first_state()
             fresh = np.broadcast_to(root, (num_rows - known, len(root)))
+            if self._row_states is not None:
+                self._row_states, fresh = equally_wide(self._row_states, fresh)
             ended = np.zeros(num_rows - known, bool)
             if self._row_states is None or self._row_ended is None:
                 self._row_states, self._row_ended = fresh.copy(), ended
@@ -210,8 +227,19 @@ class RowStepper(ABC):
             self._row_states, self._row_ended = states, ended
         else:
             assert self._row_ended is not None
+            self._row_states, states = equally_wide(self._row_states, states)
             self._row_states[: len(states)] = states
             self._row_ended[: len(states)] = ended
 
     def _drop_rows(self) -> None:
         self._row_states = self._row_ended = None
+
+
+def equally_wide(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two `[*, S]` arrays of states, the narrower rows followed by zeros."""
+    width = max(first.shape[1], second.shape[1])
+    wide = [
+        rows if rows.shape[1] == width else np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
+        for rows in (first, second)
+    ]
+    return wide[0], wide[1]

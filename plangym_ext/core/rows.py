@@ -110,13 +110,15 @@ class RowBatch:
 
         Args:
             actions: leaf arrays `[B, H, *act]`.
-            states: `[B, S]` uint8, checked.
+            states: `[B, S]` uint8, checked; at most as wide as the layout says.
             dt: int or `[B]` int32, control steps an action is held.
             reset_first: `[B]` bool, rows to reset after their state is restored.
         """
         for mine, given in zip(self.actions, actions, strict=True):
             mine[...] = given
-        self.states_in[...] = states
+        width = states.shape[1]
+        self.states_in[:, :width] = states
+        self.states_in[:, width:] = 0
         self.dt[...] = dt
         self.reset_first[...] = False if reset_first is None else reset_first
         self.done[...] = False

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report; exit status 1 if the round trip is not exact."""
     import plangym_ext
-    from plangym_ext.core.check import check_round_trip
+    from plangym_ext.core.check import Subject, check_round_trip
     from plangym_ext.core.gym_env import GymEnv
 
     with plangym_ext.make(options.env, backend="serial") as env:
@@ -36,7 +36,13 @@ def run(options: argparse.Namespace) -> int:
         for part, layer in env.codec.described():
             print(f"  state of     {layer}: {part.method}, at most {part.width} bytes")
         print(f"  state row    {env.state_width} bytes, envelope included")
-        outcome = check_round_trip(env, seed=options.seed, num_steps=options.steps)
+        with env.clone() as other:
+            outcome = check_round_trip(
+                Subject(env.gym_env, env.codec),
+                [("a second instance", Subject(other.gym_env, other.codec))],
+                seed=options.seed,
+                num_steps=options.steps,
+            )
         if outcome.exact:
             print(
                 f"  round trip   exact: {outcome.transitions} transitions after a restore equal "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
@@ -115,7 +117,12 @@ class BatchEnv(RowStepper):
             for i in chosen
         ]
         found = [promise() for promise in promises]
-        states = np.stack([state for state, _, _ in found])
+        width = max(self.layout.state_width, *(len(state) for state, _, _ in found))
+        if width > self.layout.state_width:
+            self.widen(width)
+        states = np.zeros((len(found), width), np.uint8)
+        for row, (state, _, _) in zip(states, found, strict=True):
+            row[: len(state)] = state
         if indices is None:
             self.set_row_states(states)
         else:
@@ -145,7 +152,20 @@ class BatchEnv(RowStepper):
         dt: int | np.ndarray,
         reset_first: np.ndarray | None,
     ) -> RowResults:
-        return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
+        while True:
+            try:
+                return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
+            except StateTooWide as error:
+                self.widen(self.wider(error.excess))
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+        self.envelope = Envelope(self.envelope.identity, width - HEADER)
+        self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
+        for env in self._envs:
+            env.widen(self.envelope.width)
+        self._lane.close()
+        self._lane = Lane(self._envs, self.layout)
 
     def close(self) -> None:
         """Close all envs and end their processes; further calls do nothing."""

@@ -57,6 +57,7 @@ class ExternalProcess:
         self._closed = False
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
+        self._width: int | None = None
         self._begin()
         if wait:
             self.describe()
@@ -77,10 +78,17 @@ class ExternalProcess:
         if self._description is None:
             try:
                 self._description = self.result(READY, START_TIMEOUT)
+                if self._width is not None:
+                    self.post(("widen", self._width))
             except BaseException:
                 self.close()
                 raise
         return self._description
+
+    def widen(self, width: int) -> None:
+        """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
+        self._width = width
+        self.post(("widen", width))
 
     @property
     def observation_space(self) -> Any:

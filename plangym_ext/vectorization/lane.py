@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.claims import ClaimQueue, split_rows
@@ -70,6 +71,7 @@ class Lane:
 
         Raises:
             WorkerDied: a worker ended, was replaced, and its rows killed a worker again.
+            StateTooWide: a state outgrew its row; the batch can be run again in wider ones.
             Exception: what an env raised; the workers stay usable.
         """
         num_rows, horizon = actions[0].shape[:2]
@@ -104,21 +106,27 @@ class Lane:
                 rung.append(worker)
             except WorkerDied as death:
                 deaths.append((worker, death))
-        errors = []
+        errors: list[tuple[Any, str]] = []
+        excess = 0
         for worker, answer in wait_all(rung, request):
             if isinstance(answer, WorkerDied):
                 deaths.append((worker, answer))
+            elif answer[0] == "too wide":
+                excess = max(excess, answer[1])
             elif answer[0] == "error":
                 errors.append((answer[1], worker.where))
             else:
                 batch.own_infos.update(answer[1])
-        if errors:
+        if errors or excess:
             for worker, _ in deaths:
                 worker.restart()
             self._queue.discard()
+        if errors:
             # The lowest row speaks for all, so the message does not depend on timing alone.
             report, where = min(errors, key=lambda e: e[0].row if e[0].row is not None else -1)
             raise report.rebuild(where)
+        if excess:
+            raise StateTooWide(excess)
         return deaths
 
     def _batch(self, num_rows: int, horizon: int) -> RowBatch:

@@ -41,6 +41,7 @@ class ParallelEnv(PlanEnv):
         delay_setup: build nothing until `setup` or first use.
         n_workers: worker processes; as many as there are processors if None.
         blocking: run batches in one worker after another rather than in parallel.
+        state, check, trust: how states are captured; see `GymEnv`.
         kwargs: further arguments for `env_class`.
 
     Raises:
@@ -59,6 +60,10 @@ class ParallelEnv(PlanEnv):
         delay_setup: bool = False,
         n_workers: int | None = None,
         blocking: bool = False,
+        *,
+        state: str = "auto",
+        check: bool = True,
+        trust: bool = False,
         **kwargs: Any,
     ) -> None:
         if n_workers is None:
@@ -72,13 +77,23 @@ class ParallelEnv(PlanEnv):
             "autoreset": autoreset,
             "n_workers": n_workers,
             "blocking": blocking,
+            "state": state,
+            "check": check,
+            "trust": trust,
             **kwargs,
         }
         self.n_workers, self._blocking = n_workers, blocking
         self.frameskip, self.autoreset = frameskip, autoreset
         make = functools.partial(env_class, *([] if name is None else [name]), **kwargs)
         self._constructor = functools.partial(
-            GymEnv, make, name=name, frameskip=frameskip, autoreset=autoreset
+            GymEnv,
+            make,
+            name=name,
+            frameskip=frameskip,
+            autoreset=autoreset,
+            state=state,
+            check=check,
+            trust=trust,
         )
         self._given_name = name
         self._closed = False
@@ -204,7 +219,17 @@ class ParallelEnv(PlanEnv):
         dt: int | np.ndarray,
         reset_first: np.ndarray | None,
     ) -> RowResults:
-        return self.batch_env._run_rows(actions, states, dt, reset_first)
+        if self.plan_env.state_width > self.batch_env.state_width:
+            self.batch_env.widen(self.plan_env.state_width)
+        found = self.batch_env._run_rows(actions, states, dt, reset_first)
+        if self.batch_env.state_width > self.plan_env.state_width:
+            self.plan_env.widen(self.batch_env.state_width)
+        return found
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+        self.plan_env.widen(width)
+        self.batch_env.widen(width)
 
     # Life -----------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ env's constructor; after that the worker answers one request at a time:
     ("rows", request, id, B, H)          run the rows that this worker claims
     ("call", request, name, args, kw)    call a method of the env
     ("get", request, name)               read an attribute of the env
+    ("widen", width)                     make state rows wider
     ("close",)                           leave
 
-Every answer is `(request, "result" | "error", payload)`.
+Every answer is `(request, "result" | "error" | "too wide", payload)`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import socket
 import sys
 from typing import Any
 
+from plangym_ext.core import trust
 from plangym_ext.vectorization.channel import Channel, ChannelClosed
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
@@ -80,6 +82,8 @@ class Worker:
             elif kind == "call":
                 _, request, name, args, kwargs = message
                 self._answer(request, self._env.call, name, args, kwargs)
+            elif kind == "widen":
+                self._env.widen(message[1])
             elif kind == "get":
                 self._answer(message[1], self._env.get, message[2])
             elif kind == "close":
@@ -108,16 +112,19 @@ class Worker:
             payload = function(*args)
             answer = pickle.dumps((request, "result", payload), protocol=5)
         except Exception as error:  # any error of the env belongs to the caller
-            answer = pickle.dumps((request, "error", self._report(error)), protocol=5)
+            answer = pickle.dumps((request, *self._problem(error)), protocol=5)
         self._channel.send_pickled(answer)
 
     @staticmethod
-    def _report(error: Exception) -> ErrorReport:
+    def _problem(error: Exception) -> tuple[str, Any]:
+        from plangym_ext.core.part import StateTooWide
         from plangym_ext.core.row_loop import RowError
 
-        if isinstance(error, RowError):
-            return ErrorReport.of(error.reason, error.row, error.action)
-        return ErrorReport.of(error)
+        if not isinstance(error, RowError):
+            return "error", ErrorReport.of(error)
+        if isinstance(error.reason, StateTooWide):
+            return "too wide", error.reason.excess
+        return "error", ErrorReport.of(error.reason, error.row, error.action)
 
 
 def main(argv: list[str]) -> int:
@@ -127,8 +134,9 @@ def main(argv: list[str]) -> int:
     watch_parent(int(argv[2]))
     channel = Channel(socket.socket(fileno=int(argv[1])))
     try:
-        (path, constructor), _ = channel.receive()
+        (path, key, constructor), _ = channel.receive()
         sys.path[:] = path
+        trust.join_session(key)
         try:
             worker = Worker(channel, pickle.loads(constructor))
             description = worker.description()

@@ -46,6 +46,7 @@ class WorkerEnv:
             "info": env.layout.info,
             "identity": env.envelope.identity,
             "payload_width": env.codec.width,
+            "exact": env.codec.exact,
         }
 
     def memory(self, block: SharedBlock) -> np.ndarray:
@@ -75,6 +76,11 @@ class WorkerEnv:
         for first, stop in ranges:
             run_rows(self._env, batch, first, stop)
         return batch.own_infos
+
+    def widen(self, width: int) -> None:
+        """Make rows wider; batches are viewed anew."""
+        self._env.widen(width)
+        self._batches.clear()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the env."""

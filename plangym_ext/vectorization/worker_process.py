@@ -17,6 +17,7 @@ import subprocess
 import sys
 import weakref
 
+from plangym_ext.core import trust
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed
 
@@ -69,7 +70,7 @@ class WorkerProcess:
         # Holds no reference to self, so a forgotten worker is stopped when collected.
         self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds)
         with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
-            self.channel.send((path, constructor))
+            self.channel.send((path, trust.session_key(), constructor))
 
     @property
     def pid(self) -> int:

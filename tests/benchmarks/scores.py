@@ -25,9 +25,9 @@ def play_random(env: Any, seed: int, max_steps: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     env.reset(seed=seed)
     total, length = 0.0, 0
-    for length in range(1, max_steps + 1):
+    while length < max_steps:
         result = env.step(int(rng.integers(env.action_space.n)))
-        total += result.reward
+        total, length = total + result.reward, length + 1
         if result.terminated or result.truncated:
             break
     return {"return": total, "length": length, "model_steps": 0}

@@ -1,0 +1,73 @@
+"""One layer's share of an env's state: what every way of capturing one implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from plangym_ext.errors import PlangymExtError
+
+
+class StateTooWide(PlangymExtError):
+    """A state needs `excess` bytes more than a row has; the env widens its rows."""
+
+    def __init__(self, excess: int) -> None:
+        super().__init__(excess)
+        self.excess = excess
+
+
+class StatePart(ABC):
+    """Captures and restores what the next step reads from one layer of an env.
+
+    Attributes:
+        width: bytes that a capture is expected to take at most. A part whose states
+            vary in size may need more and raises `StateTooWide` then.
+        method: one word for reports: how the layer is captured.
+        exact: whether a restored future equals the real one bit for bit.
+        canonical: whether equal states are equal bytes.
+    """
+
+    width: int
+    method: str = "codec"
+    exact: bool = True
+    canonical: bool = True
+
+    @abstractmethod
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write the layer's state to `buffer[offset:end]`.
+
+        Returns:
+            The offset behind the last byte written.
+
+        Raises:
+            StateTooWide: there is not enough room.
+        """
+
+    @abstractmethod
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Read what `capture` wrote at `offset`; returns the offset behind it."""
+
+    def identity(self) -> dict[str, Any]:
+        """What, beside the env's id and arguments, a state of this layer depends on."""
+        return {}
+
+
+def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
+    """Write `data` behind its 4-byte length; returns the offset behind it.
+
+    Raises:
+        StateTooWide: it does not fit.
+    """
+    stop = offset + 4 + len(data)
+    if stop > end:
+        raise StateTooWide(stop - end)
+    buffer[offset : offset + 4] = len(data).to_bytes(4, "little")
+    buffer[offset + 4 : stop] = data
+    return stop
+
+
+def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
+    """What `put_block` wrote at `offset`, and the offset behind it."""
+    start = offset + 4
+    stop = start + int.from_bytes(buffer[offset:start], "little")
+    return bytes(buffer[start:stop]), stop
