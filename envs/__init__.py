@@ -21,4 +21,4 @@ for _family in (
         frameskip_argument="frameskip",
     ),
 ):
-    register_family(_family)
+    register_family(_family, builtin=True)

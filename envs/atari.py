@@ -32,7 +32,7 @@ class AtariPart(StatePart):
         self.width = RNG_BYTES + 4 + int(len(self._serialise()) * _SLACK)
 
     def _serialise(self) -> bytes:
-        return self._env.ale.cloneState(include_rng=True).serialize()  # type: ignore[no-any-return]
+        return self._env.ale.cloneState(include_rng=True).serialize()
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write both generators and the emulator's state."""
@@ -48,5 +48,5 @@ class AtariPart(StatePart):
 
     def identity(self) -> dict[str, Any]:
         """Emulator version and the cartridge's bytes."""
-        rom = Path(ale_py.roms.get_rom_path(self._env._game)).read_bytes()
+        rom = Path(str(ale_py.roms.get_rom_path(self._env._game))).read_bytes()
         return {"ale_py": ale_py.__version__, "rom": hashlib.md5(rom).hexdigest()}

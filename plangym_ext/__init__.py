@@ -11,9 +11,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plangym_ext.core.check_env import check_env as check_env
+    from plangym_ext.core.families import Family as Family
     from plangym_ext.core.gym_env import GymEnv as GymEnv
+    from plangym_ext.core.part import StatePart as StatePart
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
+    from plangym_ext.core.state_file import load_states as load_states
+    from plangym_ext.core.state_file import save_states as save_states
     from plangym_ext.registry import make as make
+    from plangym_ext.registry import register as register
     from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
     from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
@@ -22,10 +28,16 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "BatchEnv": "plangym_ext.vectorization.batch_env",
     "ExternalProcess": "plangym_ext.vectorization.external_process",
+    "Family": "plangym_ext.core.families",
     "GymEnv": "plangym_ext.core.gym_env",
     "ParallelEnv": "plangym_ext.vectorization.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
+    "StatePart": "plangym_ext.core.part",
+    "check_env": "plangym_ext.core.check_env",
+    "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
+    "register": "plangym_ext.registry",
+    "save_states": "plangym_ext.core.state_file",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

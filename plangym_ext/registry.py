@@ -83,6 +83,24 @@ def make(
     return GymEnv(build, **settings)
 
 
+def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:
+    """Teach the library how the state of your own simulator is captured exactly.
+
+    An env with `get_state` and `set_state` needs no registration; a codec is for a
+    simulator whose class you cannot change, or for more speed.
+
+    Args:
+        module: module of the simulator's class, or a package that it lies in.
+        codec: callable from the unwrapped env to a `StatePart` bound to it, or its
+            name as "module:name". Workers find it by cloudpickle, or by name.
+        name: of the family, for reports; `module` if None.
+        options: further fields of `Family`.
+    """
+    from plangym_ext.core.families import Family, register_family
+
+    register_family(Family(name or module, module, codec, **options))
+
+
 def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     """The gymnasium env that `make` builds on: quiet, and without the passive checker."""
     import gymnasium as gym

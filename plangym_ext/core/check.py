@@ -80,7 +80,7 @@ class Subject:
 
 def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
     """Numbers in an info, but for those that measure time."""
-    fields = {}
+    fields: dict[str, bytes] = {}
     for key, value in info.items():
         if isinstance(value, dict):
             fields |= _numeric(f"{name}[{key!r}]", value)

@@ -52,11 +52,19 @@ class Family:
 
 
 _families: list[Family] = []
+_custom: list[Family] = []
 
 
-def register_family(family: Family) -> None:
+def register_family(family: Family, *, builtin: bool = False) -> None:
     """Make `family` known; it is asked before all that were registered earlier."""
     _families.insert(0, family)
+    if not builtin:
+        _custom.append(family)
+
+
+def custom_families() -> tuple[Family, ...]:
+    """Families that did not come with the library; workers have to be told of them."""
+    return tuple(_custom)
 
 
 def _find(module: str) -> Family | None:

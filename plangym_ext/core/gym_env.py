@@ -70,7 +70,9 @@ class GymEnv(PlanEnv):
         self.frameskip, self.autoreset = frameskip, autoreset
         spec = self.gym_env.spec
         self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
-        self._is_reset = self._closed = False
+        self._closed = False
+        #: Whether there is a state: the env was reset, or a state was set.
+        self.is_reset = False
         try:
             self._prepare(state, check=check, trust=trust)
         except BaseException:
@@ -118,11 +120,11 @@ class GymEnv(PlanEnv):
     ) -> tuple[Any, ...]:
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_open("reset")
-        if seed is None and not self._is_reset:
+        if seed is None and not self.is_reset:
             # The probe seeded the env; without a seed the caller expects a fresh one.
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         obs, info = self.gym_env.reset(seed=seed, options=options)
-        self._is_reset = True
+        self.is_reset = True
         self._drop_rows()
         return (self.get_state(), obs, info) if return_state else (obs, info)
 
@@ -139,7 +141,7 @@ class GymEnv(PlanEnv):
         repeats = int(self._checked_dt(dt, 1, "step")) * self.frameskip
         if state is not None:
             self._set_env_state(self._checked_state(state, "step"))
-        elif not self._is_reset:
+        elif not self.is_reset:
             raise ResetNeeded("step: the env was never reset. Call reset first, or pass a state.")
         parts = tuple(leaf[()].copy() for leaf in leaves)
         held = self.layout.action.join(parts)
@@ -166,7 +168,7 @@ class GymEnv(PlanEnv):
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
-        if not self._is_reset:
+        if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
         while True:
             row = np.zeros((1, self.envelope.width), np.uint8)
@@ -187,7 +189,7 @@ class GymEnv(PlanEnv):
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
         self.codec.restore(state.data, HEADER)
-        self._is_reset = True
+        self.is_reset = True
 
     def render(self) -> Any:
         """Picture of the env; see `PlanEnv.render`."""
@@ -202,7 +204,7 @@ class GymEnv(PlanEnv):
     # Rows -----------------------------------------------------------------------
 
     def _first_state(self) -> np.ndarray:
-        if not self._is_reset:
+        if not self.is_reset:
             raise ResetNeeded(
                 "step_batch: there are no rows to continue yet. Call reset first, or pass states."
             )
@@ -218,7 +220,7 @@ class GymEnv(PlanEnv):
         self._check_open("step_batch")
         num_rows, horizon = actions[0].shape[:2]
         # The rows run on the one env there is, which then goes back to its place.
-        here = self.get_state() if self._is_reset and num_rows else None
+        here = self.get_state() if self.is_reset and num_rows else None
         try:
             while True:
                 batch = RowBatch(self.layout, num_rows, horizon)

@@ -156,4 +156,4 @@ class PlanEnv(RowStepper):
                 f"{where}: state must be ({self.state_width},) uint8 from get_state; "
                 f"got shape {np.shape(state)}"
             )
-        return self._checked_states(np.asarray(state)[None], where)[0]
+        return self.checked_states(np.asarray(state)[None], where)[0]

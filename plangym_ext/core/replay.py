@@ -42,7 +42,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
             # The generator goes on from where it is, so its state is the origin.
             start = bytearray(RNG_BYTES)
             self._rng.capture(self.unwrapped.np_random, memoryview(start), 0)
-            origin = ("generator", bytes(start), options)
+            origin: tuple[Any, ...] = ("generator", bytes(start), options)
         else:
             origin = ("seed", int(seed), options)
         try:
@@ -63,7 +63,7 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
             raise IncompleteState(
                 f"replay: the episode is longer than {MAX_DEPTH} steps, more than a state may hold"
             )
-        return result  # type: ignore[return-value]
+        return result
 
     def become(self, origin: bytes, history: bytes) -> None:
         """Bring the simulator to the end of the given episode."""
@@ -111,7 +111,7 @@ def _stored(leaf: Any) -> np.dtype[Any]:
     space = leaf.space
     if isinstance(space, gym.spaces.Discrete) and space.start >= 0 and space.start + space.n <= 256:
         return np.dtype(np.uint8)
-    return leaf.dtype  # type: ignore[no-any-return]
+    return leaf.dtype
 
 
 class ReplayPart(StatePart):

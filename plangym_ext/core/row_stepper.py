@@ -112,7 +112,7 @@ class RowStepper(ABC):
             leaves = check_actions(self.layout.action, actions, (-1,), "step_batch")
             rows, reset_first = self._continued_rows(len(leaves[0]))
         else:
-            rows = self._checked_states(states, "step_batch")
+            rows = self.checked_states(states, "step_batch")
             leaves = check_actions(self.layout.action, actions, (len(rows),), "step_batch")
         held = self._checked_dt(dt, len(rows), "step_batch")
         found = self._run_rows(tuple(a[:, None] for a in leaves), rows, held, reset_first)
@@ -144,7 +144,7 @@ class RowStepper(ABC):
         Raises:
             InvalidAction, StateError: as `step_batch`.
         """
-        rows = self._checked_states(states, "rollout_batch")
+        rows = self.checked_states(states, "rollout_batch")
         leaves = check_actions(self.layout.action, actions, (len(rows), -1), "rollout_batch")
         if leaves[0].shape[1] == 0:
             raise InvalidAction("rollout_batch: actions must be [B, H] with H >= 1; got H = 0")
@@ -161,7 +161,17 @@ class RowStepper(ABC):
 
     # Checks and the rows that continue -----------------------------------------
 
-    def _checked_states(self, states: Any, where: str) -> np.ndarray:
+    def checked_states(self, states: Any, where: str) -> np.ndarray:
+        """The states as `[B, S]` uint8, if they are whole rows of this env.
+
+        Args:
+            states: `[B, S]` uint8, or a sequence of `[S]` rows.
+            where: method name, for messages.
+
+        Raises:
+            StateError: a state is damaged or belongs to another env.
+            ValueError: not rows of bytes, or None among them.
+        """
         if isinstance(states, list | tuple):
             if any(state is None for state in states):
                 index = next(i for i, state in enumerate(states) if state is None)
@@ -200,7 +210,7 @@ class RowStepper(ABC):
         Raises:
             StateError: a state is damaged or belongs to another env.
         """
-        rows = self._checked_states(states, "set_state")
+        rows = self.checked_states(states, "set_state")
         self._keep_rows(rows.copy(), np.zeros(len(rows), bool))
 
     def _continued_rows(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -35,6 +35,10 @@ _CONSTANT_TYPES = (
 _DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
 
 
+# What a layer measures by the clock; a restored episode has its own time.
+_CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
+
+
 def _is_state(name: str, value: Any) -> bool:
     if name in _CONSTANT_NAMES or name.startswith(("_cached_", "_action_space", "_observation_")):
         return False
@@ -44,7 +48,12 @@ def _is_state(name: str, value: Any) -> bool:
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(layer).items() if _is_state(name, value)}
+    clocks = _CLOCKS.get(type(layer), ())
+    return {
+        name: value
+        for name, value in vars(layer).items()
+        if name not in clocks and _is_state(name, value)
+    }
 
 
 def _assign(layer: Any, attributes: dict[str, Any]) -> None:

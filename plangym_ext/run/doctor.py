@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report; exit status 1 if the round trip is not exact."""
     import plangym_ext
-    from plangym_ext.core.check import Subject, check_round_trip
+    from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
 
     with plangym_ext.make(options.env, backend="serial") as env:
@@ -33,26 +33,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"  observation  {env.observation_space}")
         print(f"  action       {env.action_space}")
         print(f"  backend      {env.backend}; with n_workers: process")
-        for part, layer in env.codec.described():
-            print(f"  state of     {layer}: {part.method}, at most {part.width} bytes")
-        print(f"  state row    {env.state_width} bytes, envelope included")
-        with env.clone() as other:
-            outcome = check_round_trip(
-                Subject(env.gym_env, env.codec),
-                [("a second instance", Subject(other.gym_env, other.codec))],
-                seed=options.seed,
-                num_steps=options.steps,
-            )
-        if outcome.exact:
-            print(
-                f"  round trip   exact: {outcome.transitions} transitions after a restore equal "
-                "the first run byte for byte, in the same and in a second instance"
-            )
-        else:
-            print(f"  round trip   NOT EXACT: {outcome.difference}")
+        report = check_env(env, seed=options.seed, num_steps=options.steps)
+        print(report)
         for name, micros in _costs(env, options.seed).items():
             print(f"  {name:12} {micros:.1f} us")
-    return 0 if outcome.exact else 1
+    return 0 if report.exact else 1
 
 
 def _costs(env: Any, seed: int) -> dict[str, float]:

@@ -26,6 +26,7 @@ import sys
 from typing import Any
 
 from plangym_ext.core import trust
+from plangym_ext.core.families import register_family
 from plangym_ext.vectorization.channel import Channel, ChannelClosed
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
@@ -134,10 +135,12 @@ def main(argv: list[str]) -> int:
     watch_parent(int(argv[2]))
     channel = Channel(socket.socket(fileno=int(argv[1])))
     try:
-        (path, key, constructor), _ = channel.receive()
+        (path, key, families, constructor), _ = channel.receive()
         sys.path[:] = path
         trust.join_session(key)
         try:
+            for family in pickle.loads(families):
+                register_family(family)
             worker = Worker(channel, pickle.loads(constructor))
             description = worker.description()
         except Exception as error:  # whatever the caller's constructor raises

@@ -17,7 +17,10 @@ import subprocess
 import sys
 import weakref
 
+import cloudpickle
+
 from plangym_ext.core import trust
+from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed
 
@@ -70,7 +73,9 @@ class WorkerProcess:
         # Holds no reference to self, so a forgotten worker is stopped when collected.
         self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds)
         with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
-            self.channel.send((path, trust.session_key(), constructor))
+            # Pickled by value, so that families of the caller's own script are found there.
+            families = cloudpickle.dumps(custom_families())
+            self.channel.send((path, trust.session_key(), families, constructor))
 
     @property
     def pid(self) -> int:

@@ -1,0 +1,89 @@
+"""States on disk: saved one day, restored on another, in another process.
+
+A state file is an ordinary `.npz` without pickles:
+
+    states     `[B, S]` uint8, the sealed rows as `get_state` returns them
+    identity   JSON text: what env they belong to, readable without the library
+
+Every row carries its own checksum and the fingerprint of its env, so damage and
+mix-ups are refused when the rows are used, whatever happened to the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.row_stepper import RowStepper
+from plangym_ext.errors import DamagedState
+
+
+def save_states(path: str | os.PathLike[str], states: np.ndarray, env: RowStepper) -> None:
+    """Write states of an env to a file; an existing one is replaced as a whole.
+
+    Args:
+        path: of the file; ".npz" is added if it has no suffix.
+        states: `[B, S]` or `[S]` uint8 from `get_state` or `step_batch`.
+        env: that they belong to.
+
+    Raises:
+        StateError: a row is damaged or belongs to another env. Nothing is written.
+    """
+    rows = env.checked_states(np.atleast_2d(np.asarray(states)), "save_states")
+    identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
+    path = _with_suffix(path)
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, states=rows, identity=np.array(identity))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
+    """Read states that `save_states` wrote.
+
+    Args:
+        path: of the file.
+        env: that they must belong to: same id, arguments and simulator version.
+
+    Returns:
+        `[B, S]` uint8, checked.
+
+    Raises:
+        DamagedState: the file or a row in it is damaged.
+        ForeignState: the states belong to another env; the message has both.
+        FileNotFoundError: there is no such file.
+    """
+    path = _with_suffix(path)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            states, identity = content["states"], str(content["identity"])
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise DamagedState(
+            f"load_states: {path} is no state file, or it is damaged: {error}"
+        ) from error
+    try:
+        return env.checked_states(states, f"load_states({path.name})")
+    except ValueError as error:
+        error.add_note(f"{path} says its states belong to {_pretty(identity)}")
+        raise
+
+
+def _with_suffix(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(".npz")
+
+
+def _pretty(identity: str) -> Any:
+    try:
+        return json.loads(identity)
+    except json.JSONDecodeError:
+        return identity

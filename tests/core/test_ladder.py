@@ -1,0 +1,246 @@
+"""How the state of an env that the library does not know is captured."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.core import families
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.part import StatePart
+from plangym_ext.errors import IncompleteState
+
+
+class Counter(gym.Env):
+    """Counts; pays the count plus noise; ends at ten."""
+
+    observation_space = gym.spaces.Box(0.0, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.count += int(action) + 1
+        return self._obs(), self.count + self.np_random.random(), self.count >= 10, False, {}
+
+    def _obs(self):
+        return np.array([self.count], np.float64)
+
+
+class Walker:
+    """Something on a grid; plain data it is not."""
+
+    def __init__(self):
+        self.at = 0
+
+
+class ObjectCounter(Counter):
+    """Keeps its count in an object that it shares with a list."""
+
+    def reset(self, *, seed=None, options=None):
+        self.walker = Walker()
+        self.walkers = [self.walker]
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        # Only right if the list still holds the very same object after a restore.
+        self.walker.at += int(action) + 1
+        self.count = self.walkers[0].at
+        return self._obs(), self.count + self.np_random.random(), self.count >= 10, False, {}
+
+
+class Growing(Counter):
+    """Remembers everything it ever saw, so that its state outgrows any row."""
+
+    def reset(self, *, seed=None, options=None):
+        self.seen = []
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.seen.append(b"x" * 400)
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward + len(self.seen), len(self.seen) >= 40, truncated, info
+
+
+class Unpicklable(Counter):
+    """Holds a thing that no pickle takes; only playing again brings it back."""
+
+    def reset(self, *, seed=None, options=None):
+        self.stream = (i for i in range(10**9))
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        obs, reward, ended, truncated, info = super().step(action)
+        return obs, reward + next(self.stream), ended, truncated, info
+
+
+class Clockwork(Counter):
+    """Depends on how often it was ever stepped, which nobody can restore."""
+
+    steps = 0
+
+    def step(self, action):
+        Clockwork.steps += 1
+        obs, reward, ended, truncated, info = super().step(action)
+        return obs, reward + Clockwork.steps, ended, truncated, info
+
+
+class OwnState(Counter):
+    """Offers its state itself."""
+
+    def get_state(self):
+        return {"count": self.count, "rng": self.np_random.bit_generator.state}
+
+    def set_state(self, state):
+        self.count = state["count"]
+        self.np_random.bit_generator.state = state["rng"]
+
+
+class OwnLayer(gym.Wrapper):
+    """A wrapper that covers itself and everything below."""
+
+    def reset(self, **kwargs):
+        self.calls = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action):
+        self.calls += 1
+        obs, reward, *rest = self.env.step(action)
+        return obs, reward * self.calls, *rest
+
+    def get_state(self):
+        return (self.calls, self.unwrapped.count, self.unwrapped.np_random)
+
+    def set_state(self, state):
+        self.calls, self.unwrapped.count, self.unwrapped._np_random = state
+
+
+def methods(env):
+    return [part.method for part, _ in env.codec.described()]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (Counter, ["plain"]),
+        (ObjectCounter, ["pickle"]),
+        (Unpicklable, ["replay"]),
+        (OwnState, ["own"]),
+        (lambda: OwnLayer(Counter()), ["own"]),
+        (lambda: gym.wrappers.TimeLimit(Counter(), 4), ["codec", "plain"]),
+        (
+            lambda: gym.wrappers.NormalizeReward(gym.wrappers.TimeLimit(OwnState(), 4)),
+            ["codec", "own", "pickle"],
+        ),
+        (lambda: gym.wrappers.RecordEpisodeStatistics(OwnState()), ["own", "plain"]),
+        (lambda: gym.wrappers.FrameStackObservation(OwnState(), 3), ["codec", "own"]),
+    ],
+)
+def test_the_first_way_that_is_exact_is_chosen(make, expected):
+    with GymEnv(make) as env:
+        assert methods(env) == expected
+        report = plangym_ext.check_env(env, num_steps=30)
+        assert report.exact, report
+        # Two instances, three save points, thirty steps.
+        assert report.round_trip.transitions == 2 * 3 * 30
+
+
+def test_an_env_that_cannot_be_restored_is_refused_with_the_difference():
+    with pytest.raises(IncompleteState) as raised:
+        GymEnv(Clockwork)
+    message = str(raised.value)
+    assert "snapshot: reward differs at step 1" in message
+    assert "replay: reward differs at step 1" in message
+    assert "get_state" in message
+
+
+def test_without_the_check_the_first_way_that_applies_is_taken():
+    with GymEnv(Clockwork, check=False) as env:
+        assert methods(env) == ["plain"]
+
+
+def test_a_named_way_is_used_or_refused():
+    with GymEnv(OwnState, state="replay") as env:
+        assert methods(env) == ["replay"]
+    with pytest.raises(IncompleteState, match="no family"):
+        GymEnv(Counter, state="codec")
+    with pytest.raises(ValueError, match="'approximate' or one of codec, own, snapshot, replay"):
+        GymEnv(Counter, state="exact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [None, 2])
+def test_rows_widen_when_a_state_outgrows_them(n_workers):
+    build = plangym_ext.ParallelEnv if n_workers else GymEnv
+    with build(Growing, **({"n_workers": n_workers} if n_workers else {})) as env:
+        state, *_ = env.reset(seed=3)
+        first_width = env.state_width
+        narrow = state.copy()
+        states = np.stack([state, state])
+        rewards = []
+        for _ in range(30):
+            result = env.step_batch(np.array([0, 1]), states)
+            states = result.states
+            rewards.append(result.rewards)
+        # 30 steps put 12,000 bytes into the state.
+        assert env.state_width > max(first_width, 12_000)
+        # A row from before is as good as ever.
+        again = env.step_batch(np.array([0, 1]), np.stack([narrow, narrow]))
+        np.testing.assert_array_equal(again.rewards, rewards[0])
+        # An equal env that has not widened yet takes the wide rows.
+        actions = np.array([[0] * 5, [1] * 5])
+        with env.clone() as other:
+            far = other.rollout_batch(actions, states)
+        np.testing.assert_array_equal(far.rewards, env.rollout_batch(actions, states).rewards)
+
+
+def test_rows_that_go_on_survive_a_widening():
+    with GymEnv(Growing, autoreset=False) as env:
+        env.reset(seed=0)
+        rows = [env.step_batch(np.array([0])).rewards[0] for _ in range(20)]
+        env.reset(seed=0)
+        single = [env.step(0).reward for _ in range(20)]
+    assert rows == single
+
+
+class CounterPart(StatePart):
+    """Codec of a user, written against the public names."""
+
+    width = 8
+
+    def __init__(self, env):
+        self._env = env
+
+    def capture(self, buffer, offset, end):
+        buffer[offset : offset + 8] = self._env.count.to_bytes(8, "little")
+        return offset + 8
+
+    def restore(self, buffer, offset):
+        self._env.count = int.from_bytes(buffer[offset : offset + 8], "little")
+        return offset + 8
+
+
+class Silent(Counter):
+    """A counter without noise, so that the count is all there is."""
+
+    def step(self, action):
+        self.count += int(action) + 1
+        return self._obs(), float(self.count), self.count >= 10, False, {}
+
+
+@pytest.mark.slow
+def test_a_registered_codec_is_used_here_and_in_workers(monkeypatch):
+    monkeypatch.setattr(families, "_families", list(families._families))
+    monkeypatch.setattr(families, "_custom", list(families._custom))
+    plangym_ext.register(Silent.__module__, CounterPart, name="silent")
+    with plangym_ext.ParallelEnv(Silent, n_workers=1) as env:
+        assert methods(env.plan_env) == ["codec"]
+        state, *_ = env.reset(seed=0)
+        assert env.state_width == 48 + 8
+        result = env.step_batch(np.array([1]), state[None])
+        assert result.rewards[0] == 2.0
