@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,42 +38,59 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     Raises:
         RowError: the env raised. The rows before it are done.
     """
+    # What the loop reads or writes for every row is gathered outside it: touching one
+    # element of an array costs as much as a tenth of a light env's step.
     width = batch.layout.state_width
-    source = batch.states_in.data.cast("B")
-    target = batch.states_out.data.cast("B")
-    lengths = np.zeros(stop - first, np.uint32)
+    source, target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
+    restore, capture = env.codec.restore, env.codec.capture
+    write_obs, write_info = env.obs_writer.write, env.info_writer.write
+    actions = row_actions(batch, first, stop)
+    repeats = (batch.dt[first:stop] * env.frameskip).tolist()
+    resets = batch.reset_first[first:stop].tolist()
+    lengths: list[int] = []
+    outcomes: list[_Outcome] = []
     row = first
     try:
         for row in range(first, stop):
             payload_at = row * width + HEADER
-            env.codec.restore(source, payload_at)
-            if batch.reset_first[row]:
+            restore(source, payload_at)
+            if resets[row - first]:
                 env.gym_env.reset()
-            obs, info = _play(env, batch, row)
-            env.obs_writer.write(batch.obs, row, obs)
-            own = env.info_writer.write(batch.info, row, info)
+            outcome = _play(env.gym_env.step, actions[row - first], repeats[row - first])
+            write_obs(batch.obs, row, outcome.obs)
+            own = write_info(batch.info, row, outcome.info)
             if own is not None:
                 batch.own_infos[row] = own
-            lengths[row - first] = env.codec.capture(target, payload_at) - payload_at
-        row = stop
+            lengths.append(capture(target, payload_at) - payload_at)
+            outcomes.append(outcome)
     except Exception as error:
         action = batch.layout.action.join(tuple(a[row] for a in batch.actions))
         raise RowError(row, action, error) from error
     finally:
-        if row > first:
-            env.envelope.seal(batch.states_out[first:row], lengths[: row - first])
-            batch.done[first:row] = True
+        _store(batch, first, outcomes)
+        done = slice(first, first + len(outcomes))
+        if outcomes:
+            env.envelope.seal(batch.states_out[done], np.array(lengths, np.uint32))
+            batch.done[done] = True
 
 
-def _play(env: RowEnv, batch: RowBatch, row: int) -> tuple[Any, dict[str, Any]]:
-    """Step the restored env through the row's actions; returns the last obs and info."""
-    step = env.gym_env.step
-    repeats = int(batch.dt[row]) * env.frameskip
-    rewards = batch.rewards
-    taken = env_steps = 0
+class _Outcome(NamedTuple):
+    """What one row came to."""
+
+    obs: Any
+    info: dict[str, Any]
+    rewards: list[float]
+    terminated: bool
+    truncated: bool
+    env_steps: int
+
+
+def _play(step: Any, actions: Any, repeats: int) -> _Outcome:
+    """Step the restored env through a row's actions until they or the episode end."""
+    rewards = []
+    env_steps = 0
     obs, info, terminated, truncated = None, {}, False, False
-    for taken in range(batch.horizon):
-        action = row_action(batch, row, taken)
+    for action in actions:
         total = 0.0
         for _ in range(repeats):
             obs, reward, terminated, truncated, info = step(action)
@@ -81,16 +98,39 @@ def _play(env: RowEnv, batch: RowBatch, row: int) -> tuple[Any, dict[str, Any]]:
             env_steps += 1
             if terminated or truncated:
                 break
-        rewards[row, taken] = total
+        rewards.append(total)
         if terminated or truncated:
-            rewards[row, taken + 1 :] = 0.0
             break
-    batch.terminated[row], batch.truncated[row] = terminated, truncated
-    batch.steps[row], batch.env_steps[row] = taken + 1, env_steps
-    return obs, info
+    return _Outcome(obs, info, rewards, terminated, truncated, env_steps)
 
 
-def row_action(batch: RowBatch, row: int, h: int) -> Any:
-    """Action `h` of a row as the env expects it: its own copy, never shared memory."""
-    parts = tuple(a[row, h] if a.ndim == 2 else a[row, h].copy() for a in batch.actions)
-    return parts[0] if batch.layout.action.is_flat else batch.layout.action.join(parts)
+def _store(batch: RowBatch, first: int, outcomes: list[_Outcome]) -> None:
+    """Write what rows `first` on came to, but for obs, infos and states."""
+    rows = slice(first, first + len(outcomes))
+    if batch.horizon == 1:
+        batch.rewards[rows, 0] = [outcome.rewards[0] for outcome in outcomes]
+    else:
+        for row, outcome in enumerate(outcomes, start=first):
+            taken = len(outcome.rewards)
+            batch.rewards[row, :taken] = outcome.rewards
+            batch.rewards[row, taken:] = 0.0
+    batch.terminated[rows] = [outcome.terminated for outcome in outcomes]
+    batch.truncated[rows] = [outcome.truncated for outcome in outcomes]
+    batch.steps[rows] = [len(outcome.rewards) for outcome in outcomes]
+    batch.env_steps[rows] = [outcome.env_steps for outcome in outcomes]
+
+
+def row_actions(batch: RowBatch, first: int, stop: int) -> Any:
+    """Actions of some rows, `[row][h]`, as the env expects them.
+
+    They are views of a private copy: an env may keep an action, and the shared memory
+    behind it belongs to the next batch.
+    """
+    parts = tuple(actions[first:stop].copy() for actions in batch.actions)
+    if batch.layout.action.is_flat:
+        return parts[0]
+    join = batch.layout.action.join
+    return [
+        [join(tuple(part[row, h] for part in parts)) for h in range(batch.horizon)]
+        for row in range(stop - first)
+    ]
