@@ -71,7 +71,7 @@ class Subject:
         return fields
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
-        layout = SpaceLayout(self.env.observation_space)
+        layout = SpaceLayout(self.env.observation_space, text=True)
         return {
             f"{name}{leaf.name}": np.asarray(part).tobytes()
             for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)

@@ -19,6 +19,7 @@ import enum
 import functools
 import importlib
 import json
+import struct
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -131,9 +132,14 @@ def name_of(thing: Any) -> tuple[str, str]:
 
 
 def random_bytes(generator: Any) -> bytes:
-    """State of a numpy generator; PCG64, which gymnasium seeds, in short."""
+    """State of a numpy generator; those of gymnasium and of numpy's own past in short."""
     if isinstance(generator, np.random.RandomState):
-        return b"?" + plain.encode(generator.get_state(legacy=False), "random state")
+        state = generator.get_state(legacy=False)
+        if state["bit_generator"] != "MT19937":
+            return b"?" + plain.encode(state, "random state")
+        keys, position = state["state"]["key"], state["state"]["pos"]
+        numbers = struct.pack("<iid", position, state["has_gauss"], state["gauss"])
+        return b"M" + numbers + keys.tobytes()
     bit_generator: Any = generator.bit_generator
     state = bit_generator.state
     if type(bit_generator) is not np.random.PCG64:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import functools
 import json
+import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -242,6 +243,13 @@ def _restored(live: Any, data: bytes) -> Any:
             "uinteger": int.from_bytes(data[37:41], "little"),
         }
         return live
+    if data[:1] == b"M":
+        if not (isinstance(live, np.random.RandomState) and _kind(live) == "MT19937"):
+            live = np.random.RandomState(0)
+        position, has_gauss, gauss = struct.unpack_from("<iid", data, 1)
+        keys = np.frombuffer(data, np.uint32, 624, 17)
+        live.set_state(("MT19937", keys, position, has_gauss, gauss))
+        return live
     state = plain.decode(data[1:])
     kind = state["bit_generator"]
     if kind not in _BIT_GENERATORS:
@@ -259,6 +267,5 @@ def _restored(live: Any, data: bytes) -> Any:
 
 def _kind(generator: Any) -> str:
     """Name of a generator's bit generator."""
-    if isinstance(generator, np.random.RandomState):
-        return str(generator.get_state(legacy=False)["bit_generator"])
-    return type(generator.bit_generator).__name__
+    legacy = isinstance(generator, np.random.RandomState)
+    return type(generator._bit_generator if legacy else generator.bit_generator).__name__
