@@ -62,3 +62,11 @@ class WorkerDied(PlangymExtError, RuntimeError):
 
 class WorkerTimeout(PlangymExtError, TimeoutError):
     """A worker did not answer within the deadline and was stopped."""
+
+
+class StorageError(PlangymExtError, OSError):
+    """Shared memory could not be had, reached or sent; the message says which."""
+
+
+class ArrayClosed(PlangymExtError, RuntimeError):
+    """An array, or the memory under it, was closed and cannot be used any more."""
