@@ -58,17 +58,8 @@ class Array(BaseArray):
         StorageError: there is no shared memory left.
     """
 
-    __slots__ = (
-        "_axes",
-        "_buffer",
-        "_data",
-        "_picked",
-        "_reach",
-        "_trail",
-        "_window",
-    )
+    __slots__ = ("_axes", "_data", "_picked", "_reach", "_trail", "_window")
 
-    _buffer: Buffer
     _reach: Ndarray | None  # all that basic indices can reach; None if picked by arrays
     _axes: Axis | None  # None for a single element, and if picked by arrays
     _trail: Trail | None
@@ -90,6 +81,7 @@ class Array(BaseArray):
         full_size: int | None = None,
         **jagged: Any,
     ) -> Any:
+        """Return an `Array`, or a `JaggedArray` for kind "jagged"."""
         if kind == "jagged":
             from plangym_ext.arrays.jagged import JaggedArray
 

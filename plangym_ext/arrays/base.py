@@ -14,11 +14,14 @@ from plangym_ext.arrays import indexing
 from plangym_ext.arrays.buffer import Buffer, Storage
 from plangym_ext.arrays.indexing import Location, Span
 
+# Arguments that only jagged arrays take.
+_JAGGED = ("max_mean_num_elem", "on_overflow")
+
 
 class BaseArray(ABC):
     """Abstract; `Array` and `JaggedArray` are final."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_buffer")
 
     kind: Literal["default", "jagged"]
     _buffer: Buffer
@@ -187,9 +190,9 @@ class BaseArray(ABC):
             dtype = np.dtype(np.float32)
         if dtype == np.int64 and force_32bit in (True, "int"):
             dtype = np.dtype(np.int32)
-        return _make(
-            **{"dtype": dtype, "feature_shape": value.shape, **spec, "batch_shape": batch_shape}
-        )
+        # The first dimension of a jagged item is its number of points.
+        shape = value.shape[1:] if spec.get("kind") == "jagged" else value.shape
+        return _make(**{"dtype": dtype, "feature_shape": shape, **spec}, batch_shape=batch_shape)
 
     def new_array(self, *, inherit_full_size: bool = False, **overrides: Any) -> Any:
         """Make an array of zeros of the same shape, dtype, kind and storage.
@@ -209,6 +212,8 @@ class BaseArray(ABC):
         }
         if not inherit_full_size:
             spec.pop("full_size", None)
+        if overrides.get("kind") == "default":
+            spec = {name: spec[name] for name in spec if name not in _JAGGED}
         return _make(**{**spec, **overrides})
 
 
