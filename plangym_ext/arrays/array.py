@@ -8,17 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import indexing
-from plangym_ext.arrays.axes import (
-    Axis,
-    Trail,
-    lay_out,
-    location_of,
-    quick_select,
-    visible,
-)
+from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, quick_select, visible
 from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.buffer import Buffer, Storage
 from plangym_ext.arrays.indexing import Location, Span
+from plangym_ext.arrays.tensors import as_tensor
 from plangym_ext.arrays.window import Window
 
 Ndarray: TypeAlias = npt.NDArray[Any]
@@ -101,9 +95,8 @@ class Array(BaseArray):
                 f"Array: unknown arguments {sorted(jagged)} for kind 'default'. "
                 f"Items of varying length need kind='jagged'."
             )
-        return _whole(
-            *Buffer.create(batch_shape, dtype, feature_shape, storage, padding, full_size)
-        )
+        created = Buffer.create(batch_shape, dtype, feature_shape, storage, padding, full_size)
+        return _whole(*created)
 
     def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"dtype": self.dtype, "storage": self.storage}
@@ -127,8 +120,6 @@ class Array(BaseArray):
             shape.append(axes[3])
             axes = axes[2]
         return tuple(shape)
-
-    # Views
 
     def __getitem__(self, key: Any) -> Array:
         """Return a view; nothing is copied. The rules are those of `indexing`."""
@@ -166,31 +157,28 @@ class Array(BaseArray):
                 and 0 <= (i := offset + i) < size
                 and 0 <= (j := inner[0] + j) < inner[1]
             ):
-                return self._select_tuple(key)
+                return self._select_tuple(key, reach, axes)
             view._reach = reach[i, j, ...]
             view._axes = inner[2]
             view._trail = (self._trail, axes, key)
         else:
-            return self._select_tuple(key)
+            return self._select_tuple(key, reach, axes)
         view._buffer = self._buffer
         view._data = view._window = view._picked = None
         return view
 
-    def _select_tuple(self, key: object) -> Array:
+    def _select_tuple(self, key: object, reach: Ndarray, axes: Axis) -> Array:
         """Return a view for a tuple of ints and slices, else for any index."""
-        assert self._axes is not None
-        assert self._reach is not None
-        found = quick_select(self._axes, key)
+        found = quick_select(axes, key)
         if found is None:
             return self._select(key)
-        index, axes = found
-        trail = (self._trail, self._axes, key) if isinstance(key, tuple) else self._trail
-        return _view(self._buffer, self._reach[index] if index else self._reach, axes, trail)
+        index, inner = found
+        trail = (self._trail, axes, key) if isinstance(key, tuple) else self._trail
+        return _view(self._buffer, reach[index] if index else reach, inner, trail)
 
     def _select(self, key: object) -> Array:
         """Return a view for any index, or say what is wrong with it."""
-        location = indexing.select(self._location("index"), key, self._buffer.n_batch)
-        return _view_at(self._buffer, location)
+        return self._at(indexing.select(self._location("index"), key, self._buffer.n_batch))
 
     def _at(self, location: Location) -> Array:
         return _view_at(self._buffer, location)
@@ -200,8 +188,6 @@ class Array(BaseArray):
         if self._picked is not None:
             return self._picked
         return location_of(base, self._axes, self._trail)
-
-    # Data
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write into the visible part of `self[key]`; numpy's rules for the value.
@@ -271,6 +257,10 @@ class Array(BaseArray):
             self._data = data = self._reach if whole else visible(self._reach, axes)
         return data
 
+    def to_torch(self) -> Any:
+        """Return the visible part as a torch tensor; see `tensors.as_tensor`."""
+        return as_tensor(self.to_ndarray())
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Ndarray:
         """Return `to_ndarray`, converted or copied as numpy asks."""
         data = self.to_ndarray()
@@ -287,8 +277,6 @@ class Array(BaseArray):
         return self.to_ndarray() != np.asarray(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    # The window
 
     def rotate(self) -> None:
         """Show the next `batch_shape[0]` rows, or the first again after the last.
@@ -330,8 +318,6 @@ class Array(BaseArray):
         self._window = window
         self._axes = (window.offset, *self._axes[1:])
         self._data = None
-
-    # Lifetime
 
     def close(self) -> None:
         """Let go of the memory; safe to call twice.

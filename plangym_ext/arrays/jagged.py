@@ -14,6 +14,7 @@ from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.buffer import Storage, checked_dtype, checked_shape
 from plangym_ext.arrays.heap import CELL, Heap, OnOverflow
 from plangym_ext.arrays.indexing import Location
+from plangym_ext.arrays.tensors import as_tensor
 
 Ndarray: TypeAlias = npt.NDArray[Any]
 
@@ -248,6 +249,10 @@ class JaggedArray(BaseArray):
         ptr = np.zeros(len(cells) + 1, np.int64)
         np.cumsum(cells["length"], out=ptr[1:])
         return {"pos": self._heap.gather(columns, cells), "ptr": ptr}
+
+    def to_torch(self) -> dict[str, Any]:
+        """Return `to_ndarray` as torch tensors, fresh."""
+        return {name: as_tensor(part) for name, part in self.to_ndarray().items()}
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Ndarray:
         """Return the item of a single cell, `[points, *feature]`, fresh."""
