@@ -214,6 +214,9 @@ class Array(BaseArray):
         if at is None:
             (self if key is Ellipsis else self[key])._write(value)
             return
+        if type(value) is Array:
+            # numpy would ask it for int() or float() if a single value is set.
+            value = value.to_ndarray()
         try:
             self._reach[at] = value  # type: ignore[index]
         except (TypeError, ValueError) as error:

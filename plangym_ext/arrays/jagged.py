@@ -186,17 +186,10 @@ class JaggedArray(BaseArray):
                     f"{ {name: np.shape(part) for name, part in value.items()} }."
                 )
             return [self._item(part) for part in np.split(value["pos"], value["ptr"][1:-1])]
-        if np.ndim(value) == 0:
-            if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
-                value = []
-            else:
-                raise TypeError(
-                    f"JaggedArray: an item must be an array of points, or 0 for no points; "
-                    f"got {type(value).__name__} {value!r}. One point is an array of length 1."
-                )
         return [self._item(value)] * n_cells
 
     def _item(self, value: Any) -> Ndarray:
+        """Return one item as `[points, *feature]` of the dtype."""
         feature = self._heap.feature_shape
         try:
             item = np.asarray(value)
@@ -205,11 +198,17 @@ class JaggedArray(BaseArray):
                 f"JaggedArray: an item must have shape (points, *{feature}); got rows of different "
                 f"lengths. A list of items needs a view with a row for each."
             ) from error
-        if item.shape == (0,):
+        if item.ndim == 0 and (item.dtype.kind not in "iu" or item != 0):
+            raise TypeError(
+                f"JaggedArray: an item must be an array of points, or 0 for no points; "
+                f"got {type(value).__name__} {value!r}. One point is an array of length 1."
+            )
+        if item.ndim == 0 or item.shape == (0,):
             return np.zeros((0, *feature), self.dtype)
         if item.ndim != 1 + len(feature) or item.shape[1:] != feature:
             raise ValueError(
-                f"JaggedArray: an item must have shape (points, *{feature}); got {item.shape}."
+                f"JaggedArray: an item must have shape (points, *{feature}); got {item.shape}. "
+                f"One point is an array of length 1."
             )
         return item.astype(self.dtype)
 
