@@ -284,8 +284,12 @@ def _narrow_slice(span: Span, item: slice, axis: int) -> Span:
 
 def _outside(span: Span, axis: int, index: int, part: slice | None = None) -> IndexError:
     low, high = span.reach
+    what = "indices"
+    if part is not None:
+        what = "slice bounds"
+        low, high = (low - 1, high) if (part.step or 1) < 0 else (low, high + 1)
     return IndexError(
-        f"Array: indices on axis {axis} must lie in {low}..{high} (0..{span.length - 1} are "
+        f"Array: {what} on axis {axis} must lie in {low}..{high} (0..{span.length - 1} are "
         f"visible); got {index}{'' if part is None else f' in {part}'}. Negative indices count "
         f"from the first element into what lies before it; the last is {span.length - 1}."
     )

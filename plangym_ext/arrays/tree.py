@@ -32,7 +32,7 @@ class ArrayDict(MutableMapping[str, Any]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Mapping[str, Any] | None = None, **more: Any) -> None:
+    def __init__(self, items: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         self._items: dict[str, Leaf] = {}
         for name, value in {**(items or {}), **more}.items():
             self[name] = value

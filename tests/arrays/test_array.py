@@ -309,7 +309,7 @@ def test_a_pickle_keeps_fields_and_empty_shapes():
 
 def test_inherited_memory_stays_out_of_pickles():
     a = Array((3,), int, storage="inherited")
-    with pytest.raises(StorageError, match="argument of a multiprocessing Process.*'shared'"):
+    with pytest.raises(StorageError, match=r"argument of a multiprocessing Process.*'shared'"):
         pickle.dumps(a[0])
 
 
