@@ -185,7 +185,8 @@ class JaggedArray(BaseArray):
                     f"for batch shape {shape}; got "
                     f"{ {name: np.shape(part) for name, part in value.items()} }."
                 )
-            return [self._item(part) for part in np.split(value["pos"], value["ptr"][1:-1])]
+            starts, ends = value["ptr"][:-1], value["ptr"][1:]
+            return [self._item(value["pos"][i:j]) for i, j in zip(starts, ends, strict=True)]
         return [self._item(value)] * n_cells
 
     def _item(self, value: Any) -> Ndarray:

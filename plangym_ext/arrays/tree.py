@@ -136,9 +136,7 @@ class ArrayDict(MutableMapping[str, Any]):
         """
         if isinstance(key, str):
             return self._items[key]
-        view = object.__new__(ArrayDict)
-        view._items = {name: _named(name, _get, leaf, key) for name, leaf in self._items.items()}
-        return view
+        return ArrayDict(self._map("", _get, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Put an array under a name, or write into all arrays.
@@ -193,10 +191,15 @@ class ArrayDict(MutableMapping[str, Any]):
         Returns:
             Nested dict of the results.
         """
+        return self._map("", _call, method, *args, **kwargs)
+
+    def _map(
+        self, prefix: str, call: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
         return {
-            name: leaf.apply(method, *args, **kwargs)
+            name: leaf._map(f"{prefix}{name}.", call, *args, **kwargs)
             if isinstance(leaf, ArrayDict)
-            else _named(name, _call, leaf, method, *args, **kwargs)
+            else _named(prefix + name, call, leaf, *args, **kwargs)
             for name, leaf in self._items.items()
         }
 
@@ -287,7 +290,7 @@ def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, B
     return pairs
 
 
-def _get(leaf: Leaf, key: Any) -> Any:
+def _get(leaf: BaseArray, key: Any) -> Any:
     return leaf[key]
 
 

@@ -80,6 +80,7 @@ def test_values_may_be_arrays_lists_jagged_or_nothing(j):
     assert items(j) == [[5, 5], [5, 5], [1], [], [1], []]
     j[...] = 0
     assert items(j) == [[]] * 6
+    j[1:1] = j[2:2]
 
 
 @pytest.mark.parametrize(
