@@ -326,8 +326,8 @@ class Array(BaseArray):
         """Let go of the memory; safe to call twice.
 
         From here on this array and its views raise `ArrayClosed`. Numpy
-        arrays taken from them stay valid, and so does what other processes
-        hold.
+        arrays taken from them stay valid, as does what other processes hold;
+        the memory goes with the last view and numpy array.
         """
         self._buffer.close()
         self._reach = self._data = None

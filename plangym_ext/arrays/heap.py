@@ -130,7 +130,8 @@ class Heap:
         # The item about to be replaced is not worth keeping, but nothing may
         # change before it is clear that the new one fits.
         live = table[(table["length"] > 0) & (np.arange(len(table)) != row)]
-        live = np.unique(live)  # cells may share an item; sorted by offset
+        # Cells may share an item; this leaves one of each, sorted by offset.
+        live = live[np.unique(live["offset"], return_index=True)[1]]
         need = int(live["length"].sum()) + length
         if need > state["limit"]:
             if self.on_overflow == "raise":
@@ -151,16 +152,14 @@ class Heap:
     def _compact(self, column: int, table: Ndarray, live: Ndarray) -> None:
         """Move the items of `live`, sorted by offset, to the front of the arena."""
         points = self._points[column]
-        end = 0
-        moved = {}
-        for offset, length in live.tolist():
-            # Never to the right, so later items are still where they were.
-            points[end : end + length] = points[offset : offset + length]
-            moved[offset] = end
-            end += length
-        for at in np.flatnonzero(table["length"]):
-            table["offset"][at] = moved[int(table["offset"][at])]
-        self._state["used"][column] = end
+        lengths = live["length"]
+        starts = np.cumsum(lengths) - lengths
+        places = np.repeat(live["offset"] - starts, lengths) + np.arange(lengths.sum())
+        points[: len(places)] = points[places]
+        filled = table["length"] > 0
+        moved = np.searchsorted(live["offset"], table["offset"][filled])
+        table["offset"][filled] = starts[moved]
+        self._state["used"][column] = len(places)
 
     def _grow(self, column: int, need: int) -> None:
         reserved = self._points.shape[1]

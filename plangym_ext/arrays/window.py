@@ -22,8 +22,12 @@ class Window(NamedTuple):
         """Return the window at row 0.
 
         Raises:
-            ValueError: the padding or the full size do not fit the rows.
+            TypeError: the padding or the full size are no integers.
+            ValueError: they do not fit the rows.
         """
+        for name, value in (("padding", padding), ("full_size", full_size)):
+            if value is not None and not hasattr(value, "__index__"):
+                raise TypeError(f"Array: {name} must be an integer; got {value!r}.")
         if not 0 <= padding <= rows:
             raise ValueError(
                 f"Array: padding must be in 0..{rows}, the leading batch dimension; "

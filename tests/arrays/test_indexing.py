@@ -101,6 +101,24 @@ def test_views_end_where_the_buffer_ends(a, view, index):
         a[view][index]
 
 
+def test_writing_obeys_the_same_limits():
+    a = Array((3, 4), np.int64, padding=1)
+    for index in [-2, 4, (-2, 0), (4, 0), (0, -1), (0, 4), (slice(0, 5), 0), (0, slice(-1, 2))]:
+        with pytest.raises(IndexError, match="must lie in"):
+            a[index] = 1
+    assert not a.full[-1:4].to_ndarray().any()
+
+
+def test_writing_a_row_stays_inside_the_visible_part():
+    a = Array((3, 4, 2), np.int64, padding=1)
+    a[:, 1:3][0] = 1
+    a[:, :, 1:][1, 2] = 2
+    a[1:][1][1:3] = 3
+    want = np.zeros((5, 4, 2))
+    want[1, 1:3], want[2, 2, 1], want[3, 1:3] = 1, 2, 3
+    np.testing.assert_array_equal(a[-1:4], want)
+
+
 def test_inner_axes_follow_the_same_rules(c):
     for index in [(0, -1), (slice(None), slice(-2, None)), (slice(None), slice(None, -1))]:
         with pytest.raises(IndexError, match=r"axis 1 must lie in 0\.\.[34]"):
@@ -273,6 +291,8 @@ def test_next_keeps_the_other_axes():
     array = Array((3, 4), np.int64, padding=1)
     array[-1:4] = plain = np.arange(20).reshape(5, 4)
     np.testing.assert_array_equal(array[:, 2].next, plain[2:, 2])
+    np.testing.assert_array_equal(array[::2][1].previous, plain[2])
+    np.testing.assert_array_equal(array[::2, ::-1][1, 0].previous, plain[2, 3])
     np.testing.assert_array_equal(array[1, 1:3].next, plain[3, 1:3])
     np.testing.assert_array_equal(array[1, 1:3].next[-1], plain[3, 0])
     np.testing.assert_array_equal(array[[0, 1], [3, 2]].previous, plain[[0, 1], [3, 2]])
@@ -284,6 +304,7 @@ SLICES = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(SLICES, max_size=4), st.integers(-8, 10))
 def test_chains_of_slices_agree_with_a_list_of_positions(slices, index):
     # The model keeps, for every index of the view, the row of the buffer.

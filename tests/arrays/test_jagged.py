@@ -191,6 +191,18 @@ def test_rotation_carries_items_over(storage):
     assert items(j[-1:3]) == [[2, 2], [4] * 5, [6] * 4, [3, 3, 3]]
 
 
+def test_a_shared_item_takes_its_room_once():
+    j = make((2,), max_mean_num_elem=1, padding=1)
+    j[1] = [9]
+    j[1], j[2] = [1, 1], [2]
+    j.rotate()
+    # Six points of room; the two items of four cells and the new one take them.
+    j[1] = [3] * 3
+    assert items(j[-1:3]) == [[1, 1], [2], [3] * 3, [2]]
+    with pytest.raises(ValueError, match="at most 6 points"):
+        j[1] = [3] * 4
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_circular_storage_wraps(storage):
     j = make((2,), storage=storage, full_size=6, padding=1)
@@ -273,6 +285,7 @@ def test_pickling_refers_to_shared_items(on_overflow):
 WRITES = st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 1), st.integers(0, 6)), max_size=40)
 
 
+@pytest.mark.slow
 @given(WRITES)
 def test_any_order_of_writes_agrees_with_a_dict_of_lists(writes):
     j = make((3, 2), padding=1, max_mean_num_elem=6)

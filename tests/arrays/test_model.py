@@ -151,6 +151,18 @@ class ArrayMachine(RuleBasedStateMachine):
     def write(self, pair, value):
         self.write_value(pair[0], self.model_of(pair), value)
 
+    @rule(pair=views, key=KEY, value=st.integers(1, 99))
+    def write_at(self, pair, key, value):
+        view, model = pair[0], self.model_of(pair)
+        try:
+            inner = model.select(key)
+        except IndexError:
+            with pytest.raises(IndexError):
+                view[key] = value
+            return
+        if sum(isinstance(axis, list) for axis in inner.axes) < 2:
+            self.write_value(view, inner, value, key)
+
     @rule(pair=views, by=st.sampled_from([1, -1]), target=views)
     def neighbour(self, pair, by):
         name = "next" if by > 0 else "previous"
@@ -221,8 +233,8 @@ class DefaultMachine(ArrayMachine):
     def blank(self, shape):
         return np.zeros(shape, np.int64)
 
-    def write_value(self, view, model, value):
-        view[...] = value
+    def write_value(self, view, model, value, key=...):
+        view[key] = value
         if model is not None:
             model.base[model.index()] = value
 
@@ -250,9 +262,9 @@ class JaggedMachine(ArrayMachine):
             base[at] = ()
         return base
 
-    def write_value(self, view, model, value):
+    def write_value(self, view, model, value, key=...):
         item = (value,) * (value % 6)
-        view[...] = np.array(item, np.int64)
+        view[key] = np.array(item, np.int64)
         if model is not None:
             for at in zip(*(i.ravel() for i in np.broadcast_arrays(*model.index())), strict=True):
                 model.base[at] = item

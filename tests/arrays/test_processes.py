@@ -347,6 +347,7 @@ storage.ANONYMOUS = False
 def child(view, pipe):
     view[0] = 3
     pipe.recv()[1] = 4
+    view.close()  # a forked child holds the creator's own block
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])

@@ -150,3 +150,9 @@ def test_only_the_whole_array_rotates(view, verb):
 def test_windows_that_do_not_fit_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Array((4, 2), int, **arguments)
+
+
+@pytest.mark.parametrize("name", ["padding", "full_size"])
+def test_windows_are_whole_numbers(name):
+    with pytest.raises(TypeError, match=f"{name} must be an integer; got 4.0"):
+        Array((4, 2), int, **{name: 4.0})
