@@ -146,9 +146,8 @@ class Array(BaseArray):
             ):
                 return self._select(key)
             view._reach = reach
-            length = stop - start
-            whole = length == size and (inner is None or inner[4])
-            view._axes = (at, size, inner, length, whole, lattice)
+            whole = stop - start == size and (inner is None or inner[4])
+            view._axes = (at, size, inner, stop - start, whole, lattice)
             view._trail = self._trail
         elif type(key) is tuple and len(key) == 2 and inner is not None:
             i, j = key
