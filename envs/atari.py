@@ -155,8 +155,6 @@ class AtariPart(StatePart):
         _HEAD.pack_into(buffer, offset, size, *self._emulator.held)
         offset += _HEAD.size
         buffer[offset : offset + size] = data
-        # Bytes of an earlier, longer state in the same row would change its checksum.
-        buffer[offset + size : offset + self._room] = bytes(self._room - size)
         return offset + size
 
     def restore(self, buffer: memoryview, offset: int) -> int:
