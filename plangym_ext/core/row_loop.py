@@ -54,7 +54,12 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
             own = env.info_writer.write(batch.info, row, info)
             if own is not None:
                 batch.own_infos[row] = own
-            lengths[row - first] = env.codec.capture(target, payload_at) - payload_at
+            end = env.codec.capture(target, payload_at)
+            lengths[row - first] = end - payload_at
+            # Memory is used again and again: what an earlier batch left behind the
+            # payload would be sealed into the state.
+            behind = (row + 1) * width
+            target[end:behind] = bytes(behind - end)
         row = stop
     except Exception as error:
         action = batch.layout.action.join(tuple(a[row] for a in batch.actions))
