@@ -23,7 +23,7 @@ def split_rows(num_rows: int, num_workers: int) -> list[tuple[int, int]]:
     Kuck 1987), but no smaller than a sixteenth of a worker's fair share: a claim
     costs about as much as stepping a light env.
     """
-    if num_workers == 1:
+    if num_workers == 1 and num_rows:
         return [(0, num_rows)]
     smallest = max(1, num_rows // (16 * num_workers))
     ranges, first = [], 0
