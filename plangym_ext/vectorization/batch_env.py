@@ -13,7 +13,7 @@ from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import ResetNeeded
+from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.lane import Lane
 
@@ -48,6 +48,7 @@ class BatchEnv(RowStepper):
         self.layout, self.autoreset = first["layout"], first["autoreset"]
         self.envelope = Envelope(first["identity"], first["payload_width"])
         self._lane = Lane(self._envs, self.layout)
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._envs)
@@ -152,6 +153,8 @@ class BatchEnv(RowStepper):
         dt: int | np.ndarray,
         reset_first: np.ndarray | None,
     ) -> RowResults:
+        if self._closed:
+            raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
         while True:
             try:
                 return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
@@ -169,6 +172,7 @@ class BatchEnv(RowStepper):
 
     def close(self) -> None:
         """Close all envs and end their processes; further calls do nothing."""
+        self._closed = True
         self._lane.close()
         for env in self._envs:
             env.begin_close()

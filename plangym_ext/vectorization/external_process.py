@@ -133,6 +133,10 @@ class ExternalProcess:
         """Answer to a request, if it has come; it is given once."""
         return self._answers.pop(request, None)
 
+    def has_answer(self, request: int) -> bool:
+        """Whether the answer to a request has come and was not taken yet."""
+        return request in self._answers
+
     def death(self) -> WorkerDied:
         """Error that says how the worker, which is gone, ended."""
         return self.process.death(self._last_command)

@@ -106,9 +106,18 @@ class Lane:
                 rung.append(worker)
             except WorkerDied as death:
                 deaths.append((worker, death))
+        try:
+            answers = wait_all(rung, request)
+        except BaseException:
+            # Interrupted: whoever has not answered would go on writing into the block.
+            self._queue.discard()
+            for worker in rung:
+                if worker.taken(request) is None:
+                    worker.restart()
+            raise
         errors: list[tuple[Any, str]] = []
         excess = 0
-        for worker, answer in wait_all(rung, request):
+        for worker, answer in answers:
             if isinstance(answer, WorkerDied):
                 deaths.append((worker, answer))
             elif answer[0] == "too wide":
@@ -166,8 +175,10 @@ class Lane:
 def wait_all(
     workers: list[ExternalProcess], request: int
 ) -> list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]]:
-    """Wait until each worker has answered a request or died, in whatever order."""
-    found: list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]] = []
+    """Wait until each worker has answered a request or died, in whatever order.
+
+    If it is interrupted, the answers that have come can still be `taken`.
+    """
     poller = select.poll()
     waiting: dict[int, ExternalProcess] = {}
     for worker in workers:
@@ -175,26 +186,31 @@ def wait_all(
             if fd >= 0:
                 poller.register(fd, select.POLLIN)
                 waiting[fd] = worker
+    deaths: dict[ExternalProcess, WorkerDied] = {}
     open_count = len(workers)
     while open_count:
         for fd, _ in poller.poll():
             worker = waiting.get(fd)  # type: ignore[assignment]
             if worker is None:
                 continue
-            answer = _answer(worker, request, gone=fd == worker.process.pidfd)
-            if answer is None:
+            death = _receive(worker, gone=fd == worker.process.pidfd)
+            if death is not None:
+                deaths[worker] = death
+            elif not worker.has_answer(request):
                 continue
-            found.append((worker, answer))
             open_count -= 1
             for of in (worker.process.channel.fileno(), worker.process.pidfd):
                 if waiting.pop(of, None) is not None:
                     poller.unregister(of)
+    found: list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]] = []
+    for worker in workers:
+        answer = worker.taken(request)
+        found.append((worker, deaths[worker] if answer is None else answer))
     return found
 
 
-def _answer(
-    worker: ExternalProcess, request: int, *, gone: bool
-) -> tuple[str, Any] | WorkerDied | None:
+def _receive(worker: ExternalProcess, *, gone: bool) -> WorkerDied | None:
+    """Take one answer off a worker's channel; says so if the worker has died instead."""
     if gone and not select.select([worker.process.channel], [], [], 0)[0]:
         # A process that the env started may still hold the socket open.
         return worker.death()
@@ -202,4 +218,4 @@ def _answer(
         worker.receive()
     except WorkerDied as death:
         return death
-    return worker.taken(request)
+    return None
