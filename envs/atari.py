@@ -67,7 +67,7 @@ class StickyEmulator:
         ):
             self.held = self._actual = wanted
         self._position += 2
-        return self._ale.act(action, strength)  # type: ignore[no-any-return]
+        return self._ale.act(action, strength)
 
     def reset_game(self) -> None:
         """Start a game; the emulator lets go of the held action."""
@@ -138,7 +138,7 @@ class AtariPart(StatePart):
         self.width = RNG_BYTES + _HELD.size + 4 + int(len(self._serialise()) * _SLACK)
 
     def _serialise(self) -> bytes:
-        return self._emulator.cloneState(include_rng=True).serialize()  # type: ignore[no-any-return]
+        return self._emulator.cloneState(include_rng=True).serialize()
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write both generators, the held action and the emulator's state."""

@@ -229,11 +229,14 @@ class Search:
 
     def _check(self, out: Transitions) -> None:
         """Refuse what would silently spoil the tree."""
-        width = self.store.shape[2]
-        if out.states.shape[1] != width:
+        width, came = self.store.shape[2], out.states.shape[1]
+        if came > width:
+            # The env has widened its rows; narrower states followed by zeros stay good.
+            self.store = np.pad(self.store, ((0, 0), (0, 0), (0, came - width)))
+        elif came < width:
             raise ValueError(
                 f"search: step_batch must return states as wide as the root's, {width} bytes; "
-                f"got {out.states.shape[1]}. Plan from a state that this env has captured."
+                f"got {came}. Plan from a state that this env has captured."
             )
         if not np.isfinite(out.rewards).all():
             raise ValueError(
