@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+import nested_env
 import pytest
-import toy_envs
 from contract.backend_contract import BackendContract
 
 pytestmark = pytest.mark.slow  # each class starts six processes
@@ -28,7 +28,7 @@ class TestNestedSpaces(BackendContract):
 
     @classmethod
     def constructor(cls):
-        return toy_envs.limited_nested
+        return nested_env.limited_nested
 
 
 class TestMsPacman(BackendContract):
