@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.envelope import HEADER, Envelope, fingerprint
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_stepper import RowStepper
@@ -40,7 +40,13 @@ class BatchEnv(RowStepper):
         first, *others = [env.describe() for env in self._envs]
         for index, other in enumerate(others, start=1):
             for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
-                if other[what] != first[what]:
+                # Arguments may be arrays, which have no plain equality.
+                same = (
+                    fingerprint(other[what]) == fingerprint(first[what])
+                    if what == "identity"
+                    else other[what] == first[what]
+                )
+                if not same:
                     raise ValueError(
                         f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
                         f"env 0 has {first[what]}"
