@@ -6,7 +6,8 @@ import pytest
 
 pytest.register_assert_rewrite("contract.env_contract", "contract.backend_contract")
 
-import leaks  # noqa: E402 - helpers are registered first
+import cloudpickle  # noqa: E402 - helpers are registered first
+import leaks  # noqa: E402 - likewise
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -17,6 +18,14 @@ def pytest_runtest_makereport(item, call):
     if report.when == "call" and report.failed:
         item.stash[_FAILED] = True
     return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def envs_of_the_test_reach_the_workers(request):
+    """Send a test module's own classes by value: workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture(autouse=True)

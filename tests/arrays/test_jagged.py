@@ -21,12 +21,12 @@ def make(batch_shape=(3, 2), dtype=np.int64, max_mean_num_elem=4, **spec):
 @pytest.fixture(params=STORAGES)
 def j(request):
     """parllel's table T5."""
-    array = make(storage=request.param)
-    array[0, 0] = [1, 2]
-    array[1, 0] = [3]
-    array[2, 0] = [4, 5, 6]
-    array[0, 1] = [9, 9, 9]
-    return array
+    with make(storage=request.param) as array:
+        array[0, 0] = [1, 2]
+        array[1, 0] = [3]
+        array[2, 0] = [4, 5, 6]
+        array[0, 1] = [9, 9, 9]
+        yield array
 
 
 def check(view, pos, ptr):
