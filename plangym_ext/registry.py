@@ -121,8 +121,13 @@ def find_spec(name: str) -> Any:
     """The registered spec of an id.
 
     Raises:
+        TypeError: not a name.
         UnknownName: there is none; the message has the closest one.
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"environment: expected a registered gymnasium id such as 'CartPole-v1'; got {name!r}"
+        )
     import gymnasium as gym
     from gymnasium.error import Error
 

@@ -140,7 +140,7 @@ class GymEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         self._check_open("step")
         leaves = check_actions(self.layout.action, action, (), "step")
-        repeats = int(self._checked_dt(dt, 1, "step")) * self.frameskip
+        repeats = int(self._checked_dt(dt, None, "step")) * self.frameskip
         if state is not None:
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:

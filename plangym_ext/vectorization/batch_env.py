@@ -55,6 +55,8 @@ class BatchEnv(RowStepper):
         self.envelope = Envelope(first["identity"], first["payload_width"])
         self._lane = Lane(self._envs, self.layout)
         self._closed = False
+        #: States of rows that were reset before one in front of them.
+        self._waiting: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self._envs)
@@ -86,9 +88,16 @@ class BatchEnv(RowStepper):
             blocking: set one process after another rather than all at once.
 
         Raises:
+            ValueError: not one state.
             StateError: the state is damaged or belongs to another env.
         """
-        self.set_row_states(np.broadcast_to(state, (len(self._envs), np.shape(state)[-1])))
+        if np.ndim(state) != 1:
+            raise ValueError(
+                f"sync_states: state must be ({self.state_width},) uint8 from get_state; "
+                f"got shape {np.shape(state)}"
+            )
+        self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
+        self._waiting.clear()
         promises = []
         for env in self._envs:
             promise = env.set_state(state, blocking=False)
@@ -112,7 +121,10 @@ class BatchEnv(RowStepper):
         Returns:
             obs `[len(indices), *obs]`, or `(obs, states)` with states `[len(indices), S]`.
         """
-        chosen = list(range(len(self._envs))) if indices is None else [int(i) for i in indices]
+        everyone = range(len(self._envs))
+        chosen = list(everyone) if indices is None else [everyone[int(i)] for i in indices]
+        if not chosen:
+            raise ValueError("reset: indices must name at least one env; got none")
         seed = kwargs.pop("seed", None)
         promises = [
             self._envs[i].reset(
@@ -130,13 +142,7 @@ class BatchEnv(RowStepper):
         states = np.zeros((len(found), width), np.uint8)
         for row, (state, _, _) in zip(states, found, strict=True):
             row[: len(state)] = state
-        if indices is None:
-            self.set_row_states(states)
-        else:
-            rows, ended = self._continued_rows(len(self._envs))
-            rows, ended = rows.copy(), ended.copy()
-            rows[chosen], ended[chosen] = states, False
-            self._keep_rows(rows, ended)
+        self._begin_rows(dict(zip(chosen, states, strict=True)))
         parts = [self.layout.obs.split(obs) for _, obs, _ in found]
         leaves = self.layout.obs.leaves
         stacked = tuple(
@@ -145,6 +151,25 @@ class BatchEnv(RowStepper):
         )
         obs = self.layout.obs.join(stacked)
         return (obs, states) if return_states else obs
+
+    def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
+        """Rows begin at these states; one behind a row without a state waits for it."""
+        self._waiting |= states
+        known = 0 if self._row_states is None else len(self._row_states)
+        count = known
+        while count in self._waiting:
+            count += 1
+        rows = np.zeros((count, self.layout.state_width), np.uint8)
+        ended = np.zeros(count, bool)
+        if self._row_states is not None and self._row_ended is not None:
+            rows[:known, : self._row_states.shape[1]] = self._row_states
+            ended[:known] = self._row_ended
+        for i in range(count):
+            state = self._waiting.pop(i, None)
+            if state is not None:
+                rows[i, : len(state)], ended[i] = state, False
+        if count:
+            self._keep_rows(rows, ended)
 
     def _first_state(self) -> np.ndarray:
         raise ResetNeeded(
