@@ -122,6 +122,11 @@ class Faulty(CartPoleEnv):
         return True
 
     @property
+    def unpicklable(self):
+        """A value that cannot leave this process."""
+        return threading.Lock()
+
+    @property
     def imported_modules(self):
         """Names of the modules that this process has imported."""
         return sorted(sys.modules)
