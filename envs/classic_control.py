@@ -18,6 +18,36 @@ from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
 _FLOAT64, _FLOAT32, _TUPLE = range(3)
+# What the dynamics and rewards read and nobody changes between two steps. An env that
+# was built without gymnasium's registry has no spec to tell its arguments from.
+_CONSTANTS = (
+    "_sutton_barto_reward",
+    "book_or_nips",
+    "dt",
+    "force",
+    "force_mag",
+    "g",
+    "goal_position",
+    "goal_velocity",
+    "gravity",
+    "kinematics_integrator",
+    "l",
+    "length",
+    "m",
+    "masscart",
+    "masspole",
+    "max_action",
+    "max_position",
+    "max_speed",
+    "max_torque",
+    "min_action",
+    "min_position",
+    "power",
+    "tau",
+    "theta_threshold_radians",
+    "torque_noise_max",
+    "x_threshold",
+)
 # Which of the two optional fields hold a value rather than None.
 _HAS_STEPS, _HAS_TORQUE = 1, 2
 
@@ -60,5 +90,6 @@ class ClassicControlPart(StatePart):
         return self._rng.restore(env.np_random, buffer, offset + self._layout.size)
 
     def identity(self) -> dict[str, Any]:
-        """The dynamics are gymnasium's own code."""
-        return {"gymnasium": gymnasium.__version__}
+        """The dynamics are gymnasium's own code and the env's constants."""
+        constants = {key: getattr(self._env, key) for key in _CONSTANTS if hasattr(self._env, key)}
+        return {"gymnasium": gymnasium.__version__, **constants}

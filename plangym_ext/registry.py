@@ -25,7 +25,7 @@ def make(
     *,
     n_workers: int | None = None,
     backend: str = "auto",
-    frameskip: int | None = None,
+    frameskip: int | tuple[int, int] | None = None,
     autoreset: bool = True,
     state: str = "auto",
     check: bool = True,
@@ -42,7 +42,7 @@ def make(
             "auto": "process" if `n_workers` is given, else "serial".
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
-            frames are never multiplied.
+            frames are never multiplied. Atari takes a range to draw from too.
         autoreset: whether an env or row that ended is reset before its next step.
         state: how the state is captured: "auto" for the first way that is proved to be
             exact, or "codec", "own", "snapshot", "replay"; "approximate" is a family's
@@ -61,16 +61,23 @@ def make(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
+    if backend == "serial" and n_workers is not None:
+        raise ValueError(
+            f"make: the serial backend has no workers; got n_workers={n_workers!r}. "
+            "Leave it out, or choose backend='process'."
+        )
     from plangym_ext.core.families import family_of_entry_point
 
     spec = find_spec(name)
     family = family_of_entry_point(spec.entry_point)
     if frameskip is not None and family is not None and family.frameskip_argument:
-        kwargs[family.frameskip_argument], frameskip = frameskip, 1
+        kwargs[family.frameskip_argument], frameskip = frameskip, None
+    if frameskip is None:
+        frameskip = 1  # the env's own
     # The spec itself travels, so an env that is registered here alone is found there.
     build = functools.partial(make_gym, spec, **kwargs)
     settings: dict[str, Any] = {
-        "frameskip": frameskip or 1,
+        "frameskip": frameskip,
         "autoreset": autoreset,
         "state": state,
         "check": check,
@@ -116,9 +123,14 @@ def find_spec(name: str) -> Any:
     """The registered spec of an id.
 
     Raises:
+        TypeError: not a name.
         UnknownName: there is none; the message has the closest one.
         MissingExtra: its simulator is not installed.
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"environment: expected a registered gymnasium id such as 'CartPole-v1'; got {name!r}"
+        )
     import gymnasium as gym
 
     from plangym_ext.core.families import family_of_name, registered_spec

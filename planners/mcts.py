@@ -43,7 +43,7 @@ class MCTS(Planner):
         c_puct: weight of the prior's bonus, against returns on `value_scale`.
         discount: gamma in [0, 1], per step.
         rollout_depth: steps of a random rollout from each leaf; 0 for none.
-            None means 10 without an evaluator and 0 with one.
+            None means 8 without an evaluator and 0 with one.
         num_rollouts: rollouts per leaf, averaged.
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`. Its
             value rates the leaf, or what follows a rollout if there is one.
@@ -65,7 +65,7 @@ class MCTS(Planner):
         num_simulations: int = 64,
         *,
         wave_size: int = 8,
-        c_puct: float = 3.0,
+        c_puct: float = 1.5,
         discount: float = 0.99,
         rollout_depth: int | None = None,
         num_rollouts: int = 1,
@@ -86,7 +86,7 @@ class MCTS(Planner):
         if capacity is None:
             capacity = 1 + sims * (2 if keep_tree else 1)
         if rollout_depth is None:
-            rollout_depth = 10 if evaluator is None else 0
+            rollout_depth = 8 if evaluator is None else 0
         self.rules = Rules(
             num_simulations=sims,
             wave_size=at_least("MCTS: wave_size", wave_size, 1),

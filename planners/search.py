@@ -137,7 +137,8 @@ class Search:
                 visits=visits[b],
                 q=q[b],
                 value=float(self.tree.q[b, ROOT]),
-                budget=Budget(*self._counts[:, b].tolist(), seconds=seconds / batch),
+                budget=Budget(*(int(n) for n in self._counts[:, b]))
+                + Budget(seconds=seconds / batch),
                 full=bool(full[b]),
             )
             for b in range(batch)
@@ -191,12 +192,14 @@ class Search:
         out = self.model.step_batch(actions, states=self.store[rows, parents])
         self._check(out)
         self.store[rows, slots] = out.states
-        over, cut = np.asarray(out.terminateds), np.asarray(out.truncateds)
+        over = np.asarray(out.terminateds, np.bool_)
+        cut = np.asarray(out.truncateds, np.bool_)
         value = np.zeros(len(rows))
         prior = np.full((len(rows), tree.prior.shape[2]), 1.0 / tree.prior.shape[2], np.float32)
         legal = np.ones(prior.shape, np.bool_)
-        alive = np.flatnonzero(~over)
-        if alive.size:
+        if not over.all():
+            # A slice where nothing ended: screens are large, and views are free.
+            alive = np.flatnonzero(~over) if over.any() else slice(None)
             rating = self._rate(Leaves(rows[alive], out.states[alive], out.obs[alive], cut[alive]))
             value[alive] = rating.value
             if rating.prior is not None:
@@ -214,6 +217,11 @@ class Search:
     def _rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
+        if not np.isfinite(rating.value).all():
+            raise ValueError(
+                f"search: leaf values must be finite; got {rating.value} from "
+                f"{type(self.rater).__name__}. Look for rewards that are not finite."
+            )
         np.add.at(self._counts[_STEPS], leaves.rows, rating.model_steps)
         np.add.at(self._counts[_EVALUATOR_ROWS], leaves.rows, rating.evaluator_rows)
         np.add.at(self._counts[_RESTORES], leaves.rows, rating.restores)
@@ -221,11 +229,14 @@ class Search:
 
     def _check(self, out: Transitions) -> None:
         """Refuse what would silently spoil the tree."""
-        width = self.store.shape[2]
-        if out.states.shape[1] != width:
+        width, came = self.store.shape[2], out.states.shape[1]
+        if came > width:
+            # The env has widened its rows; narrower states followed by zeros stay good.
+            self.store = np.pad(self.store, ((0, 0), (0, 0), (0, came - width)))
+        elif came < width:
             raise ValueError(
                 f"search: step_batch must return states as wide as the root's, {width} bytes; "
-                f"got {out.states.shape[1]}. Plan from a state that this env has captured."
+                f"got {came}. Plan from a state that this env has captured."
             )
         if not np.isfinite(out.rewards).all():
             raise ValueError(

@@ -1,1 +1,8 @@
-"""Arrays that live in local or shared memory."""
+"""Arrays that everything is stored in: windows, padding, shared memory, trees."""
+
+from plangym_ext.arrays.array import Array
+from plangym_ext.arrays.jagged import JaggedArray
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.arrays.tree import ArrayDict
+
+__all__ = ["Array", "ArrayDict", "JaggedArray", "SharedBlock"]

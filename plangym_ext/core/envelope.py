@@ -15,16 +15,19 @@ env may widen its rows later; narrower ones stay good, and zeros may follow them
     48      ...   payload, then zeros up to the width
 
 All numbers are little-endian. The checksum is a sum modulo 2**64 of every other
-8-byte word of the row times a fixed odd weight of its own. An odd weight is
-invertible, so any change confined to one word (every single-bit flip among them)
-changes the sum, and independent weights catch swapped words. Unlike a CRC it is
-computed for a whole batch by one matrix product.
+8-byte word of the row, folded, times a fixed odd weight of its own. Folding (the
+upper half is added to the lower by exclusive or) and an odd weight are invertible,
+so any change confined to one word, every single-bit flip among them, changes the
+sum. Without folding the top bits of any two words would cancel each other: 2**63
+times an even number is 0. Independent weights catch swapped words. Unlike a CRC the
+sum is computed for a whole batch by one matrix product.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -38,12 +41,25 @@ _WORD = 8
 _CHECKSUM_WORD = 4
 _LENGTH = slice(8, 12)
 _WIDTH = slice(12, 16)
+# In the text of a function or of an object without a text of its own.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def fingerprint(identity: dict[str, Any]) -> bytes:
     """16 bytes that differ whenever `identity` (JSON-like, any key order) differs."""
-    text = json.dumps(identity, sort_keys=True, default=repr)
+    text = json.dumps(identity, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON lacks, in a form that is the same in every process."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        # Its text would leave out the middle.
+        content = hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
+        return ["array", value.dtype.str, value.shape, content]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    return _ADDRESS.sub("", repr(value))
 
 
 def _weights(num_words: int) -> np.ndarray:
@@ -55,6 +71,11 @@ def _weights(num_words: int) -> np.ndarray:
     weights = (z ^ (z >> np.uint64(31))) | np.uint64(1)
     weights[_CHECKSUM_WORD] = 0
     return weights
+
+
+def _sums(words: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`[B]` checksums of `[B, W]` words; zeros at the end of a row do not count."""
+    return (words ^ (words >> np.uint64(32))) @ weights
 
 
 class Envelope:
@@ -87,7 +108,7 @@ class Envelope:
         rows[:, _LENGTH].view("<u4")[:, 0] = lengths
         rows[:, _WIDTH].view("<u4")[:, 0] = rows.shape[1]
         words = rows.view("<u8")
-        words[:, _CHECKSUM_WORD] = words @ self._weights
+        words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
         """Refuse anything but whole rows of this very env.
@@ -122,7 +143,7 @@ class Envelope:
             rows = np.ascontiguousarray(rows)
         words = rows.view("<u8")
         weights = self._weights if width == self.width else _weights(width // _WORD)
-        whole = words @ weights == words[:, _CHECKSUM_WORD]
+        whole = _sums(words, weights) == words[:, _CHECKSUM_WORD]
         whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
         # Zeros behind a row do not change its sum, so its own width has to be asked.
         whole &= rows[:, _WIDTH].view("<u4")[:, 0] <= width

@@ -87,6 +87,8 @@ class GymEnv(PlanEnv):
         self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)
         self.envelope = Envelope(self._identity(), self.codec.width)
+        # Rounded up, so that the codec clears the padding too: memory is used again.
+        self.codec.width = self.envelope.width - HEADER
         probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
         *_, info = self.gym_env.step(probe.sample())
@@ -138,7 +140,7 @@ class GymEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         self._check_open("step")
         leaves = check_actions(self.layout.action, action, (), "step")
-        repeats = int(self._checked_dt(dt, 1, "step")) * self.frameskip
+        repeats = int(self._checked_dt(dt, None, "step")) * self.frameskip
         if state is not None:
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:

@@ -42,8 +42,10 @@ class InfoWriter:
         found = [_column(key, value) for key, value in example.items()]
         self.columns = tuple(column for column in found if column is not None)
         self._keys = {column.key for column in self.columns}
-        # Fields without a column that every step carries; they do not make a row odd.
+        # Fields without a column that every step carries do not make a row odd, as long
+        # as they hold no number.
         self._plain = set(example)
+        self._silent = tuple(self._plain - self._keys)
 
     def write(
         self, arrays: tuple[np.ndarray, ...], i: int, info: dict[str, Any]
@@ -54,14 +56,16 @@ class InfoWriter:
             None if the columns hold its numeric fields, else those fields: a key is
             new or missing, or a value has another type than its column.
         """
-        if not self.columns and info.keys() == self._plain:
-            return None
         fits = info.keys() == self._plain
+        for key in self._silent:
+            fits = fits and _column(key, info[key]) is None
         for column, array in zip(self.columns, arrays, strict=True):
             value: Any = info.get(column.key)
             same = type(value) is column.kind
             if same and isinstance(value, np.ndarray):
                 same = value.shape == column.shape and value.dtype == column.dtype
+            elif same and column.kind is int:
+                same = -(2**63) <= value < 2**63
             fits &= same
             array[i] = value if same else 0
         if fits:

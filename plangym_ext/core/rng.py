@@ -23,7 +23,7 @@ class GeneratorBytes:
     """
 
     def __init__(self) -> None:
-        self._generator: np.random.Generator | None = None
+        self._generator: Any = self  # no generator at all
         self._words: memoryview = memoryview(b"")
         self._half: memoryview = memoryview(b"")
 

@@ -72,6 +72,9 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
         if outcomes:
             env.envelope.seal(batch.states_out[done], np.array(lengths, np.uint32))
             batch.done[done] = True
+        # Infos of their own are not in the memory, so these rows are not done yet.
+        for odd in batch.own_infos:
+            batch.done[odd] = False
 
 
 class _Outcome(NamedTuple):

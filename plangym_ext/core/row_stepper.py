@@ -191,11 +191,13 @@ class RowStepper(ABC):
             self.widen(rows.shape[1])
         return rows
 
-    def _checked_dt(self, dt: Any, num_rows: int, where: str) -> np.ndarray | int:
+    def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
+        """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""
         held = np.asarray(dt)
         if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
+            rows = "" if num_rows is None else f" or ({num_rows},) int"
             raise ValueError(
-                f"{where}: dt must be an int or ({num_rows},) int, control steps per row; "
+                f"{where}: dt must be an int{rows}, control steps per row; "
                 f"got {held.shape} {held.dtype}"
             )
         if held.size and (held.min() < 1 or held.max() > np.iinfo(np.int32).max):

@@ -71,7 +71,8 @@ class RowBatch:
         memory: uint8 with at least `layout.offsets(B, H)[1]` bytes, or None for
             memory of its own.
 
-    `done[i]` is set last, when everything else of row i is in place.
+    `done[i]` is set last, when everything of row i is in place; a row with infos of its
+    own is never done by the memory alone.
     """
 
     layout: RowLayout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,16 +169,33 @@ def check_actions(
     Raises:
         InvalidAction: wrong nesting, shape, dtype, range, or NaN.
     """
-    try:
-        parts = layout.split(actions)
-    except (KeyError, IndexError, TypeError) as error:
+    if not _nested_alike(layout.space, actions):
         raise InvalidAction(
-            f"{where}: actions must be nested as {layout.space}; got {type(actions).__name__}"
-        ) from error
+            f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
+            f"got {type(actions).__name__}"
+        )
+    parts = layout.split(actions)
     return tuple(
         _checked_actions(leaf, part, batch_shape, where)
         for leaf, part in zip(layout.leaves, parts, strict=True)
     )
+
+
+def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
+    """Whether a value has the keys of every Dict and the lengths of every Tuple."""
+    if isinstance(space, spaces.Dict):
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == space.keys()
+            and all(_nested_alike(sub, value[key]) for key, sub in space.items())
+        )
+    if isinstance(space, spaces.Tuple):
+        return (
+            isinstance(value, tuple | list)
+            and len(value) == len(space)
+            and all(_nested_alike(sub, part) for sub, part in zip(space, value, strict=True))
+        )
+    return True
 
 
 def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str) -> np.ndarray:
@@ -222,7 +240,8 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = _bounds(leaf.space)
     # The comparison is in the space's dtype: a float64 copy of the bound is in range.
-    cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
+    with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
+        cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
     good = (cast >= low) & (cast <= high)  # False for NaN
     if np.all(good):
         return

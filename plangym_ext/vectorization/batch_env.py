@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.envelope import HEADER, Envelope, fingerprint
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import ResetNeeded
+from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.lane import Lane
 
@@ -40,7 +40,13 @@ class BatchEnv(RowStepper):
         first, *others = [env.describe() for env in self._envs]
         for index, other in enumerate(others, start=1):
             for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
-                if other[what] != first[what]:
+                # Arguments may be arrays, which have no plain equality.
+                same = (
+                    fingerprint(other[what]) == fingerprint(first[what])
+                    if what == "identity"
+                    else other[what] == first[what]
+                )
+                if not same:
                     raise ValueError(
                         f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
                         f"env 0 has {first[what]}"
@@ -48,6 +54,9 @@ class BatchEnv(RowStepper):
         self.layout, self.autoreset = first["layout"], first["autoreset"]
         self.envelope = Envelope(first["identity"], first["payload_width"])
         self._lane = Lane(self._envs, self.layout)
+        self._closed = False
+        #: States of rows that were reset before one in front of them.
+        self._waiting: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self._envs)
@@ -79,9 +88,16 @@ class BatchEnv(RowStepper):
             blocking: set one process after another rather than all at once.
 
         Raises:
+            ValueError: not one state.
             StateError: the state is damaged or belongs to another env.
         """
-        self.set_row_states(np.broadcast_to(state, (len(self._envs), np.shape(state)[-1])))
+        if np.ndim(state) != 1:
+            raise ValueError(
+                f"sync_states: state must be ({self.state_width},) uint8 from get_state; "
+                f"got shape {np.shape(state)}"
+            )
+        self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
+        self._waiting.clear()
         promises = []
         for env in self._envs:
             promise = env.set_state(state, blocking=False)
@@ -105,7 +121,10 @@ class BatchEnv(RowStepper):
         Returns:
             obs `[len(indices), *obs]`, or `(obs, states)` with states `[len(indices), S]`.
         """
-        chosen = list(range(len(self._envs))) if indices is None else [int(i) for i in indices]
+        everyone = range(len(self._envs))
+        chosen = list(everyone) if indices is None else [everyone[int(i)] for i in indices]
+        if not chosen:
+            raise ValueError("reset: indices must name at least one env; got none")
         seed = kwargs.pop("seed", None)
         promises = [
             self._envs[i].reset(
@@ -123,13 +142,7 @@ class BatchEnv(RowStepper):
         states = np.zeros((len(found), width), np.uint8)
         for row, (state, _, _) in zip(states, found, strict=True):
             row[: len(state)] = state
-        if indices is None:
-            self.set_row_states(states)
-        else:
-            rows, ended = self._continued_rows(len(self._envs))
-            rows, ended = rows.copy(), ended.copy()
-            rows[chosen], ended[chosen] = states, False
-            self._keep_rows(rows, ended)
+        self._begin_rows(dict(zip(chosen, states, strict=True)))
         parts = [self.layout.obs.split(obs) for _, obs, _ in found]
         leaves = self.layout.obs.leaves
         stacked = tuple(
@@ -138,6 +151,25 @@ class BatchEnv(RowStepper):
         )
         obs = self.layout.obs.join(stacked)
         return (obs, states) if return_states else obs
+
+    def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
+        """Rows begin at these states; one behind a row without a state waits for it."""
+        self._waiting |= states
+        known = 0 if self._row_states is None else len(self._row_states)
+        count = known
+        while count in self._waiting:
+            count += 1
+        rows = np.zeros((count, self.layout.state_width), np.uint8)
+        ended = np.zeros(count, bool)
+        if self._row_states is not None and self._row_ended is not None:
+            rows[:known, : self._row_states.shape[1]] = self._row_states
+            ended[:known] = self._row_ended
+        for i in range(count):
+            state = self._waiting.pop(i, None)
+            if state is not None:
+                rows[i, : len(state)], ended[i] = state, False
+        if count:
+            self._keep_rows(rows, ended)
 
     def _first_state(self) -> np.ndarray:
         raise ResetNeeded(
@@ -152,6 +184,8 @@ class BatchEnv(RowStepper):
         dt: int | np.ndarray,
         reset_first: np.ndarray | None,
     ) -> RowResults:
+        if self._closed:
+            raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
         while True:
             try:
                 return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
@@ -169,6 +203,7 @@ class BatchEnv(RowStepper):
 
     def close(self) -> None:
         """Close all envs and end their processes; further calls do nothing."""
+        self._closed = True
         self._lane.close()
         for env in self._envs:
             env.begin_close()

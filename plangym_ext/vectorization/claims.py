@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import struct
+import weakref
 from collections.abc import Iterator
 
 _TOKEN = struct.Struct("<QII")  # request, first row, row behind the last
-_PIPE_ROOM = 65536
+#: Most ranges that the queue holds at once: what a pipe takes without blocking.
+MAX_RANGES = 65536 // _TOKEN.size
 
 
 def split_rows(num_rows: int, num_workers: int) -> list[tuple[int, int]]:
@@ -23,9 +25,9 @@ def split_rows(num_rows: int, num_workers: int) -> list[tuple[int, int]]:
     Kuck 1987), but no smaller than a sixteenth of a worker's fair share: a claim
     costs about as much as stepping a light env.
     """
-    if num_workers == 1:
+    if num_workers == 1 and num_rows:
         return [(0, num_rows)]
-    smallest = max(1, num_rows // (16 * num_workers))
+    smallest = max(1, num_rows // (16 * num_workers), -(-num_rows // (MAX_RANGES // 2)))
     ranges, first = [], 0
     while first < num_rows:
         left = num_rows - first
@@ -43,11 +45,12 @@ class ClaimQueue:
         # Workers share this descriptor's flags; an empty queue must not block them.
         os.set_blocking(self.read_fd, False)
         os.set_blocking(self._write_fd, False)
+        self._finalizer = weakref.finalize(self, _close, (self.read_fd, self._write_fd))
 
     def offer(self, request: int, ranges: list[tuple[int, int]]) -> None:
         """Put the ranges of one batch up for claiming; the queue must be empty."""
+        assert len(ranges) <= MAX_RANGES
         data = b"".join(_TOKEN.pack(request, first, stop) for first, stop in ranges)
-        assert len(data) <= _PIPE_ROOM
         os.write(self._write_fd, data)
 
     def discard(self) -> None:
@@ -57,10 +60,13 @@ class ClaimQueue:
 
     def close(self) -> None:
         """Close both ends; further calls do nothing."""
-        for fd in (self.read_fd, self._write_fd):
-            if fd >= 0:
-                os.close(fd)
+        self._finalizer()
         self.read_fd = self._write_fd = -1
+
+
+def _close(fds: tuple[int, ...]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def claims(fd: int, request: int | None) -> Iterator[tuple[int, int]]:

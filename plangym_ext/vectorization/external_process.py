@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import select
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
-from plangym_ext.vectorization.channel import ChannelClosed
+from plangym_ext.vectorization.channel import ChannelClosed, wait_readable
 from plangym_ext.vectorization.worker import READY
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
@@ -70,6 +70,7 @@ class ExternalProcess:
 
     def restart(self) -> None:
         """Replace the worker, dead or alive, by a new one with a new env."""
+        self._check_open()
         self.process.stop(0.0)
         self._begin()
 
@@ -109,13 +110,16 @@ class ExternalProcess:
             EnvClosed: `close` was called.
             WorkerDied: the worker is gone.
         """
-        if self._closed:
-            raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
+        self._check_open()
         self._last_command = str(message[0])
         try:
-            self.process.channel.send(message, fds)
+            self.process.channel.send(message, fds, meanwhile=self.receive)
         except ChannelClosed:
             raise self.death() from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
         """Take one answer off the channel and keep it for `taken`.
@@ -133,6 +137,10 @@ class ExternalProcess:
         """Answer to a request, if it has come; it is given once."""
         return self._answers.pop(request, None)
 
+    def has_answer(self, request: int) -> bool:
+        """Whether the answer to a request has come and was not taken yet."""
+        return request in self._answers
+
     def death(self) -> WorkerDied:
         """Error that says how the worker, which is gone, ended."""
         return self.process.death(self._last_command)
@@ -145,19 +153,23 @@ class ExternalProcess:
             timeout: seconds to wait; None waits as long as the worker lives.
 
         Raises:
+            EnvClosed: `close` was called.
             WorkerTimeout: no answer in time. The worker has been stopped.
             WorkerDied: the worker is gone.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (answer := self.taken(request)) is None:
+            self._check_open()
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            channel = self.process.channel
-            if not select.select([channel], [], [], left)[0]:
+            if not (ready := wait_readable(self.process.signs, left)):
                 self.process.stop(0.0)
                 raise WorkerTimeout(
                     f"worker {self.index} (pid {self.process.pid}) did not answer "
                     f"{self._last_command!r} within {timeout} s and was stopped."
                 )
+            if self.process.channel.fileno() not in ready:
+                # A process that the env started may still hold the socket open.
+                raise self.death()
             self.receive()
         status, payload = answer
         if status == "error":
@@ -185,7 +197,7 @@ class ExternalProcess:
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Promise:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask("call", name, args, kwargs)
+        return self._ask("call", name, pickle.dumps((args, kwargs), protocol=5))
 
     def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
         """Reset the env.

@@ -21,7 +21,8 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.errors import WorkerDied
-from plangym_ext.vectorization.claims import ClaimQueue, split_rows
+from plangym_ext.vectorization.channel import wait_readable
+from plangym_ext.vectorization.claims import MAX_RANGES, ClaimQueue, split_rows
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
 
 _lanes = itertools.count()
@@ -86,8 +87,7 @@ class Lane:
             if recoveries == _MAX_RECOVERIES:
                 raise deaths[0][1]
             recoveries += 1
-            # A row that is not marked done is run again from the caller's state.
-            ranges = [(int(i), int(i) + 1) for i in np.flatnonzero(~batch.done)]
+            ranges = _ranges_left(batch)
         return batch.results(copy=True)
 
     def _run_ranges(
@@ -95,20 +95,30 @@ class Lane:
     ) -> list[tuple[ExternalProcess, WorkerDied]]:
         """Have workers run ranges; returns those that died meanwhile."""
         request = next_request()
-        self._queue.discard()
-        self._queue.offer(request, ranges)
         deaths: list[tuple[ExternalProcess, WorkerDied]] = []
-        rung = []
-        for worker in workers[: len(ranges)]:
-            try:
-                self._join(worker)
-                worker.post(("rows", request, self._id, batch.num_rows, batch.horizon))
-                rung.append(worker)
-            except WorkerDied as death:
-                deaths.append((worker, death))
+        rung: list[ExternalProcess] = []
+        try:
+            self._queue.discard()
+            self._queue.offer(request, ranges)
+            for worker in workers[: len(ranges)]:
+                try:
+                    self._join(worker)
+                    rung.append(worker)
+                    worker.post(("rows", request, self._id, batch.num_rows, batch.horizon))
+                except WorkerDied as death:
+                    rung = [other for other in rung if other is not worker]
+                    deaths.append((worker, death))
+            answers = wait_all(rung, request)
+        except BaseException:
+            # Interrupted: whoever has not answered would go on writing into the block.
+            self._queue.discard()
+            for worker in rung:
+                if worker.taken(request) is None:
+                    worker.restart()
+            raise
         errors: list[tuple[Any, str]] = []
         excess = 0
-        for worker, answer in wait_all(rung, request):
+        for worker, answer in answers:
             if isinstance(answer, WorkerDied):
                 deaths.append((worker, answer))
             elif answer[0] == "too wide":
@@ -152,7 +162,9 @@ class Lane:
         """Have a worker map the current block, unless it has."""
         if worker.process not in self._joined:
             worker.describe()
-            worker.post(("lane", self._id, self._block), (self._queue.read_fd,))
+            assert self._block is not None
+            fds = (self._queue.read_fd, self._block.fd)
+            worker.post(("lane", self._id, self._block.nbytes), fds)
             self._joined.add(worker.process)
 
     def close(self) -> None:
@@ -163,11 +175,30 @@ class Lane:
             self._block.close()
 
 
+def _ranges_left(batch: RowBatch) -> list[tuple[int, int]]:
+    """Ranges of the rows that have to be run again from the caller's states.
+
+    Single rows, so that one that kills its worker takes no other along; longer ranges
+    if there are more rows than the queue can hold.
+    """
+    left = ~batch.done
+    left[list(batch.own_infos)] = False  # the answers with these infos have come
+    rows = np.flatnonzero(left)
+    size = max(1, -(-len(rows) // MAX_RANGES))
+    # Rows that lie between are done, and running them again gives the same.
+    return [
+        (int(rows[k]), int(rows[min(k + size, len(rows)) - 1]) + 1)
+        for k in range(0, len(rows), size)
+    ]
+
+
 def wait_all(
     workers: list[ExternalProcess], request: int
 ) -> list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]]:
-    """Wait until each worker has answered a request or died, in whatever order."""
-    found: list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]] = []
+    """Wait until each worker has answered a request or died, in whatever order.
+
+    If it is interrupted, the answers that have come can still be `taken`.
+    """
     poller = select.poll()
     waiting: dict[int, ExternalProcess] = {}
     for worker in workers:
@@ -175,31 +206,36 @@ def wait_all(
             if fd >= 0:
                 poller.register(fd, select.POLLIN)
                 waiting[fd] = worker
+    deaths: dict[ExternalProcess, WorkerDied] = {}
     open_count = len(workers)
     while open_count:
         for fd, _ in poller.poll():
             worker = waiting.get(fd)  # type: ignore[assignment]
             if worker is None:
                 continue
-            answer = _answer(worker, request, gone=fd == worker.process.pidfd)
-            if answer is None:
+            death = _receive(worker, gone=fd == worker.process.pidfd)
+            if death is not None:
+                deaths[worker] = death
+            elif not worker.has_answer(request):
                 continue
-            found.append((worker, answer))
             open_count -= 1
             for of in (worker.process.channel.fileno(), worker.process.pidfd):
                 if waiting.pop(of, None) is not None:
                     poller.unregister(of)
+    found: list[tuple[ExternalProcess, tuple[str, Any] | WorkerDied]] = []
+    for worker in workers:
+        answer = worker.taken(request)
+        found.append((worker, deaths[worker] if answer is None else answer))
     return found
 
 
-def _answer(
-    worker: ExternalProcess, request: int, *, gone: bool
-) -> tuple[str, Any] | WorkerDied | None:
-    if gone and not select.select([worker.process.channel], [], [], 0)[0]:
+def _receive(worker: ExternalProcess, *, gone: bool) -> WorkerDied | None:
+    """Take one answer off a worker's channel; says so if the worker has died instead."""
+    if gone and not wait_readable([worker.process.channel.fileno()], 0):
         # A process that the env started may still hold the socket open.
         return worker.death()
     try:
         worker.receive()
     except WorkerDied as death:
         return death
-    return worker.taken(request)
+    return None

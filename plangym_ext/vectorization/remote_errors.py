@@ -10,6 +10,8 @@ import pickle
 import traceback
 from dataclasses import dataclass
 
+import cloudpickle
+
 from plangym_ext.errors import WorkerError
 
 
@@ -73,10 +75,14 @@ class ErrorReport:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    try:
-        data = pickle.dumps(error, protocol=5)
-        # Some exceptions pickle but cannot be rebuilt; better known here than there.
-        pickle.loads(data)
-    except Exception:  # whatever an exception's own reduction raises
-        return None
-    return data
+    # By reference if its class has a module; else by value, which cloudpickle turns
+    # back into the very class that the parent's constructor brought here.
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        try:
+            data = bytes(dumps(error, protocol=5))
+            # Some exceptions pickle but cannot be rebuilt; better known here than there.
+            pickle.loads(data)
+        except Exception:  # whatever an exception's own reduction raises
+            continue
+        return data
+    return None

@@ -4,9 +4,10 @@ Started as `python -P -m plangym_ext.vectorization.worker SOCKET LIFELINE` with 
 inherited descriptors. The first message carries the parent's module path and the
 env's constructor; after that the worker answers one request at a time:
 
-    ("lane", id, block)                  map shared memory; brings the claim queue's fd
+    ("lane", id, nbytes)                 map shared memory; brings the descriptors of the
+                                         claim queue and of the memory
     ("rows", request, id, B, H)          run the rows that this worker claims
-    ("call", request, name, args, kw)    call a method of the env
+    ("call", request, name, pickle)      call a method of the env with (args, kwargs)
     ("get", request, name)               read an attribute of the env
     ("widen", width)                     make state rows wider
     ("close",)                           leave
@@ -39,10 +40,12 @@ def watch_parent(lifeline: int) -> None:
 
     The parent holds the only writing end of the lifeline and never writes. When it
     dies the kernel raises SIGIO here, whose default action ends the process even
-    inside native code that holds the interpreter lock.
+    inside native code that holds the interpreter lock. A worker leads a group of its
+    own: the signal goes to all of it, so processes that the env started end too.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    leads = os.getpgrp() == os.getpid()
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
     # The parent may have died before the flag was set; then the end is read here.
@@ -79,10 +82,9 @@ class Worker:
             if kind == "rows":
                 self._answer(message[1], self._run_rows, *message[1:])
             elif kind == "lane":
-                self._open_lane(message[1], message[2], fds[0])
+                self._open_lane(message[1], message[2], *fds)
             elif kind == "call":
-                _, request, name, args, kwargs = message
-                self._answer(request, self._env.call, name, args, kwargs)
+                self._answer(message[1], self._call, message[2], message[3])
             elif kind == "widen":
                 self._env.widen(message[1])
             elif kind == "get":
@@ -93,7 +95,15 @@ class Worker:
             else:
                 raise ValueError(f"worker: unknown message {kind!r}")
 
-    def _open_lane(self, lane: int, block: Any, claim_fd: int) -> None:
+    def _call(self, name: str, arguments: bytes) -> Any:
+        # Unpickled here, so that arguments which cannot be are an error of this call.
+        args, kwargs = pickle.loads(arguments)
+        return self._env.call(name, args, kwargs)
+
+    def _open_lane(self, lane: int, nbytes: int, claim_fd: int, block_fd: int) -> None:
+        from plangym_ext.arrays.storage import SharedBlock
+
+        block = SharedBlock.attach(block_fd, nbytes)
         if lane in self._lanes:
             os.close(self._lanes[lane][1])
         self._lanes[lane] = (self._env.memory(block), claim_fd)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -22,7 +21,7 @@ import cloudpickle
 from plangym_ext.core import trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
-from plangym_ext.vectorization.channel import Channel, ChannelClosed
+from plangym_ext.vectorization.channel import Channel, ChannelClosed, wait_readable
 
 _COMMAND = [sys.executable, "-P", "-m", "plangym_ext.vectorization.worker"]
 
@@ -71,7 +70,7 @@ class WorkerProcess:
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         fds = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
         # Holds no reference to self, so a forgotten worker is stopped when collected.
-        self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds)
+        self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds, os.getpid())
         with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
@@ -83,6 +82,11 @@ class WorkerProcess:
         return self._process.pid
 
     @property
+    def signs(self) -> list[int]:
+        """Descriptors that become readable when an answer comes or the worker ends."""
+        return [fd for fd in (self.channel.fileno(), self.pidfd) if fd >= 0]
+
+    @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._kill.alive and self._process.poll() is None
@@ -90,8 +94,8 @@ class WorkerProcess:
     def begin_stop(self) -> None:
         """Ask the worker to leave, without waiting for it."""
         if self._kill.alive:
-            with contextlib.suppress(OSError):
-                self.channel.send(("close",))
+            # A worker that reads nothing is killed after the grace, like any other.
+            self.channel.try_send(("close",))
 
     def stop(self, grace: float) -> None:
         """End the process and release everything; further calls do nothing.
@@ -101,21 +105,24 @@ class WorkerProcess:
         """
         if not self._kill.alive:
             return
+        self._wait_gone(grace)
+        self._kill()
+
+    def _wait_gone(self, timeout: float) -> None:
+        """Wait for the end of the process without reaping it, where the system can."""
         if self.pidfd >= 0:
-            select.select([self.pidfd], [], [], grace)
+            wait_readable([self.pidfd], timeout)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(grace)
-        self._kill()
+                self._process.wait(timeout)
 
     def death(self, last_command: str) -> WorkerDied:
         """Error that says how a worker that is gone ended; reaps it."""
-        try:
-            code = self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            # It closed its socket yet lives on: of no more use than a dead one.
-            self._process.kill()
-            code = self._process.wait()
+        if self._process.returncode is None:
+            self._wait_gone(1.0)
+            # One that closed its socket yet lives on is of no more use than a dead one.
+            _kill_group(self._process)
+        code = self._process.wait()
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
@@ -126,12 +133,20 @@ class WorkerProcess:
         )
 
 
-def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int]) -> None:
-    # The group first: once its leader is reaped, the number may serve another.
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:
+    # A forked child has inherited the handle, but the worker is not its to end.
+    if os.getpid() == owner:
+        _kill_group(process)
+        process.wait()
+    else:
+        process.returncode = 0  # or its own finalizer would complain
     channel.close()
     for fd in fds:
         os.close(fd)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    # Before its leader is reaped: afterwards the number may serve another group.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,172 @@
+"""The memory of one array, which all of its views hold on to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.storage import SharedBlock, spawning
+from plangym_ext.arrays.window import Window
+from plangym_ext.errors import ArrayClosed, StorageError
+
+Storage: TypeAlias = Literal["local", "shared", "inherited"]
+
+
+class Buffer:
+    """Rows of memory, padding included, in one process's address space.
+
+    Views hold the buffer, and numpy arrays made from it hold the memory
+    itself: closing makes every view raise and leaves those arrays valid.
+    """
+
+    __slots__ = ("base", "block", "full_size", "n_batch", "padding", "storage")
+
+    def __init__(
+        self,
+        base: npt.NDArray[Any],
+        block: SharedBlock | None,
+        storage: Storage,
+        n_batch: int,
+        padding: int,
+        full_size: int,
+    ) -> None:
+        self.base: npt.NDArray[Any] | None = base  # None once closed
+        self.block = block
+        self.storage = storage
+        self.n_batch = n_batch  # leading axes of base that are batch axes
+        self.padding = padding
+        self.full_size = full_size
+
+    @classmethod
+    def create(
+        cls,
+        batch_shape: tuple[int, ...],
+        dtype: npt.DTypeLike,
+        feature_shape: tuple[int, ...],
+        storage: Storage,
+        padding: int,
+        full_size: int | None,
+    ) -> tuple[Buffer, Window]:
+        """Return zeros for the arguments of `Array`, which are checked here."""
+        batch_shape = checked_shape("batch_shape", batch_shape, 1)
+        feature_shape = checked_shape("feature_shape", feature_shape, 0)
+        if not batch_shape:
+            raise ValueError(
+                "Array: batch_shape must have at least one dimension; got (). "
+                "For a single element write batch_shape=(1,)."
+            )
+        window = Window.checked(batch_shape[0], padding, full_size)
+        shape = (window.buffer_rows, *batch_shape[1:], *feature_shape)
+        base, block = allocate(shape, checked_dtype(dtype), storage)
+        return cls(base, block, storage, len(batch_shape), padding, window.full_size), window
+
+    @classmethod
+    def filled(cls, data: npt.NDArray[Any], n_batch: int, storage: Storage) -> Buffer:
+        """Return a buffer without padding that holds a copy of `data`."""
+        base, block = allocate(data.shape, data.dtype, storage)
+        base[...] = data
+        return cls(base, block, storage, n_batch, 0, data.shape[0] if n_batch else 0)
+
+    def open_base(self, verb: str) -> npt.NDArray[Any]:
+        """Return the base, or raise `ArrayClosed` naming what was tried."""
+        if self.base is None:
+            raise ArrayClosed(
+                f"Array: cannot {verb} an array of storage {self.storage!r} that was closed in "
+                f"this process. Close it after the last use of it and of its views."
+            )
+        return self.base
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refer to shared memory, copy local memory.
+
+        Raises:
+            ArrayClosed: the array was closed.
+            StorageError: inherited storage outside the start of a process.
+        """
+        base = self.open_base("pickle")
+        rest = (self.storage, self.n_batch, self.padding, self.full_size)
+        if self.block is None:
+            return Buffer, (base, None, *rest)
+        if self.storage == "inherited" and not spawning():
+            raise StorageError(
+                "Array: storage 'inherited' must cross as an argument of a multiprocessing "
+                "Process; got pickled elsewhere. Use storage='shared' for pipes and queues."
+            )
+        # Two letters instead of a pickled dtype, unless it has fields.
+        dtype = base.dtype if base.dtype.names else base.dtype.str
+        return _attach, (self.block, base.shape, dtype, *rest)
+
+    def copy(self) -> Buffer:
+        """Return a buffer of the same storage with memory of its own."""
+        base = self.open_base("copy")
+        copy, block = allocate(base.shape, base.dtype, self.storage)
+        copy[...] = base
+        return Buffer(copy, block, self.storage, self.n_batch, self.padding, self.full_size)
+
+    def close(self) -> None:
+        """Let go of the memory; safe to call twice."""
+        # Not block.close(): another array unpickled here may use the block,
+        # and its last owner closes it anyway.
+        self.base = self.block = None
+
+
+def _attach(block: SharedBlock, shape: tuple[int, ...], dtype: npt.DTypeLike, *rest: Any) -> Buffer:
+    return Buffer(block.ndarray(shape, dtype), block, *rest)
+
+
+def allocate(
+    shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage
+) -> tuple[npt.NDArray[Any], SharedBlock | None]:
+    """Return (zeros, the block they lie in or None).
+
+    Raises:
+        ValueError: the storage has another name.
+        StorageError: the system refuses that much memory.
+    """
+    if storage not in get_args(Storage):
+        raise ValueError(
+            f"Array: storage must be one of {get_args(Storage)}; got {storage!r}. "
+            f"Use 'shared' to reach it from other processes."
+        )
+    if storage == "local":
+        return np.zeros(shape, dtype), None
+    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    # Spaces may have empty shapes; a mapping may not.
+    block = SharedBlock.create(max(1, nbytes))
+    return block.ndarray(shape, dtype), block
+
+
+def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return the dtype, if its items are plain bytes of a fixed size.
+
+    Raises:
+        ValueError: it holds Python objects, has no size, or is a sub-array.
+    """
+    result = np.dtype(dtype)
+    if result.hasobject or result.itemsize == 0 or result.subdtype is not None:
+        raise ValueError(
+            f"Array: dtype must have a fixed size and hold no Python objects; got {result!r}. "
+            f"Put inner dimensions into feature_shape."
+        )
+    return result
+
+
+def checked_shape(name: str, shape: Any, least: int) -> tuple[int, ...]:
+    """Return `shape` as a tuple of ints, each at least `least`.
+
+    Raises:
+        TypeError: it is not a sequence of integers.
+        ValueError: an entry is too small.
+    """
+    try:
+        result = tuple(n.__index__() for n in shape)
+    except (TypeError, AttributeError) as error:
+        raise TypeError(
+            f"Array: {name} must be a tuple of integers; got {shape!r}. "
+            f"For one dimension write ({shape!r},)."
+        ) from error
+    if any(n < least for n in result):
+        raise ValueError(f"Array: {name} must have entries of at least {least}; got {result}.")
+    return result

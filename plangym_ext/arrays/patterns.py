@@ -1,0 +1,18 @@
+"""Small functions that programs around arrays keep needing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+def write_to_piped_array(pipe: Connection) -> None:
+    """Receive one array from a pipe and fill what it shows with 42.
+
+    The target of a child process in demonstrations and checks of shared
+    memory: it must be importable for the spawn and forkserver start methods.
+    """
+    array = pipe.recv()
+    array[...] = 42

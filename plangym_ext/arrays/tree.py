@@ -1,0 +1,316 @@
+"""`ArrayDict`: nested named arrays that are indexed, written and rotated together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import TracebackType
+from typing import Any, Self, TypeAlias, final
+
+import numpy.typing as npt
+
+from plangym_ext.arrays.base import BaseArray
+
+Leaf: TypeAlias = "BaseArray | ArrayDict"
+
+
+@final
+class ArrayDict(MutableMapping[str, Any]):
+    """A mapping from names to arrays or further `ArrayDict` trees.
+
+    A string selects by name; any other index is applied to every array and
+    gives an `ArrayDict` of views. Assigning to such an index writes into all
+    arrays: from a mapping, dataclass or named tuple with exactly these names,
+    or the same value into every one.
+
+    Args:
+        items: arrays and mappings of arrays by name.
+
+    Raises:
+        TypeError: a name is no string, or a value is neither array nor mapping.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        self._items: dict[str, Leaf] = {}
+        for name, value in {**(items or {}), **more}.items():
+            self[name] = value
+
+    # Building
+
+    @classmethod
+    def from_space(
+        cls,
+        space: Any,
+        batch_shape: tuple[int, ...],
+        *,
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+        **spec: Any,
+    ) -> ArrayDict:
+        """Make zeros that hold what a gymnasium space contains, dtypes included.
+
+        Args:
+            space: a Dict or Tuple space (whose names are "0", "1", ...), or a
+                mapping from names to spaces.
+            batch_shape: leading dimensions of every array.
+            fields: arguments of `Array` that differ, by dotted name.
+            **spec: arguments of `Array` for every array.
+
+        Raises:
+            TypeError: a space has no fixed shape, such as Text or Graph.
+            ValueError: `fields` names something that is not there.
+        """
+        from plangym_ext.arrays.build import build, space_leaf, space_parts
+
+        return build(space, space_parts, space_leaf, batch_shape, fields or {}, spec)
+
+    @classmethod
+    def from_example(
+        cls,
+        example: Any,
+        batch_shape: tuple[int, ...],
+        *,
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+        **spec: Any,
+    ) -> ArrayDict:
+        """Make zeros whose elements look like a nested example.
+
+        Args:
+            example: mappings, dataclasses, named tuples and tuples of arrays
+                and numbers.
+            batch_shape: leading dimensions of every array.
+            fields: arguments of `Array.from_numpy` that differ, by dotted name.
+            **spec: arguments of `Array.from_numpy` for every array.
+
+        Raises:
+            TypeError: a value is not numeric, or the example is not nested.
+            ValueError: `fields` names something that is not there.
+        """
+        from plangym_ext.arrays.build import build, example_leaf
+
+        return build(example, parts, example_leaf, batch_shape, fields or {}, spec)
+
+    @classmethod
+    def from_step(
+        cls,
+        step: tuple[Any, Any, Any, Any, Mapping[str, Any]],
+        batch_shape: tuple[int, ...],
+        *,
+        action: Any = None,
+        info: bool = True,
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+        **spec: Any,
+    ) -> ArrayDict:
+        """Make zeros for what one `env.step` returned.
+
+        Args:
+            step: (obs, reward, terminated, truncated, info) of one step; these
+                are the names. An empty info is left out.
+            batch_shape: leading dimensions of every array.
+            action: the action taken, stored under "action" if given.
+            info: whether to store infos; they must then be numeric.
+            fields: arguments of `Array.from_numpy` that differ, by dotted name.
+            **spec: arguments of `Array.from_numpy` for every array.
+        """
+        names = ("obs", "reward", "terminated", "truncated", "info")
+        example = {} if action is None else {"action": action}
+        example.update(zip(names, step, strict=True))
+        if not info or not example["info"]:
+            del example["info"]
+        return cls.from_example(example, batch_shape, fields=fields, **spec)
+
+    def new_array(self, **overrides: Any) -> ArrayDict:
+        """Make zeros like these, array by array; see `Array.new_array`."""
+        return ArrayDict(self.apply("new_array", **overrides))
+
+    # Mapping
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the array of a name, or views of all arrays.
+
+        Raises:
+            KeyError: no such name.
+            IndexError, TypeError: an array refuses the index; the message
+                starts with its name.
+        """
+        if isinstance(key, str):
+            return self._items[key]
+        return ArrayDict(self._map("", _get, key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Put an array under a name, or write into all arrays.
+
+        All names are checked before anything is written.
+
+        Raises:
+            TypeError: only arrays and mappings of arrays go under a name.
+            ValueError: names are missing or unknown, or a value does not fit.
+        """
+        if not isinstance(key, str):
+            for leaf, part in _paired(self, value, ""):
+                _named(leaf[0], _set, leaf[1], key, part)
+        elif isinstance(value, (BaseArray, ArrayDict)):
+            self._items[key] = value
+        elif isinstance(value, Mapping):
+            self._items[key] = ArrayDict(value)
+        else:
+            raise TypeError(
+                f"ArrayDict: {key!r} must be an array or a mapping of arrays; got "
+                f"{type(value).__name__}. To write into the array use tree[{key!r}][...] = value."
+            )
+
+    def __delitem__(self, key: str) -> None:
+        del self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, BaseArray]]:
+        """Yield (dotted name, array) for every array, in order."""
+        for name, leaf in self._items.items():
+            if isinstance(leaf, ArrayDict):
+                yield from leaf.leaves(f"{prefix}{name}.")
+            else:
+                yield prefix + name, leaf
+
+    # All arrays at once
+
+    def apply(self, method: str | Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Call a method of every array, or a function on every array.
+
+        Args:
+            method: name of a method or property, or a function that takes the
+                array first.
+            *args: passed on.
+            **kwargs: passed on.
+
+        Returns:
+            Nested dict of the results.
+        """
+        return self._map("", _call, method, *args, **kwargs)
+
+    def _map(
+        self, prefix: str, call: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        return {
+            name: leaf._map(f"{prefix}{name}.", call, *args, **kwargs)
+            if isinstance(leaf, ArrayDict)
+            else _named(prefix + name, call, leaf, *args, **kwargs)
+            for name, leaf in self._items.items()
+        }
+
+    def to_ndarray(self) -> dict[str, Any]:
+        """Return a nested dict of numpy views; see `Array.to_ndarray`."""
+        return self.apply("to_ndarray")
+
+    def to_torch(self) -> dict[str, Any]:
+        """Return a nested dict of torch tensors on the same memory."""
+        return self.apply("to_torch")
+
+    @property
+    def next(self) -> ArrayDict:
+        """Views one row later."""
+        return ArrayDict(self.apply("next"))
+
+    @property
+    def previous(self) -> ArrayDict:
+        """Views one row earlier."""
+        return ArrayDict(self.apply("previous"))
+
+    @property
+    def full(self) -> ArrayDict:
+        """Views of all rows that the windows slide over."""
+        return ArrayDict(self.apply("full"))
+
+    def rotate(self) -> None:
+        """Rotate every array."""
+        self.apply("rotate")
+
+    def reset(self) -> None:
+        """Reset the window of every array."""
+        self.apply("reset")
+
+    def close(self) -> None:
+        """Close every array; safe to call twice."""
+        self.apply("close")
+
+    def __enter__(self) -> Self:
+        """Return the tree; its arrays are closed when the block ends."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrayDict, (self._items,)
+
+    def __repr__(self) -> str:
+        return f"ArrayDict({self._items!r})"
+
+
+def parts(value: Any) -> dict[str, Any] | None:
+    """Return the named parts of a nested value, or None for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # Not asdict: it copies, and turns inner dataclasses into dicts.
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None) or map(str, range(len(value)))
+        return dict(zip(names, value, strict=True))
+    return None
+
+
+def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, BaseArray], Any]]:
+    """Return ((dotted name, array), value to write) for every array of the tree."""
+    given = parts(value)
+    if given is None:
+        return [(leaf, value) for leaf in tree.leaves(prefix)]
+    missing, unknown = sorted(set(tree) - set(given)), sorted(set(given) - set(tree))
+    if missing or unknown:
+        raise ValueError(
+            f"ArrayDict: a value for {prefix or 'the tree'!r} must have the names {list(tree)}; "
+            f"missing {missing}, unknown {unknown}. Select fewer names, or pass all of them."
+        )
+    pairs = []
+    for name, leaf in tree.items():
+        if isinstance(leaf, ArrayDict):
+            pairs += _paired(leaf, given[name], f"{prefix}{name}.")
+        else:
+            pairs.append(((prefix + name, leaf), given[name]))
+    return pairs
+
+
+def _get(leaf: BaseArray, key: Any) -> Any:
+    return leaf[key]
+
+
+def _set(leaf: Any, key: Any, value: npt.ArrayLike) -> None:
+    leaf[key] = value
+
+
+def _call(leaf: BaseArray, method: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(method, str):
+        return method(leaf, *args, **kwargs)
+    result = getattr(leaf, method)
+    return result(*args, **kwargs) if callable(result) else result
+
+
+def _named(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call, and put the name in front of what goes wrong."""
+    try:
+        return call(*args, **kwargs)
+    except (IndexError, TypeError, ValueError) as error:
+        for kind in (IndexError, TypeError, ValueError):
+            if isinstance(error, kind):
+                raise kind(f"{name}: {error}") from error
+        raise

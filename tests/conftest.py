@@ -1,0 +1,39 @@
+"""Every test leaves the process as it found it: see `leaks`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("contract.env_contract", "contract.backend_contract")
+
+import cloudpickle  # noqa: E402 - helpers are registered first
+import leaks  # noqa: E402 - likewise
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call" and report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def envs_of_the_test_reach_the_workers(request):
+    """Send a test module's own classes by value: workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(request):
+    """Fail a test that leaves processes, descriptors or shared memory behind."""
+    before = leaks.snapshot()
+    yield
+    if request.node.stash.get(_FAILED, False):
+        return  # the traceback itself keeps the test's objects alive
+    found = leaks.leaked(before)
+    assert not found, "left behind:\n  " + "\n  ".join(found)

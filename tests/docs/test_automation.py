@@ -1,0 +1,53 @@
+"""The two commands of the README, and what the test run tests."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def readme_commands(root, fences):
+    """The two one-line commands: run the main job, pass the tests."""
+    found = [f.code for f in fences(root / "README.md") if f.tag == "console"]
+    first, second = (code.removeprefix("$ ").rstrip("\n") for code in found[:2])
+    return first, second
+
+
+def test_readme_commands_are_one_line_each(readme_commands):
+    for command in readme_commands:
+        assert "\n" not in command
+        assert command.startswith("python3 -m venv ")
+
+
+def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_commands):
+    first, _ = readme_commands
+    assert 'pip install -c constraints.txt ".[cli]"' in first
+    assert "plangym-ext plan ALE/" in first
+    assert "--video" in first
+
+
+def test_ci_runs_the_second_command_of_the_readme(root, readme_commands):
+    _, second = readme_commands
+    script = root / ".ci" / "run"
+    lines = [line for line in script.read_text().splitlines() if line]
+    commands = [line for line in lines if not line.startswith("#")]
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', second]
+    assert script.stat().st_mode & stat.S_IXUSR
+
+
+@pytest.mark.parametrize(
+    "name", ["plangym_ext", "plangym_ext.core", "plangym_ext.envs", "plangym_ext.planners"]
+)
+def test_under_tox_the_installed_wheel_is_tested(name):
+    site_packages = os.environ.get("PLANGYM_EXT_SITE_PACKAGES")
+    if site_packages is None:
+        pytest.skip("not run by tox")
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    assert Path(module.__file__).is_relative_to(site_packages)

@@ -1,0 +1,145 @@
+"""What the pages show is run: python fences as scripts, commands by their parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RUNNER = Path(__file__).with_name("run_fences.py")
+
+
+def run_as_script(page, fences, cwd):
+    """Run fences in a fresh interpreter that leads a session of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-W", "error", str(RUNNER), str(page)],
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate(json.dumps(fences), timeout=100)
+    finally:
+        process.kill()
+        process.wait()
+    return process, errors
+
+
+def session_members(session):
+    """Processes of a session by number, zombies left out."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                # Behind the name, which may hold anything: state ppid pgrp session.
+                state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            except OSError:  # it ended meanwhile
+                continue
+            if int(of) == session and state != "Z":
+                members.append(int(entry.name))
+    return members
+
+
+@pytest.mark.slow
+def test_python_on_the_page_runs_and_leaves_no_process(page, fences, tmp_path):
+    blocks = [fence for fence in fences(page) if fence.tag in ("python", "output")]
+    if not any(fence.tag == "python" for fence in blocks):
+        pytest.skip("nothing to run")
+    process, errors = run_as_script(page, blocks, tmp_path)
+    assert process.returncode == 0, f"{page.name}: a python fence failed\n{errors}"
+    deadline = time.monotonic() + 1.0
+    while (left := session_members(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def commands(fence):
+    """`(line, words)` of every command in a console fence; `&&` separates commands."""
+    number, text = fence.line, ""
+    for offset, line in enumerate(fence.code.splitlines()):
+        if not text:
+            number = fence.line + offset
+            if not line.startswith("$ "):
+                continue  # what a command printed
+            line = line.removeprefix("$ ")
+        text += line.removesuffix("\\")
+        if line.endswith("\\"):
+            continue
+        words = shlex.split(text, comments=True)
+        text = ""
+        while words:
+            end = words.index("&&") if "&&" in words else len(words)
+            yield number, words[:end]
+            words = words[end + 1 :]
+
+
+def test_command_lines_on_the_page_parse(page, fences, capsys):
+    cli = pytest.importorskip("plangym_ext.run.cli", reason="no command line yet")
+    parser = cli.build_parser()
+    for fence in fences(page):
+        if fence.tag != "console":
+            continue
+        for line, words in commands(fence):
+            if Path(words[0]).name != "plangym-ext":
+                continue
+            try:
+                parser.parse_args(words[1:])
+            except SystemExit as end:
+                if end.code != 0:  # as --help and --version do
+                    said = capsys.readouterr().err
+                    pytest.fail(f"{page.name}, line {line}: {shlex.join(words)}: {said}")
+
+
+def test_console_fences_mark_commands_with_a_dollar(page, fences):
+    # Else the test above would pass over them.
+    for fence in fences(page):
+        if fence.tag == "console":
+            assert fence.code.startswith("$ "), f"{page.name}, line {fence.line}"
+
+
+# The tools above, on pages that are wrong ------------------------------------
+
+
+def test_a_failing_fence_is_named_by_page_and_line(fences, tmp_path):
+    page = tmp_path / "broken.md"
+    page.write_text("# Title\n\n```python\nx = 1\n```\n\nText.\n\n```python\n\nx + nope\n```\n")
+    process, errors = run_as_script(page, fences(page), tmp_path)
+    assert process.returncode == 1
+    assert f'File "{page}", line 11' in errors
+    assert "NameError: name 'nope' is not defined" in errors
+
+
+def test_a_wrong_output_fence_is_named_by_page_and_line(fences, tmp_path):
+    page = tmp_path / "wrong.md"
+    page.write_text("```python\nprint(2 * 2)\n```\n\n```output\n5\n```\n")
+    process, errors = run_as_script(page, fences(page), tmp_path)
+    assert process.returncode == 1
+    assert f'File "{page}", line 6: the page says\n5\n' in errors
+
+
+def test_fences_of_other_tags_are_not_run(fences, tmp_path):
+    page = tmp_path / "page.md"
+    nested = "````text\n```python\n1 / 0\n```\n````\n"
+    page.write_text(nested + "\n- item\n\n  ```python\n  x = 1\n  ```\n")
+    found = fences(page)
+    assert [(f.tag, f.line) for f in found] == [("text", 2), ("python", 10)]
+    assert found[1].code == "x = 1\n"
+
+
+def test_a_fence_that_is_never_closed_is_an_error(fences, tmp_path):
+    page = tmp_path / "open.md"
+    page.write_text("text\n```python\nx = 1\n")
+    with pytest.raises(ValueError, match="line 2: this fence is never closed"):
+        fences(page)

@@ -1,0 +1,181 @@
+"""What a test may leave behind: nothing.
+
+`snapshot()` lists what this process holds of the system; `leaked(before)` names what
+has been added since.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+
+# Opened once by some library on first use and kept on purpose.
+_HARMLESS = re.compile(
+    r"^/dev/(null|zero|u?random)$"  # random seeds, redirected output
+    r"|\.so[.\d]*$|\.nb[ic]$"  # libraries and numba's cache
+    r"|/__pycache__/"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """System resources of this process.
+
+    Attributes:
+        children: `(pid, start time, command)`, zombies included.
+        descriptors: `(number, what it is)` of the open files.
+        mappings: inodes and names of the anonymous memory files that are mapped.
+        segments: names under /dev/shm, of the whole machine.
+    """
+
+    children: frozenset[tuple[int, int, str]]
+    descriptors: frozenset[tuple[int, str]]
+    mappings: frozenset[tuple[str, str]]
+    segments: frozenset[str]
+
+
+def snapshot() -> Held:
+    """What this process holds now."""
+    return Held(children(), _descriptors(), _memfd_mappings(), _segments())
+
+
+def leaked(before: Held, grace: float = 2.0) -> list[str]:
+    """One line for each resource that this process has gained since `before`.
+
+    Args:
+        before: an earlier snapshot.
+        grace: seconds that processes which are ending may take to be gone.
+    """
+    found = _gained(before)
+    if not found:
+        return []
+    gc.collect()
+    _stop_helpers_of_multiprocessing()
+    deadline = time.monotonic() + grace
+    while (found := _gained(before)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def _stop_helpers_of_multiprocessing() -> None:
+    """End the two processes that the standard library starts once and keeps."""
+    for module, name in (("resource_tracker", "_resource_tracker"), ("forkserver", "_forkserver")):
+        loaded = sys.modules.get(f"multiprocessing.{module}")
+        if loaded is not None:
+            getattr(loaded, name)._stop()
+
+
+def _gained(before: Held) -> list[str]:
+    now = snapshot()
+    lines = [
+        f"child process {pid}: {command}"
+        for pid, _, command in sorted(now.children - before.children)
+    ]
+    lines += [
+        f"file descriptor {fd}: {target}"
+        for fd, target in sorted(now.descriptors - before.descriptors)
+        if not _HARMLESS.search(target)
+    ]
+    lines += [
+        f"mapped memory file {name} (inode {inode})"
+        for inode, name in sorted(now.mappings - before.mappings)
+    ]
+    lines += [
+        f"shared memory segment /dev/shm/{name}"
+        for name in sorted(now.segments - before.segments)
+        if not _used_elsewhere(name)
+    ]
+    return lines
+
+
+def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
+    """Child processes, zombies included, of process `of` (this one if None)."""
+    parent = os.getpid() if of is None else of
+    found = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        stat = _stat(int(entry))
+        if stat is not None and stat[1] == parent:
+            found.add((int(entry), stat[2], stat[0]))
+    return frozenset(found)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and has not ended; a zombie has ended."""
+    stat = _stat(pid)
+    return stat is not None and stat[3] not in "ZX"
+
+
+def wait_until(condition, timeout: float = 5.0) -> bool:
+    """Whether `condition()` becomes true before the deadline."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _stat(pid: int) -> tuple[str, int, int, str] | None:
+    """(command, parent, start time, state) of a process, or None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The command is in parentheses and may hold anything, parentheses included.
+    command, _, rest = text.partition("(")[2].rpartition(")")
+    state, parent, *fields = rest.split()
+    return command, int(parent), int(fields[17]), state
+
+
+def _descriptors() -> frozenset[tuple[int, str]]:
+    found = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{entry}")
+        except OSError:  # the descriptor of the listing itself
+            continue
+        found.add((int(entry), target))
+    return frozenset(found)
+
+
+def _memfd_mappings() -> frozenset[tuple[str, str]]:
+    with open("/proc/self/maps") as file:
+        lines = [line.split(maxsplit=5) for line in file if "/memfd:" in line]
+    return frozenset((line[4], line[5].strip()) for line in lines)
+
+
+def _segments() -> frozenset[str]:
+    try:
+        return frozenset(os.listdir("/dev/shm"))
+    except OSError:
+        return frozenset()
+
+
+def _used_elsewhere(name: str) -> bool:
+    """Whether a segment belongs to somebody else: others use the machine too."""
+    path = f"/dev/shm/{name}"
+    try:
+        if os.stat(path).st_uid != os.getuid():
+            return True
+    except OSError:
+        return True  # gone already
+    ours = {str(os.getpid()), *(str(pid) for pid, _, _ in children())}
+    # Tests that run beside this one put their process's number at the end.
+    owner = re.search(r"\d+$", name)
+    if owner and owner[0] not in ours and is_running(int(owner[0])):
+        return True
+    for entry in set(filter(str.isdigit, os.listdir("/proc"))) - ours:
+        try:
+            with open(f"/proc/{entry}/maps") as file:
+                if path in file.read():
+                    return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,170 @@
+"""Who imports whom: the layers of the design, read from the source of every module."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {
+    "plangym_ext": "plangym_ext",
+    "envs": "plangym_ext.envs",
+    "planners": "plangym_ext.planners",
+}
+
+#: Layer -> layers that it may import. `errors, arrays <- core <- envs, vectorization,
+#: planners <- learn <- run`; the registry joins envs and vectorization.
+_LOW = {"errors", "arrays", "core"}
+ALLOWED = {
+    "errors": set(),
+    "arrays": {"errors"},
+    "core": {"errors", "arrays"},
+    "envs": _LOW,
+    "vectorization": _LOW,
+    "planners": _LOW,
+    "registry": _LOW | {"envs", "vectorization"},
+    "learn": _LOW | {"envs", "vectorization", "planners", "registry"},
+    "run": _LOW | {"envs", "vectorization", "planners", "registry", "learn", ""},
+    # The package itself only names modules; it imports them when they are used.
+    "": _LOW | {"envs", "vectorization", "planners", "registry", "learn", "run"},
+}
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module by its import name."""
+    found = {}
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            name = ".".join([package, *(part for part in parts if part != "__init__")])
+            found[name] = ast.parse(path.read_text(), str(path))
+    return found
+
+
+MODULES = modules()
+
+
+def imported(tree: ast.Module):
+    """Names of the modules that a tree imports, wherever in it, for types or not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def named(tree: ast.Module):
+    """Our modules that a tree imports by `import_module` with the name written out."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if called == "import_module" and str(node.args[0].value).startswith("plangym_ext"):
+                yield node.args[0].value
+
+
+def layer(module: str) -> str:
+    return [*module.split("."), ""][1]
+
+
+EDGES = {
+    name: {target for target in imported(tree) if target.split(".")[0] == "plangym_ext"}
+    for name, tree in MODULES.items()
+}
+
+
+def test_all_folders_have_been_read():
+    assert {layer(name) for name in MODULES} >= {"", "arrays", "core", "envs", "planners", "run"}
+    assert len(MODULES) > 40
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_point_down(name):
+    mine = layer(name)
+    above = {
+        target
+        for target in EDGES[name]
+        if layer(target) != mine and layer(target) not in ALLOWED[mine]
+    }
+    assert not above, f"{name} may import {sorted(ALLOWED[mine])}; it imports {sorted(above)}"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_are_absolute_and_of_modules_that_exist(name):
+    for node in ast.walk(MODULES[name]):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: line {node.lineno} is a relative import"
+    wrong = {target for target in imported(MODULES[name]) if target.split(".")[0] in FOLDERS}
+    wrong -= set(MODULES)
+    assert not wrong, f"{name} imports {sorted(wrong)}, which are no modules of the package"
+
+
+#: Modules of one layer that import each other inside functions. To be untied; no more
+#: may come.
+KNOWN_CYCLES = {
+    frozenset(f"plangym_ext.arrays.{name}" for name in ("array", "base", "jagged")),
+    frozenset(f"plangym_ext.arrays.{name}" for name in ("build", "tree")),
+}
+
+
+def reachable(name: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = EDGES.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def test_there_are_no_cycles_but_the_known_ones():
+    # The package itself names modules for type checkers only.
+    reach = {name: reachable(name) for name in MODULES if name != "plangym_ext"}
+    cycles = {
+        frozenset(other for other in found if name in reach.get(other, ()))
+        for name, found in reach.items()
+        if name in found
+    }
+    assert cycles <= KNOWN_CYCLES, [sorted(cycle) for cycle in cycles - KNOWN_CYCLES]
+
+
+def test_only_known_modules_are_imported_by_name_against_the_direction():
+    # The table of families brings the built-in ones in when it is first asked.
+    found = {
+        (name, target)
+        for name, tree in MODULES.items()
+        for target in named(tree)
+        if layer(target) not in ALLOWED[layer(name)] | {layer(name)}
+    }
+    assert found <= {("plangym_ext.core.families", "plangym_ext.envs")}
+
+
+def test_only_learning_imports_torch():
+    users = {
+        name
+        for name, tree in MODULES.items()
+        if any(target.split(".")[0] == "torch" for target in imported(tree))
+    }
+    assert {layer(name) for name in users} <= {"learn"}, sorted(users)
+
+
+def test_planners_need_numpy_and_numba_alone():
+    used = {
+        target.split(".")[0]
+        for name, tree in MODULES.items()
+        if layer(name) == "planners"
+        for target in imported(tree)
+    }
+    assert used - set(sys.stdlib_module_names) <= {"plangym_ext", "numpy", "numba"}
+
+
+def test_layers_below_the_envs_name_no_simulator():
+    simulators = {"ale_py", "mujoco", "pygame", "Box2D", "dm_control", "minigrid"}
+    for name, tree in MODULES.items():
+        if layer(name) in {"errors", "arrays", "core", "vectorization", "planners"}:
+            assert simulators.isdisjoint(target.split(".")[0] for target in imported(tree)), name

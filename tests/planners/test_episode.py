@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.planners import MCTS, Budget, play
+
+
+def test_an_episode_records_what_was_played(models):
+    model, seen = models.narrow_path(3), []
+    episode = play(model, MCTS(64), seed=3, max_steps=20, callback=seen.append)
+    np.testing.assert_array_equal(episode.actions, [1, 1, 1])
+    np.testing.assert_array_equal(episode.rewards, [0, 0, 1])
+    assert (episode.return_, episode.length, episode.seed) == (1.0, 3, 3)
+    assert (episode.terminated, episode.truncated) == (True, False)
+    assert [move.step for move in seen] == [0, 1, 2]
+    assert [move.total for move in seen] == [0, 0, 1]
+    assert [move.terminated for move in seen] == [False, False, True]
+    assert [int(model.index(move.state)) for move in seen] == [1, 2, 3]
+    assert [move.obs[0] for move in seen] == [1, 2, 3]
+    assert sum((move.plan.budget for move in seen), Budget()) == episode.budget
+    # Three real steps, which are nobody's plan.
+    assert episode.budget.model_steps == model.model_steps - 3
+
+
+@pytest.mark.parametrize("keep_tree", [False, True])
+def test_the_seed_decides_the_episode_and_nothing_is_left_over(models, keep_tree):
+    # Without rewards every move is a tie, which the seed alone decides.
+    model, planner = models.random_mdp(1), MCTS(6, keep_tree=keep_tree)
+    model.reward[:] = 0
+    runs = [play(model, planner, seed=seed, max_steps=30) for seed in (5, 6, 5)]
+    assert runs[0].actions.tobytes() == runs[2].actions.tobytes()
+    assert runs[0].budget.model_steps == runs[2].budget.model_steps
+    assert runs[0].actions.tobytes() != runs[1].actions.tobytes()
+
+
+def test_max_steps_and_truncation_are_told_apart(models):
+    cut = play(models.chain(9, truncated=[5]), MCTS(4), seed=0, max_steps=9)
+    assert (cut.length, cut.terminated, cut.truncated) == (5, False, True)
+    stopped = play(models.chain(9), MCTS(4), seed=0, max_steps=3)
+    assert (stopped.length, stopped.terminated, stopped.truncated) == (3, False, False)
+
+
+def test_bad_arguments_are_named_with_their_value(models):
+    with pytest.raises(ValueError, match=r"play: seed must be an integer >= 0; got None"):
+        play(models.chain(3), MCTS(1), seed=None, max_steps=3)
+    with pytest.raises(ValueError, match=r"play: max_steps must be an integer >= 1; got 0"):
+        play(models.chain(3), MCTS(1), seed=0, max_steps=0)

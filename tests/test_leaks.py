@@ -1,0 +1,111 @@
+"""The leak check can fail: each kind of leak is named, and harmless ones are not."""
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import leaks
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TESTS = Path(leaks.__file__).parent
+
+
+def test_nothing_is_reported_when_nothing_is_left():
+    before = leaks.snapshot()
+    with open(__file__) as file:
+        file.read(1)
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    assert leaks.leaked(before) == []
+
+
+def test_a_running_child_is_reported():
+    before = leaks.snapshot()
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert leaks.leaked(before, grace=0) == [f"child process {child.pid}: sleep"]
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_zombie_is_reported_until_it_is_reaped():
+    before = leaks.snapshot()
+    child = subprocess.Popen(["true"])
+    assert leaks.wait_until(lambda: not leaks.is_running(child.pid))
+    assert leaks.leaked(before, grace=0) == [f"child process {child.pid}: true"]
+    child.wait()
+    assert leaks.leaked(before) == []
+
+
+def test_an_open_descriptor_is_reported():
+    before = leaks.snapshot()
+    read, write = os.pipe()
+    try:
+        inode = os.fstat(read).st_ino
+        assert leaks.leaked(before, grace=0) == [
+            f"file descriptor {read}: pipe:[{inode}]",
+            f"file descriptor {write}: pipe:[{inode}]",
+        ]
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_null_device_that_stays_open_is_harmless():
+    before = leaks.snapshot()
+    fd = os.open(os.devnull, os.O_RDONLY)
+    try:
+        assert leaks.leaked(before, grace=0) == []
+    finally:
+        os.close(fd)
+
+
+def test_a_memory_file_is_reported_open_and_when_only_its_mapping_is_left():
+    before = leaks.snapshot()
+    fd = os.memfd_create("leaky")
+    os.ftruncate(fd, 4096)
+    assert leaks.leaked(before, grace=0) == [f"file descriptor {fd}: /memfd:leaky (deleted)"]
+    mapping = mmap.mmap(fd, 4096)
+    inode = os.fstat(fd).st_ino
+    os.close(fd)
+    lines = leaks.leaked(before, grace=0)
+    # Before Python 3.13 the mapping also keeps a duplicate of the descriptor.
+    assert lines[-1] == f"mapped memory file /memfd:leaky (deleted) (inode {inode})"
+    mapping.close()
+    assert leaks.leaked(before) == []
+
+
+def test_a_named_segment_is_reported():
+    before = leaks.snapshot()
+    path = f"/dev/shm/plangym_test_{os.getpid()}"
+    with open(path, "w"):
+        pass
+    try:
+        assert leaks.leaked(before, grace=0) == [f"shared memory segment {path}"]
+    finally:
+        os.unlink(path)
+
+
+@pytest.mark.slow
+def test_the_fixture_fails_a_leaky_test_and_passes_the_next(pytester):
+    # In a process of its own, so that what the inner test leaves ends with it.
+    pytester.makeconftest((TESTS / "conftest.py").read_text())
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = [{str(TESTS)!r}]")
+    pytester.makepyfile(
+        """
+        import os
+
+        def test_leaks_a_pipe():
+            os.pipe()
+
+        def test_is_clean():
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*left behind:*", "*file descriptor *: pipe:*"])

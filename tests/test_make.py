@@ -1,0 +1,28 @@
+"""Arguments of `make`."""
+
+from __future__ import annotations
+
+import pytest
+
+import plangym_ext
+
+
+def test_workers_and_the_serial_backend_exclude_each_other():
+    with pytest.raises(ValueError, match="n_workers=2"):
+        plangym_ext.make("CartPole-v1", backend="serial", n_workers=2)
+
+
+@pytest.mark.parametrize("frameskip", [0, -1, 2.5, True])
+def test_frameskip_must_count_steps(frameskip):
+    with pytest.raises(ValueError, match="frameskip must be an int >= 1"):
+        plangym_ext.make("CartPole-v1", frameskip=frameskip)
+
+
+@pytest.mark.slow
+def test_frameskip_of_a_game_replaces_its_own():
+    # ALE v5 games advance 4 frames a step by themselves.
+    for frameskip, frames in ((None, 4), (1, 1), (6, 6)):
+        with plangym_ext.make("ALE/Pong-v5", frameskip=frameskip) as env:
+            env.reset(seed=0)
+            first = env.step(0).info["frame_number"]
+            assert env.step(0).info["frame_number"] - first == frames
