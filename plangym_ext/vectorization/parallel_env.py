@@ -13,7 +13,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import EnvClosed
+from plangym_ext.errors import EnvClosed, IncompleteState
 from plangym_ext.vectorization.batch_env import BatchEnv
 from plangym_ext.vectorization.external_process import ExternalProcess
 
@@ -114,7 +114,9 @@ class ParallelEnv(PlanEnv):
             for index in range(self.n_workers):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
             self._plan_env = self._constructor()
-            self._batch_env = BatchEnv(workers, self._blocking)
+            batch_env = BatchEnv(workers, self._blocking)
+            _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
+            self._batch_env = batch_env
         except BaseException:
             for worker in workers:
                 worker.begin_close()
@@ -244,3 +246,15 @@ class ParallelEnv(PlanEnv):
             self._batch_env.close()
         if self._plan_env is not None:
             self._plan_env.close()
+
+
+def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+    """Make sure that states made here can be read in the workers, and the other way round."""
+    if here != there:
+        differing = [key for key in here | there if here.get(key) != there.get(key)]
+        raise IncompleteState(
+            f"ParallelEnv: the env in the workers differs from the one here in {differing[0]}: "
+            f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "
+            "capture its state differs, the workers cannot import its classes: define them in a "
+            "module on sys.path, or choose a way with state=..."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import ClassVar
 
@@ -10,31 +11,22 @@ import pytest
 from contract.env_contract import EnvContract
 
 import plangym_ext
-from plangym_ext.errors import ForeignState, IncompleteState, MissingExtra, UnknownName
+from plangym_ext.errors import ForeignState, IncompleteState, UnknownName
 
-try:
-    # Importing it looks for a display and warns that there is none.
-    from plangym_ext.envs.dm_control import DMControlEnv, _quiet
+if importlib.util.find_spec("dm_control") is None:
+    pytest.skip(
+        "dm_control is not installed: pip install plangym-ext[dm_control]", allow_module_level=True
+    )
 
-    with _quiet():
-        from dm_control import suite
-        from dm_control.rl import control
-except ImportError:
-    suite = None
+from plangym_ext.envs.dm_control import DMControlEnv, _quiet
 
-needs_dm_control = pytest.mark.skipif(
-    suite is None, reason="dm_control is not installed: pip install plangym-ext[dm_control]"
-)
+with _quiet():  # importing it looks for a display and warns that there is none
+    from dm_control import suite
+    from dm_control.rl import control
+
 HAS_OPENGL = os.environ.get("MUJOCO_GL") in ("egl", "osmesa")
 
 
-@pytest.mark.skipif(suite is not None, reason="dm_control is installed")
-def test_what_to_install_is_said():
-    with pytest.raises(MissingExtra, match=r"plangym-ext\[dm_control\]"):
-        plangym_ext.make("dm_control/cheetah-run-v0")
-
-
-@needs_dm_control
 @pytest.mark.slow
 class TestReacher(EnvContract):
     """Its target is in the model, which a plain physics state leaves out."""
@@ -46,7 +38,6 @@ class TestReacher(EnvContract):
     stranger = "Pendulum-v1"
 
 
-@needs_dm_control
 @pytest.mark.slow
 class TestHopperAsDict(EnvContract):
     """Contacts, and a counter in the task."""
@@ -78,7 +69,6 @@ TASKS = [
 ]
 
 
-@needs_dm_control
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_round_trip_is_exact(task):
@@ -88,7 +78,6 @@ def test_round_trip_is_exact(task):
         assert [method for _, method, _ in report.layers] == ["codec"]
 
 
-@needs_dm_control
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_OPENGL, reason="its terrain needs OpenGL: set MUJOCO_GL")
 def test_terrain_is_part_of_the_state_and_of_the_picture():
@@ -103,7 +92,6 @@ def test_terrain_is_part_of_the_state_and_of_the_picture():
         np.testing.assert_array_equal(env.render(), picture)
 
 
-@needs_dm_control
 @pytest.mark.parametrize("task", ["reacher-easy", "cheetah-run", "point_mass-hard"])
 def test_equals_dm_control_itself(task):
     domain, _, name = task.partition("-")
@@ -128,7 +116,6 @@ def test_equals_dm_control_itself(task):
                 assert not truncated
 
 
-@needs_dm_control
 def test_rewards_are_summed_once():
     # plangym summed the sum: ten steps of cheetah paid 30 times too much.
     with plangym_ext.make("dm_control/cheetah-run-v0", check=False) as env:
@@ -139,7 +126,6 @@ def test_rewards_are_summed_once():
         assert held.reward == sum(single)
 
 
-@needs_dm_control
 def test_time_limit_truncates_at_the_step_of_the_state():
     # plangym ended the thousandth call since the reset, wherever it had started.
     with plangym_ext.make("dm_control/pendulum-swingup-v0", check=False) as env:
@@ -155,7 +141,6 @@ def test_time_limit_truncates_at_the_step_of_the_state():
         assert not env.step(action, state).truncated
 
 
-@needs_dm_control
 class TestOwnTask:
     """A user's task on dm_control's own classes."""
 
@@ -204,7 +189,6 @@ class TestOwnTask:
                 env.get_state()
 
 
-@needs_dm_control
 def test_states_of_another_model_are_refused():
     with (
         plangym_ext.make("dm_control/lqr-lqr_2_1-v0", check=False) as env,
@@ -217,7 +201,6 @@ def test_states_of_another_model_are_refused():
             other.set_state(state)
 
 
-@needs_dm_control
 def test_spaces_say_what_is_returned():
     for flat in (True, False):
         with plangym_ext.make(
@@ -228,7 +211,6 @@ def test_spaces_say_what_is_returned():
             assert env.action_space.dtype == np.float64
 
 
-@needs_dm_control
 def test_unknown_task_is_met_with_the_closest():
     with pytest.raises(UnknownName, match="did you mean 'dm_control/cheetah-run-v0'"):
         plangym_ext.make("dm_control/cheeta-run-v0")

@@ -6,27 +6,15 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.errors import IncompleteState, MissingExtra, OneEnvPerProcess, UnknownName
+from plangym_ext.errors import IncompleteState, OneEnvPerProcess, UnknownName
 
 NAME = "retro/Airstriker-Genesis-v0"
 
-try:
-    import stable_retro
-except ImportError:
-    stable_retro = None
-
-needs_retro = pytest.mark.skipif(
-    stable_retro is None, reason="stable-retro is not installed: pip install plangym-ext[retro]"
+pytest.importorskip(
+    "stable_retro", reason="stable-retro is not installed: pip install plangym-ext[retro]"
 )
 
 
-@pytest.mark.skipif(stable_retro is not None, reason="stable-retro is installed")
-def test_what_to_install_is_said():
-    with pytest.raises(MissingExtra, match=r"plangym-ext\[retro\]"):
-        plangym_ext.make(NAME)
-
-
-@needs_retro
 class TestRetro:
     @pytest.fixture
     def env(self):
