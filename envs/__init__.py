@@ -20,5 +20,12 @@ for _family in (
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
     ),
+    Family(
+        name="box2d",
+        module="gymnasium.envs.box2d",
+        codec=None,
+        approximate=f"{_HERE}.box2d:KinematicPart",
+        playback=f"{_HERE}.box2d:playback",
+    ),
 ):
     register_family(_family, builtin=True)

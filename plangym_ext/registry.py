@@ -151,3 +151,6 @@ def _quieten(entry_point: Any) -> None:
         ale = importlib.import_module("ale_py")
         # Otherwise every process prints the emulator's banner.
         ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+    if isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.box2d"):
+        # Imports the simulator in the way that neither prints nor warns nor crashes.
+        importlib.import_module("plangym_ext.envs.box2d")

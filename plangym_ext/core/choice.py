@@ -35,8 +35,8 @@ def choose_codec(
         )
     failures = []
     for method in candidate_methods(env) if state == "auto" else (state,):
-        if method == "replay":
-            env = with_recorder(env)
+        if method in ("replay", "approximate"):
+            env = with_recorder(env, method)
             env.reset(seed=0)
         try:
             codec = StateCodec(env, method, trusted=trusted)

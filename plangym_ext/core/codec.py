@@ -21,7 +21,7 @@ import gymnasium as gym
 from plangym_ext.core.families import family_of
 from plangym_ext.core.own_state import OwnStatePart, offers_state
 from plangym_ext.core.part import StatePart
-from plangym_ext.core.replay import Recorder, ReplayPart
+from plangym_ext.core.replay import Recorder, ReplayPart, ResetRecorder
 from plangym_ext.core.snapshot import SnapshotPart
 from plangym_ext.core.wrapper_parts import STATELESS, wrapper_part
 from plangym_ext.errors import IncompleteState
@@ -63,7 +63,7 @@ class StateCodec:
         found: list[tuple[StatePart, str]] = []
         unknown = []
         for layer in stack[:covered]:
-            if type(layer) in STATELESS or isinstance(layer, Recorder):
+            if type(layer) in STATELESS or isinstance(layer, ResetRecorder):
                 continue
             part = wrapper_part(layer)  # type: ignore[arg-type]
             if part is None:
@@ -121,20 +121,33 @@ class StateCodec:
 def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
     """Methods worth trying on an env, in order."""
     stack = layers(env)
-    if family_of(stack[-1]) is not None:
+    family = family_of(stack[-1])
+    if family is not None and family.codec is not None:
         yield "codec"
     if any(offers_state(layer) for layer in stack):
         yield "own"
-    yield "snapshot"
+    if family is None or family.playback is None:
+        yield "snapshot"
     yield "replay"
 
 
-def with_recorder(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """The same env with a `Recorder` right on its simulator."""
+def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
+    """The same env with the recorder right on its simulator that a method needs, if any.
+
+    A new recorder knows nothing yet: reset the env then.
+    """
     stack = layers(env)
-    if any(isinstance(layer, Recorder) for layer in stack):
+    family = family_of(stack[-1])
+    playback = family.load_playback() if family is not None else None
+    if method == "replay":
+        kind: type[ResetRecorder] = Recorder
+    elif method == "approximate" and playback is not None:
+        kind = ResetRecorder
+    else:
         return env
-    recorder = Recorder(stack[-1])
+    if any(type(layer) is kind for layer in stack):
+        return env
+    recorder = kind(stack[-1], playback(stack[-1]) if playback is not None else None)
     if len(stack) == 1:
         return recorder
     above = stack[-2]
@@ -150,7 +163,9 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
         family = family_of(base)
         if family is None:
             raise IncompleteState(f"{type(base).__qualname__}: no family is registered for it")
-        part = family.load_codec(approximate=method == "approximate")(base)
+        approximate = method == "approximate"
+        subject = stack[-2] if approximate and family.playback is not None else base
+        part = family.load_codec(approximate=approximate)(subject)
         if not isinstance(part, StatePart):
             raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part}")
         return part, len(stack) - 1

@@ -27,6 +27,10 @@ class Family:
         frameskip_argument: keyword of the env's constructor that repeats an action
             inside the simulator, or None when the library has to repeat it.
         approximate: like `codec`, for a way that is not exact; used only when asked for.
+        playback: "module:name" of the `Playback` with which the family's episodes are
+            played again, or the class itself. With one, the simulator's attributes are
+            not tried as its state, and `approximate` is given the `ResetRecorder` on
+            the env instead of the env.
     """
 
     name: str
@@ -34,6 +38,7 @@ class Family:
     codec: str | Callable[[Any], Any] | None
     frameskip_argument: str | None = None
     approximate: str | Callable[[Any], Any] | None = None
+    playback: str | Callable[[Any], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -45,10 +50,18 @@ class Family:
         if codec is None:
             kind = "approximate" if approximate else "exact"
             raise IncompleteState(f"{self.name}: this family has no {kind} codec")
-        if callable(codec):
-            return codec
-        module, _, name = codec.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return _loaded(codec)
+
+    def load_playback(self) -> Callable[[Any], Any] | None:
+        """The class of the family's `Playback`, or None if any env's will do."""
+        return None if self.playback is None else _loaded(self.playback)
+
+
+def _loaded(what: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if callable(what):
+        return what
+    module, _, name = what.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 _families: list[Family] = []
