@@ -27,6 +27,9 @@ class Family:
         frameskip_argument: keyword of the env's constructor that repeats an action
             inside the simulator, or None when the library has to repeat it.
         approximate: like `codec`, for a way that is not exact; used only when asked for.
+        wrap: "module:name" of a callable (or itself) that `make` gives the env it made,
+            with those of the caller's `options`; it returns the env to use.
+        options: keywords of `make` that are for `wrap`, not for the env's constructor.
     """
 
     name: str
@@ -34,6 +37,8 @@ class Family:
     codec: str | Callable[[Any], Any] | None
     frameskip_argument: str | None = None
     approximate: str | Callable[[Any], Any] | None = None
+    wrap: str | Callable[..., Any] | None = None
+    options: tuple[str, ...] = ()
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -45,10 +50,18 @@ class Family:
         if codec is None:
             kind = "approximate" if approximate else "exact"
             raise IncompleteState(f"{self.name}: this family has no {kind} codec")
-        if callable(codec):
-            return codec
-        module, _, name = codec.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return _loaded(codec)
+
+    def load_wrap(self) -> Callable[..., Any] | None:
+        """What `make` passes every env of the family through, or None."""
+        return None if self.wrap is None else _loaded(self.wrap)
+
+
+def _loaded(what: str | Callable[..., Any]) -> Callable[..., Any]:
+    if callable(what):
+        return what
+    module, _, name = what.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 _families: list[Family] = []
