@@ -19,6 +19,8 @@ for _family in (
         module="ale_py",
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
+        wrap=f"{_HERE}.atari:wrapped",
+        options=("episodic_life", "montezuma"),
     ),
     Family(
         name="box2d",

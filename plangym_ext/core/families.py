@@ -31,6 +31,9 @@ class Family:
             played again, or the class itself. With one, the simulator's attributes are
             not tried as its state, and `approximate` is given the `ResetRecorder` on
             the env instead of the env.
+        wrap: "module:name" of a callable (or itself) that `make` gives the env it made,
+            with those of the caller's `options`; it returns the env to use.
+        options: keywords of `make` that are for `wrap`, not for the env's constructor.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Family:
     frameskip_argument: str | None = None
     approximate: str | Callable[[Any], Any] | None = None
     playback: str | Callable[[Any], Any] | None = None
+    wrap: str | Callable[..., Any] | None = None
+    options: tuple[str, ...] = ()
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -56,8 +61,12 @@ class Family:
         """The class of the family's `Playback`, or None if any env's will do."""
         return None if self.playback is None else _loaded(self.playback)
 
+    def load_wrap(self) -> Callable[..., Any] | None:
+        """What `make` passes every env of the family through, or None."""
+        return None if self.wrap is None else _loaded(self.wrap)
 
-def _loaded(what: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+
+def _loaded(what: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(what):
         return what
     module, _, name = what.partition(":")
