@@ -7,6 +7,22 @@ where their codecs are.
 from plangym_ext.core.families import Family, register_family
 
 _HERE = "plangym_ext.envs"
+# highway-env's ids have no prefix of their own.
+_HIGHWAY = tuple(
+    f"{road}-*"
+    for road in (
+        "exit",
+        "highway",
+        "intersection",
+        "lane-keeping",
+        "merge",
+        "parking",
+        "racetrack",
+        "roundabout",
+        "two-way",
+        "u-turn",
+    )
+)
 
 for _family in (
     Family(
@@ -28,6 +44,41 @@ for _family in (
         codec=None,
         approximate=f"{_HERE}.box2d:KinematicPart",
         playback=f"{_HERE}.box2d:playback",
+    ),
+    Family(
+        name="dm_control",
+        module=f"{_HERE}.dm_control",
+        codec=f"{_HERE}.dm_control_state:DMControlPart",
+        names=("dm_control/*",),
+        resolve=f"{_HERE}.dm_control:resolve",
+    ),
+    Family(
+        name="highway",
+        module="highway_env",
+        codec=f"{_HERE}.highway:highway_part",
+        names=_HIGHWAY,
+        resolve=f"{_HERE}.highway:resolve",
+    ),
+    Family(
+        name="mario",
+        module="nes_py",
+        codec=None,
+        names=("SuperMarioBros*",),
+        resolve=f"{_HERE}.mario:resolve",
+    ),
+    Family(
+        name="minigrid",
+        module="minigrid",
+        codec=None,
+        names=("MiniGrid-*", "BabyAI-*"),
+        resolve=f"{_HERE}.minigrid:resolve",
+    ),
+    Family(
+        name="retro",
+        module=f"{_HERE}.retro",
+        codec=f"{_HERE}.retro_state:RetroPart",
+        names=("retro/*",),
+        resolve=f"{_HERE}.retro:resolve",
     ),
 ):
     register_family(_family, builtin=True)

@@ -37,7 +37,8 @@ def make(
     """Make an env that is stepped in batches from any saved state.
 
     Args:
-        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5".
+        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
+            own, such as "dm_control/cheetah-run-v0".
         n_workers: worker processes for batches. With "auto", None means none.
         backend: "serial" (one process, the reference), "process" (workers), or
             "auto": "process" if `n_workers` is given, else "serial".
@@ -55,6 +56,7 @@ def make(
 
     Raises:
         UnknownName: no such env, backend or option.
+        MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
     """
     if backend not in BACKENDS:
@@ -149,27 +151,24 @@ def find_spec(name: str) -> Any:
     Raises:
         TypeError: not a name.
         UnknownName: there is none; the message has the closest one.
+        MissingExtra: its simulator is not installed.
     """
     if not isinstance(name, str):
         raise TypeError(
             f"environment: expected a registered gymnasium id such as 'CartPole-v1'; got {name!r}"
         )
     import gymnasium as gym
-    from gymnasium.error import Error
 
-    try:
+    from plangym_ext.core.families import family_of_name, registered_spec
+
+    if name in gym.registry:
         return gym.spec(name)
-    except Error:
-        pass
+    family = family_of_name(name)
+    if family is not None:
+        return family.spec(name)
     # Simulators that register their ids when they are imported.
     importlib.import_module("ale_py")
-    try:
-        return gym.spec(name)
-    except Error as error:
-        close = suggestion(name, list(gym.registry))
-        raise UnknownName(
-            f"environment: expected a registered gymnasium id; got {name!r}{close}"
-        ) from error
+    return registered_spec(name)
 
 
 def _quieten(entry_point: Any) -> None:

@@ -71,7 +71,7 @@ class Subject:
         return fields
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
-        layout = SpaceLayout(self.env.observation_space)
+        layout = SpaceLayout(self.env.observation_space, text=True)
         return {
             f"{name}{leaf.name}": np.asarray(part).tobytes()
             for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
@@ -141,6 +141,9 @@ def check_round_trip(
 
 
 def _first_difference(expected: dict[str, Any], got: dict[str, Any]) -> str:
+    if "next state" not in got:
+        # Equal states need not be equal bytes, or need no longer: see `StatePart`.
+        expected = {key: value for key, value in expected.items() if key != "next state"}
     if expected.keys() != got.keys():
         return f"the set of fields {sorted(expected.keys() ^ got.keys())}"
     return next((key for key in expected if expected[key] != got[key]), "")

@@ -54,7 +54,7 @@ class StateCodec:
 
     Attributes:
         width: bytes of a payload; grows if a state outgrows it.
-        exact, canonical: as of `StatePart`, for all layers together.
+        exact: as of `StatePart`, for all layers together.
     """
 
     def __init__(self, env: gym.Env[Any, Any], method: str, *, trusted: bool = False) -> None:
@@ -82,7 +82,11 @@ class StateCodec:
         self.method = method
         self.width = sum(part.width for part in self.parts)
         self.exact = all(part.exact for part in self.parts)
-        self.canonical = all(part.canonical for part in self.parts)
+
+    @property
+    def canonical(self) -> bool:
+        """As of `StatePart`, for all layers together."""
+        return all(part.canonical for part in self.parts)
 
     def capture(self, buffer: memoryview, offset: int) -> int:
         """Write the state to `buffer[offset : offset + width]`, the rest of it zero.

@@ -7,12 +7,13 @@ objects: an env family's file is imported when one of its envs is first met.
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, MissingExtra, UnknownName, suggestion
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Family:
         wrap: "module:name" of a callable (or itself) that `make` gives the env it made,
             with those of the caller's `options`; it returns the env to use.
         options: keywords of `make` that are for `wrap`, not for the env's constructor.
+        names: patterns (as of `fnmatch`) of ids that gymnasium may not know by itself.
+        resolve: "module:name" of a callable from such an id to its gymnasium `EnvSpec`,
+            or the callable itself. It raises `MissingExtra` or `UnknownName`.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Family:
     playback: str | Callable[[Any], Any] | None = None
     wrap: str | Callable[..., Any] | None = None
     options: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    resolve: str | Callable[[str], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -65,12 +71,59 @@ class Family:
         """What `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
 
+    def spec(self, name: str) -> Any:
+        """The gymnasium `EnvSpec` of an id that matches `names`.
+
+        Raises:
+            MissingExtra: the simulator is not installed.
+            UnknownName: the family has no such env.
+        """
+        assert self.resolve is not None
+        return _loaded(self.resolve)(name)
+
 
 def _loaded(what: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(what):
         return what
     module, _, name = what.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def simulator(module: str, extra: str, *, name: str) -> Any:
+    """Import the package of a simulator.
+
+    Args:
+        module: what to import.
+        extra: of this library that installs it.
+        name: id of the env that needs it, for the message.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{name}: needs the package {module!r}, which is not installed ({error}). "
+            f"pip install 'plangym-ext[{extra}]'"
+        ) from error
+
+
+def registered_spec(name: str) -> Any:
+    """The spec of an id that importing its simulator has registered.
+
+    Raises:
+        UnknownName: there is none; the message has the closest one.
+    """
+    import gymnasium as gym
+
+    try:
+        return gym.spec(name)
+    except gym.error.Error as error:
+        close = suggestion(name, list(gym.registry))
+        raise UnknownName(
+            f"environment: expected a registered gymnasium id; got {name!r}{close}"
+        ) from error
 
 
 _families: list[Family] = []
@@ -105,6 +158,15 @@ def family_of(base: Any) -> Family | None:
         found = _find(cls.__module__)
         if found is not None:
             return found
+    return None
+
+
+def family_of_name(name: str) -> Family | None:
+    """Family that resolves an id, by the patterns of its names."""
+    importlib.import_module("plangym_ext.envs")
+    for family in _families:
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.names):
+            return family
     return None
 
 

@@ -81,7 +81,7 @@ class GymEnv(PlanEnv):
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.gym_env.observation_space)
+        obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env.reset(seed=0)
         self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)

@@ -24,7 +24,7 @@ class StatePart(ABC):
             vary in size may need more and raises `StateTooWide` then.
         method: one word for reports: how the layer is captured.
         exact: whether a restored future equals the real one bit for bit.
-        canonical: whether equal states are equal bytes.
+        canonical: whether equal states are equal bytes; it may cease to be so.
     """
 
     width: int

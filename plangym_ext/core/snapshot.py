@@ -1,28 +1,53 @@
 """State of a layer that the library does not know: its attributes.
 
-Attributes that are plain data are written without pickle. Where others are found
-(the objects on a grid, the cars on a road) all layers that need it are written as
-one pickle, so that objects they share stay shared. The envs themselves are never
+Attributes are written as an object graph: plain data, and the Python objects on a
+grid or a road with theirs, all layers that need it together, so that what they share
+stays shared. Where something else is found, they are pickled instead, and such a
+state is opened only in the session that made it. The envs themselves are never
 pickled or copied: many of gymnasium's silently come back as fresh, unplayed ones.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core import plain, trust
+from plangym_ext.core import trust
+from plangym_ext.core.graph import (
+    RANDOM_TYPES,
+    GraphWriter,
+    Name,
+    imported,
+    is_drawing,
+    name_of,
+)
+from plangym_ext.core.graph_reader import GraphReader
 from plangym_ext.core.part import StatePart, get_block, put_block
+from plangym_ext.core.plain import NotPlain
 from plangym_ext.errors import IncompleteState, UntrustedState
 
 #: Room for growth: states of one env differ in size as objects come and go.
 _SLACK = 2.0
+# First byte of a state: what the rest is.
+_GRAPH, _PICKLE = b"G", b"P"
 # Set by gymnasium or the constructor and never changed by a step.
-_CONSTANT_NAMES = {"env", "spec", "metadata", "render_mode", "_saved_kwargs", "_np_random_seed"}
+_CONSTANT_NAMES = {
+    "spec",
+    "metadata",
+    "render_mode",
+    "_saved_kwargs",
+    "_np_random_seed",
+    "_cached_spec",
+    "_metadata",
+    "_action_space",
+    "_observation_space",
+}
 _CONSTANT_TYPES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -31,58 +56,67 @@ _CONSTANT_TYPES = (
     gym.Space,
     gym.envs.registration.EnvSpec,
 )
-# Windows, surfaces and clocks show the state; they are no part of it.
-_DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
-
-
+# What shows the state is None until the first picture is drawn, and an object then;
+# neither may be part of the state.
+_DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
 # What a layer measures by the clock; a restored episode has its own time.
 _CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
 
 
-def _is_state(name: str, value: Any) -> bool:
-    if name in _CONSTANT_NAMES or name.startswith(("_cached_", "_action_space", "_observation_")):
-        return False
-    if isinstance(value, _CONSTANT_TYPES):
-        return False
-    return type(value).__module__.partition(".")[0] not in _DRAWING_MODULES
+@functools.cache
+def _is_constant(kind: Any) -> bool:
+    drawing: bool = is_drawing(kind)
+    return issubclass(kind, _CONSTANT_TYPES) or drawing
 
 
-def _attributes(layer: Any) -> dict[str, Any]:
-    clocks = _CLOCKS.get(type(layer), ())
-    return {
-        name: value
-        for name, value in vars(layer).items()
-        if name not in clocks and _is_state(name, value)
-    }
+@functools.cache
+def _is_value(kind: Any) -> bool:
+    return kind.__module__ in ("builtins", "numpy", "collections")
 
 
-def _assign(layer: Any, attributes: dict[str, Any]) -> None:
-    """Make the layer's state exactly `attributes`; what it has gained since is dropped."""
-    for name in _attributes(layer):
-        if name not in attributes:
-            delattr(layer, name)
-    vars(layer).update(attributes)
+def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
+    names = _CONSTANT_NAMES | set(_CLOCKS.get(type(layer), ())) | set(ignored)
+    # A simulator may well call a part of itself `env`.
+    return names | {"env"} if isinstance(layer, gym.Wrapper) else names
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles attributes; the layers and their spaces are named, not written."""
-
-    def __init__(self, file: io.BytesIO, named: dict[int, tuple[str, int, str]]) -> None:
-        super().__init__(file, protocol=5)
-        self._named = named
-
-    def persistent_id(self, obj: Any) -> tuple[str, int, str] | None:
-        return self._named.get(id(obj))
+@functools.cache
+def _is_named(kind: Any) -> bool:
+    return issubclass(kind, (gym.Space, gym.envs.registration.EnvSpec, *RANDOM_TYPES))
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, stack: list[Any]) -> None:
-        super().__init__(file)
-        self._stack = stack
+def _package(thing: Any) -> str:
+    return name_of(thing)[0].partition(".")[0]
 
-    def persistent_load(self, pid: tuple[str, int, str]) -> Any:
-        kind, layer, name = pid
-        return self._stack[layer] if kind == "layer" else vars(self._stack[layer])[name]
+
+class _Layer:
+    """The attributes of one layer, told apart into state and the rest."""
+
+    def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
+        self.layer = layer
+        self.name = type(layer).__qualname__
+        self._constant = _constant_names(layer, ignored)
+
+    def state(self) -> dict[str, Any]:
+        """The attributes that are state, in an order that does not depend on the past."""
+        found = vars(self.layer)
+        return {name: found[name] for name in sorted(found) if self._is_state(name, found[name])}
+
+    def _is_state(self, name: str, value: Any) -> bool:
+        kind: Any = type(value)
+        if name in self._constant or _is_constant(kind):
+            return False
+        return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
+
+    def assign(self, attributes: dict[str, Any]) -> None:
+        """Make the state exactly `attributes`; what it has gained since is dropped."""
+        found = vars(self.layer)
+        for name in [n for n in found if n not in attributes and self._is_state(n, found[n])]:
+            if name in _DRAWING_NAMES:
+                found[name] = None
+            else:
+                del found[name]
+        found.update(attributes)
 
 
 class SnapshotPart(StatePart):
@@ -91,42 +125,35 @@ class SnapshotPart(StatePart):
     Args:
         layers: the layers whose attributes are the state.
         stack: all layers of the env; references to them are kept as references.
-        trusted: open pickles that another session made.
+        trusted: open what another session pickled, and objects of any class.
+        ignored: names of attributes that no step reads.
 
     Raises:
-        IncompleteState: an attribute can be neither written plainly nor pickled.
+        IncompleteState: an attribute can be neither written as a graph nor pickled.
     """
 
-    def __init__(self, layers: list[Any], stack: list[Any], *, trusted: bool = False) -> None:
-        self._layers, self._stack, self._trusted = layers, stack, trusted
-        self.method = "plain"
-        try:
-            data = self._data()
-        except plain.NotPlain:
-            self.method = "pickle"
-            data = self._data()
-            self.canonical = False  # equal objects may pickle to different bytes
+    def __init__(
+        self,
+        layers: list[Any],
+        stack: list[Any],
+        *,
+        trusted: bool = False,
+        ignored: Iterable[str] = (),
+    ) -> None:
+        self._layers = [_Layer(layer, ignored) for layer in layers]
+        self._stack, self._trusted = stack, trusted
+        #: What the graphs may refer to, by name; the first graph says what that is.
+        self._known: dict[tuple[str, str], Any] = {}
+        self._packages = {_package(cls) for layer in stack for cls in type(layer).__mro__} - {
+            "builtins",
+            "gymnasium",
+            "typing",
+            "abc",
+        }
+        self._pickles = False
+        data = self._data(learns=True)
+        self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
         self.width = int(len(data) * _SLACK) + 256
-
-    def _data(self) -> bytes:
-        found = [_attributes(layer) for layer in self._layers]
-        if self.method == "plain":
-            return plain.encode(found, "attributes")
-        named = {id(layer): ("layer", i, "") for i, layer in enumerate(self._stack)}
-        for i, layer in enumerate(self._stack):
-            for name, value in vars(layer).items():
-                if isinstance(value, gym.Space):
-                    named[id(value)] = ("space", i, name)
-        file = io.BytesIO()
-        try:
-            _Pickler(file, named).dump(found)
-        except Exception as error:  # whatever an attribute's own reduction raises
-            names = ", ".join(type(layer).__qualname__ for layer in self._layers)
-            raise IncompleteState(
-                f"attributes of {names}: neither plain data nor picklable: {error}"
-            ) from error
-        data = file.getvalue()
-        return trust.digest(data) + data
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the attributes."""
@@ -135,10 +162,81 @@ class SnapshotPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set the attributes, and drop those that came later."""
         data, offset = get_block(buffer, offset)
-        found = plain.decode(data) if self.method == "plain" else self._unpickled(data)
+        found = self._unpickled(data[1:]) if data[:1] == _PICKLE else self._read(data[1:])
         for layer, attributes in zip(self._layers, found, strict=True):
-            _assign(layer, attributes)
+            layer.assign(attributes)
         return offset
+
+    def _data(self, *, learns: bool = False) -> bytes:
+        reason = ""
+        if not self._pickles:
+            try:
+                return _GRAPH + self._graph(learns=learns)
+            except NotPlain as error:
+                reason = str(error)
+                # For good: two kinds of states would make equal ones differ in bytes,
+                # which those of a pickle may do anyhow.
+                self._pickles, self.canonical = True, False
+        return _PICKLE + self._pickled(reason)
+
+    # As a graph -------------------------------------------------------------------
+
+    def _graph(self, *, learns: bool = False) -> bytes:
+        found = [layer.state() for layer in self._layers]
+        writer = GraphWriter(self._names(), self._known, learns=learns)
+        writer.put_all(found, [layer.name for layer in self._layers])
+        data = writer.data()
+        # A class from elsewhere that came later is vouched for by this session alone.
+        usual = all(self._is_usual(*name_of(thing)) for thing in writer.things)
+        return (bytes(trust.DIGEST_BYTES) if usual else trust.digest(data)) + data
+
+    def _read(self, data: bytes) -> Any:
+        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
+        any_class = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
+
+        def found(module: str, name: str) -> Any:
+            if not any_class and not self._is_usual(module, name):
+                raise UntrustedState(
+                    f"state: it holds {module}.{name}, which this env's states have no use for. "
+                    "If you trust where it comes from, make the env with trust=True."
+                )
+            known = self._known.get((module, name))
+            return imported(module, name) if known is None else known
+
+        return GraphReader(data, self._named, found).get()
+
+    def _is_usual(self, module: str, name: str) -> bool:
+        return (module, name) in self._known or module.partition(".")[0] in self._packages
+
+    def _names(self) -> dict[int, Name]:
+        """What is named in a graph: layers, what is constant in them, and generators."""
+        named: dict[int, Name] = {}
+        for i, layer in enumerate(self._stack):
+            named[id(layer)] = (i, "")
+            for name, value in vars(layer).items():
+                kind: Any = type(value)
+                if _is_named(kind):
+                    named[id(value)] = (i, name)
+        return named
+
+    def _named(self, layer: int, name: str) -> Any:
+        found = self._stack[layer]
+        return vars(found).get(name) if name else found
+
+    # As a pickle ------------------------------------------------------------------
+
+    def _pickled(self, reason: str) -> bytes:
+        file = io.BytesIO()
+        try:
+            _Pickler(file, self._names()).dump([layer.state() for layer in self._layers])
+        except Exception as error:  # whatever an attribute's own reduction raises
+            names = ", ".join(layer.name for layer in self._layers)
+            raise IncompleteState(
+                f"attributes of {names}: {reason or 'they hold more than data'}, and a pickle "
+                f"of them fails: {error}"
+            ) from error
+        data = file.getvalue()
+        return trust.digest(data) + data
 
     def _unpickled(self, data: bytes) -> Any:
         claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
@@ -147,4 +245,31 @@ class SnapshotPart(StatePart):
                 "state: it holds a pickle that was not made in this session, and opening a pickle "
                 "can run any code. If you trust where it comes from, make the env with trust=True."
             )
-        return _Unpickler(io.BytesIO(data), self._stack).load()
+        return _Unpickler(io.BytesIO(data), self._named).load()
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles attributes; the layers and their spaces are named, not written."""
+
+    def __init__(self, file: io.BytesIO, named: dict[int, Name]) -> None:
+        super().__init__(file, protocol=5)
+        self._named = named
+
+    def persistent_id(self, obj: Any) -> Name | None:
+        return None if isinstance(obj, RANDOM_TYPES) else self._named.get(id(obj))
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, gym.utils.EzPickle):
+            raise IncompleteState(
+                f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
+            )
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, named: Any) -> None:
+        super().__init__(file)
+        self._find_named = named
+
+    def persistent_load(self, pid: Name) -> Any:
+        return self._find_named(*pid)

@@ -13,6 +13,9 @@ from plangym_ext.errors import InvalidAction, InvalidObservation
 
 Path = tuple[str | int, ...]
 
+#: Characters that a text may have whose space does not say how many.
+TEXT_LENGTH = 512
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -29,14 +32,17 @@ class Leaf:
         return "".join(f"[{key!r}]" for key in self.path)
 
 
-def _leaves(space: spaces.Space[Any], path: Path = ()) -> list[Leaf]:
+def _leaves(space: spaces.Space[Any], text: bool, path: Path = ()) -> list[Leaf]:
     if isinstance(space, spaces.Dict):
-        return [leaf for key, sub in space.items() for leaf in _leaves(sub, (*path, key))]
+        return [leaf for key, sub in space.items() for leaf in _leaves(sub, text, (*path, key))]
     if isinstance(space, spaces.Tuple):
-        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, (*path, i))]
+        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, text, (*path, i))]
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         shape = tuple(space.shape or ())
         return [Leaf(path, shape, np.dtype(space.dtype), space)]
+    if text and is_text(space):
+        length = getattr(space, "max_length", TEXT_LENGTH)
+        return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
     raise TypeError(
         f"space{''.join(f'[{key!r}]' for key in path)}: {type(space).__name__} has no fixed-size "
         "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
@@ -44,12 +50,26 @@ def _leaves(space: spaces.Space[Any], path: Path = ()) -> list[Leaf]:
     )
 
 
-class SpaceLayout:
-    """The leaves of a space, in a fixed order, and both ways between value and leaves."""
+def is_text(space: spaces.Space[Any]) -> bool:
+    """Whether the values are `str`: `Text`, or an env's own such as MiniGrid's missions."""
+    return isinstance(space, spaces.Text) or space.dtype == np.dtype(str)
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+
+class SpaceLayout:
+    """The leaves of a space, in a fixed order, and both ways between value and leaves.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
+        text: whether texts are leaves too: unicode arrays of the space's `max_length`,
+            or `TEXT_LENGTH` where it has none.
+
+    Raises:
+        TypeError: a space within has no fixed-size array form.
+    """
+
+    def __init__(self, space: spaces.Space[Any], *, text: bool = False) -> None:
         self.space = space
-        self.leaves = tuple(_leaves(space))
+        self.leaves = tuple(_leaves(space, text))
         #: True when the space is one array, so values need no unpacking.
         self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
 
@@ -114,6 +134,13 @@ class ObsWriter:
 
 def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
     value = np.asarray(part)
+    if leaf.dtype.kind == "U" and value.dtype.kind == "U" and value.shape == ():
+        if value.itemsize <= leaf.dtype.itemsize:
+            return value
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected at most {leaf.dtype.itemsize // 4} characters; got "
+            f"{value.itemsize // 4}. Shorten it with a TransformObservation."
+        )
     # A Discrete observation may be a Python int; its value decides, not its type.
     is_int = isinstance(leaf.space, spaces.Discrete) and value.dtype.kind in "iu"
     if value.shape != leaf.shape or (value.dtype != leaf.dtype and not is_int):

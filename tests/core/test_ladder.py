@@ -128,14 +128,14 @@ def methods(env):
     ("make", "expected"),
     [
         (Counter, ["plain"]),
-        (ObjectCounter, ["pickle"]),
+        (ObjectCounter, ["objects"]),
         (Unpicklable, ["replay"]),
         (OwnState, ["own"]),
         (lambda: OwnLayer(Counter()), ["own"]),
         (lambda: gym.wrappers.TimeLimit(Counter(), 4), ["codec", "plain"]),
         (
             lambda: gym.wrappers.NormalizeReward(gym.wrappers.TimeLimit(OwnState(), 4)),
-            ["codec", "own", "pickle"],
+            ["codec", "own", "objects"],
         ),
         (lambda: gym.wrappers.RecordEpisodeStatistics(OwnState()), ["own", "plain"]),
         (lambda: gym.wrappers.FrameStackObservation(OwnState(), 3), ["codec", "own"]),

@@ -1,0 +1,203 @@
+"""DeepMind's Control Suite as gymnasium envs: `dm_control/cheetah-run-v0` and the like.
+
+Its endings are told apart: discount 0 is a termination, the time limit (discount 1) a
+truncation. Its package needs `mujoco<4` and so an environment of its own:
+`pip install 'plangym-ext[dm_control]'`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from plangym_ext.core.families import simulator
+from plangym_ext.envs.dm_control_state import ModelArrays
+from plangym_ext.errors import UnknownName, suggestion
+
+_PREFIX, _SUFFIX = "dm_control/", "-v0"
+
+
+class DMControlEnv(gym.Env[Any, np.ndarray]):
+    """A `dm_control.rl.control.Environment` with gymnasium's interface.
+
+    An episode that is over can be stepped on, as gymnasium's own simulators allow;
+    nothing is reset unless `reset` is called.
+
+    Args:
+        environment: the suite's, or one of your own tasks on the same class.
+        flat_observation: one float64 vector instead of a dict of arrays.
+        render_mode: "rgb_array" or None. Pictures need OpenGL; without a display set
+            the environment variable `MUJOCO_GL` to egl or osmesa.
+        width: of the pictures.
+        height: of the pictures.
+        camera_id: number or name; -1 is a free camera.
+    """
+
+    def __init__(
+        self,
+        environment: Any,
+        *,
+        flat_observation: bool = True,
+        render_mode: str | None = None,
+        width: int = 320,
+        height: int = 240,
+        camera_id: int | str = -1,
+    ) -> None:
+        self.environment, self._is_flat = environment, flat_observation
+        #: The model before any task has changed it, and what it has become.
+        self.model_arrays = ModelArrays(environment.physics.model.ptr)
+        self.metadata = {
+            "render_modes": ["rgb_array"],
+            "render_fps": round(1 / environment.control_timestep()),
+        }
+        self.render_mode = render_mode
+        self._picture = {"width": width, "height": height, "camera_id": camera_id}
+        self._is_seeded = False
+        #: Whether the graphics card has the height fields of the model as it is now.
+        self.is_terrain_shown = True
+        spec = environment.action_spec()
+        low, high = (np.broadcast_to(x, spec.shape) for x in (spec.minimum, spec.maximum))
+        self.action_space = gym.spaces.Box(low, high, spec.shape, spec.dtype.type)
+        # Many tasks have no observation before their first episode.
+        self.observation_space = _space(self._observation(environment.reset().observation))
+
+    @property
+    def physics(self) -> Any:
+        """The simulator, with its model and data."""
+        return self.environment.physics
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; with a seed, the one that `suite.load` starts with it."""
+        super().reset(seed=seed, options=options)
+        random = getattr(self.environment.task, "random", None)
+        if random is not None and seed is not None:
+            random.seed(seed)
+        elif random is not None and not self._is_seeded:
+            random.seed(int(self.np_random.integers(2**32)))
+        self._is_seeded = True
+        return self._observation(self.environment.reset().observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Advance by one control step."""
+        # Otherwise the step after an ending would be a reset in disguise.
+        self.environment._reset_next_step = False
+        timestep = self.environment.step(action)
+        discount = float(timestep.discount)
+        terminated = bool(timestep.last() and discount == 0.0)
+        truncated = bool(timestep.last() and not terminated)
+        obs = self._observation(timestep.observation)
+        return obs, float(timestep.reward), terminated, truncated, {"discount": discount}
+
+    def render(self) -> Any:
+        """Picture `[height, width, 3]` uint8; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        if not self.is_terrain_shown:
+            self._show_terrain()
+        return self.physics.render(**self._picture)
+
+    def _show_terrain(self) -> None:
+        self.is_terrain_shown = True
+        model = self.physics.model.ptr
+        if model.nhfield:
+            contexts = self.physics.contexts
+            with contexts.gl.make_current() as context:
+                for field in range(model.nhfield):
+                    context.call(mujoco.mjr_uploadHField, model, contexts.mujoco.ptr, field)
+
+    def close(self) -> None:
+        """Free the simulator and its windows."""
+        self.environment.close()
+
+    def _observation(self, observation: Any) -> Any:
+        # Copies: a task may hand out views of the simulator's memory.
+        if self._is_flat:
+            return np.concatenate([np.ravel(part) for part in observation.values()], dtype=float)
+        return {key: np.array(part, dtype=float) for key, part in observation.items()}
+
+
+def _space(observation: Any) -> gym.Space[Any]:
+    if isinstance(observation, dict):
+        return gym.spaces.Dict({key: _space(part) for key, part in observation.items()})
+    return gym.spaces.Box(-np.inf, np.inf, observation.shape, observation.dtype.type)
+
+
+def suite_env(
+    domain: str,
+    task: str,
+    *,
+    task_kwargs: dict[str, Any] | None = None,
+    environment_kwargs: dict[str, Any] | None = None,
+    visualize_reward: bool = False,
+    **kwargs: Any,
+) -> DMControlEnv:
+    """One of the suite's envs.
+
+    Args:
+        domain: as of `dm_control.suite.load`.
+        task: as of the same.
+        task_kwargs: for the task, such as `{"time_limit": 5}` in seconds.
+        environment_kwargs: for dm_control's own environment.
+        visualize_reward: paint the reward into the pictures.
+        kwargs: for `DMControlEnv`.
+    """
+    name = f"{_PREFIX}{domain}-{task}{_SUFFIX}"
+    with _quiet():
+        suite = simulator("dm_control.suite", "dm_control", name=name)
+        environment = suite.load(
+            domain,
+            task,
+            # Some tasks draw their very model; all instances have to have the same one.
+            task_kwargs={"random": 0, **(task_kwargs or {})},
+            environment_kwargs=environment_kwargs,
+            visualize_reward=visualize_reward,
+        )
+        return DMControlEnv(environment, **kwargs)
+
+
+def resolve(name: str) -> gym.envs.registration.EnvSpec:
+    """Spec of `dm_control/DOMAIN-TASK-v0`.
+
+    Raises:
+        MissingExtra: dm_control is not installed.
+        UnknownName: the suite has no such task.
+    """
+    with _quiet():
+        suite = simulator("dm_control.suite", "dm_control", name=name)
+    known = {
+        f"{_PREFIX}{domain}-{task}{_SUFFIX}": (domain, task) for domain, task in suite.ALL_TASKS
+    }
+    if name not in known:
+        raise UnknownName(
+            f"environment: expected {_PREFIX}DOMAIN-TASK{_SUFFIX} with a task of the Control "
+            f"Suite; got {name!r}{suggestion(name, known)}"
+        )
+    domain, task = known[name]
+    return gym.envs.registration.EnvSpec(
+        id=name,
+        entry_point=f"{__name__}:suite_env",
+        kwargs={"domain": domain, "task": task},
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what dm_control says about missing displays and its own model files."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

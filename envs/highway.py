@@ -1,0 +1,25 @@
+"""highway-env: cars on highways, crossings, racetracks and in car parks.
+
+State: a snapshot of roads, lanes and cars.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.core.families import registered_spec, simulator
+from plangym_ext.core.snapshot import SnapshotPart
+
+#: What rendering sets, and no step reads but to draw.
+_DRAWING = ("enable_auto_render", "_record_video_wrapper")
+
+
+def highway_part(env: Any) -> SnapshotPart:
+    """Codec of highway-env's envs."""
+    return SnapshotPart([env], [env], ignored=_DRAWING)
+
+
+def resolve(name: str) -> Any:
+    """Spec of a highway-env id, which importing the package registers."""
+    simulator("highway_env", "highway", name=name)
+    return registered_spec(name)

@@ -1,0 +1,17 @@
+"""MiniGrid and BabyAI: grids with doors, keys and missions in words.
+
+State: a snapshot of the grid's objects; nothing here but the ids. Missions are text:
+in batches they are unicode arrays, see `SpaceLayout`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.core.families import registered_spec, simulator
+
+
+def resolve(name: str) -> Any:
+    """Spec of a MiniGrid or BabyAI id, which importing the package registers."""
+    simulator("minigrid", "minigrid", name=name)
+    return registered_spec(name)

@@ -1,0 +1,258 @@
+"""Snapshots: which attributes are state, and what becomes of the others."""
+
+from __future__ import annotations
+
+import types
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.errors import IncompleteState
+
+
+class Base(gym.Env):
+    """Five steps an episode; observes the sum of `_values()`."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - gymnasium's own form
+    render_mode = "rgb_array"
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        self._begin()
+        return self._obs(), {}
+
+    def step(self, action):
+        self.count += 1
+        self._move(int(action))
+        noise = float(self.np_random.random())
+        return self._obs(), noise, self.count >= 30, False, {}
+
+    def _obs(self):
+        return np.array([self._value()], np.float64)
+
+
+class Named(Base):
+    """Keeps its state under names that gymnasium's wrappers use for other things."""
+
+    def _begin(self):
+        self.env = [0]
+        self._observation_history = [0]
+        self._cached_sum = 0
+        self._action_space_used = 0
+
+    def _move(self, action):
+        self.env[0] += action
+        self._observation_history.append(action)
+        self._cached_sum += sum(self._observation_history)
+        self._action_space_used += action * 7
+
+    def _value(self):
+        return (
+            self.env[0]
+            + 10 * len(self._observation_history)
+            + 100 * self._cached_sum
+            + self._action_space_used
+        )
+
+
+class Shifting(Base):
+    """Has an attribute in some steps only."""
+
+    def _begin(self):
+        vars(self).pop("bonus", None)
+
+    def _move(self, action):
+        if action == 0:
+            self.bonus = self.count
+        elif action == 1:
+            vars(self).pop("bonus", None)
+
+    def _value(self):
+        return getattr(self, "bonus", -1)
+
+
+class Surface:
+    """Stands for a window: belongs to a drawing library and cannot be copied."""
+
+    def __reduce__(self):
+        raise TypeError("a surface cannot be pickled")
+
+
+Surface.__module__ = "pygame.surface"
+
+
+class Canvas:
+    """Simulator's own object that keeps a surface."""
+
+    def __init__(self):
+        self.at, self.surface = 0, None
+
+
+class Drawn(Base):
+    """Opens a window when it is first rendered."""
+
+    viewer = None
+
+    def _begin(self):
+        if not hasattr(self, "canvas"):
+            self.viewer = self.clock = None
+        self.canvas = Canvas()
+
+    def _move(self, action):
+        self.canvas.at += action
+
+    def _value(self):
+        return self.canvas.at
+
+    def render(self):
+        self.viewer, self.clock = Surface(), types.SimpleNamespace(lock=Surface())
+        self.canvas.surface = Surface()
+        return np.zeros((2, 2, 3), np.uint8)
+
+
+class Clock(Base):
+    """Counts in an attribute whose name others use for drawing."""
+
+    def _begin(self):
+        self.clock = None
+
+    def _move(self, action):
+        self.clock = (self.clock or 0) + action if action else None
+
+    def _value(self):
+        return -1 if self.clock is None else self.clock
+
+
+class Fixed(gym.utils.EzPickle):
+    """Pickles as a fresh one, as many of gymnasium's simulators do."""
+
+    def __init__(self):
+        super().__init__()
+        self.at = 0
+
+
+class HoldsEzPickle(Base):
+    def _begin(self):
+        self.inner = Fixed()
+
+    def _move(self, action):
+        self.inner.at += action
+
+    def _value(self):
+        return self.inner.at
+
+
+class Opaque:
+    __slots__ = ("inner",)
+
+
+class HidesEzPickle(HoldsEzPickle):
+    """Only a pickle takes the slots, and the pickle loses the rest."""
+
+    def _begin(self):
+        super()._begin()
+        self.opaque = Opaque()
+        self.opaque.inner = self.inner
+
+
+class Shares(Base):
+    """Two names for one array, and a wrapper that knows the inside of the env."""
+
+    def _begin(self):
+        self.first = np.zeros(2)
+        self.second = [self.first]
+
+    def _move(self, action):
+        self.first += action
+
+    def _value(self):
+        return self.second[0].sum()
+
+
+class Inside(gym.Wrapper):
+    def reset(self, **kwargs):
+        result = self.env.reset(**kwargs)
+        self.seen = self.unwrapped.first
+        return result
+
+    def step(self, action):
+        obs, reward, *rest = self.env.step(action)
+        return obs, reward + self.seen[0], *rest
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Named, Shifting, Drawn, Clock, HoldsEzPickle, Shares, lambda: Inside(Shares())],
+    ids=lambda make: make.__name__,
+)
+def test_snapshot_is_exact(make):
+    with GymEnv(make, state="snapshot") as env:
+        report = plangym_ext.check_env(env, num_steps=40)
+        assert report.exact, report
+        assert all(part.canonical for part, _ in env.codec.described())
+
+
+def test_pictures_are_no_part_of_the_state():
+    with GymEnv(Drawn) as env, GymEnv(Drawn) as fresh:
+        state, *_ = env.reset(seed=0)
+        env.render()
+        viewer = env.gym_env.viewer
+        assert env.get_state().tobytes() == state.tobytes()
+        env.step(2)
+        env.set_state(state)
+        assert env.gym_env.viewer is viewer  # the window stays open
+        fresh.set_state(state)
+        np.testing.assert_array_equal(fresh.step(2).obs, env.step(2).obs)
+
+
+def test_a_pickle_that_loses_the_state_is_never_used():
+    # The slots need a pickle, and the pickle would bring a fresh inner part back.
+    with GymEnv(HidesEzPickle) as env:
+        assert [part.method for part, _ in env.codec.described()] == ["replay"]
+    with pytest.raises(IncompleteState, match="Fixed: its pickle is a fresh, unplayed one"):
+        GymEnv(HidesEzPickle, state="snapshot")
+
+
+class Late(Base):
+    """Comes to hold something that no graph takes after a while."""
+
+    def _begin(self):
+        self.held = None
+
+    def _move(self, action):
+        if self.count == 12:
+            self.held = self.late()
+
+    def _value(self):
+        return self.count
+
+
+class LateSlots(Late):
+    late = Opaque
+
+
+class LateStream(Late):
+    def late(self):
+        return (i for i in range(3))
+
+
+def test_what_comes_later_and_fits_no_graph_is_pickled():
+    with GymEnv(LateSlots) as env:
+        assert [part.method for part, _ in env.codec.described()] == ["plain"]
+        report = plangym_ext.check_env(env, num_steps=20)
+        assert report.exact, report
+
+
+def test_what_comes_later_and_cannot_be_captured_is_named():
+    with GymEnv(LateStream, check=False) as env:
+        env.reset(seed=0)
+        for _ in range(11):
+            env.step(0, return_state=True)
+        with pytest.raises(IncompleteState, match=r"LateStream\.held holds a builtins\.generator"):
+            env.step(0, return_state=True)

@@ -1,0 +1,209 @@
+"""States that hold a pickle: opened for this session and its workers, for others refused."""
+
+from __future__ import annotations
+
+import pickle
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.core import trust
+from plangym_ext.core.envelope import HEADER
+from plangym_ext.core.graph import GraphWriter
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.part import put_block
+from plangym_ext.errors import UntrustedState
+
+
+class Slotted:
+    """Only a pickle takes it."""
+
+    __slots__ = ("at",)
+
+    def __init__(self):
+        self.at = 0
+
+
+class PickledEnv(gym.Env):
+    """Keeps its count where no object graph reaches it."""
+
+    observation_space = gym.spaces.Box(0.0, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.held = Slotted()
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.held.at += int(action) + 1
+        return np.full(1, float(self.held.at)), float(self.np_random.random()), False, False, {}
+
+
+class Thing:
+    def __init__(self):
+        self.at = 0
+
+
+class ObjectEnv(PickledEnv):
+    """The same with an object that a graph takes."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.held = Thing()
+        return np.zeros(1), {}
+
+
+class Alarm:
+    """Goes off when it is opened or built."""
+
+    rang = 0
+
+    def __reduce__(self):
+        return _ring, ()
+
+
+def _ring():
+    Alarm.rang += 1
+    return Slotted()
+
+
+def methods(env):
+    return [part.method for part, _ in env.codec.described()]
+
+
+def test_rows_of_this_session_are_opened():
+    with GymEnv(PickledEnv) as env, GymEnv(PickledEnv) as other:
+        assert methods(env) == ["pickle"]
+        env.reset(seed=0)
+        state = env.step(1, return_state=True).state
+        other.set_state(state)
+        assert other.step(1).obs == env.step(1).obs == 4.0
+
+
+@pytest.mark.slow
+def test_rows_of_our_own_workers_are_opened():
+    with plangym_ext.ParallelEnv(PickledEnv, n_workers=2) as env:
+        state, *_ = env.reset(seed=0)
+        batch = env.step_batch(np.array([0, 1, 1]), np.stack([state] * 3))
+        again = env.step_batch(np.array([1, 1, 0]), batch.states)
+        np.testing.assert_array_equal(again.obs[:, 0], [3.0, 4.0, 3.0])
+        assert env.step(1, batch.states[1]).obs == 4.0
+
+
+_ELSEWHERE = """
+import importlib.util, sys, types
+for k in range(1, {module!r}.count(".") + 1):  # pickle looks for the packages above
+    above = {module!r}.rsplit(".", k)[0]
+    sys.modules[above] = types.ModuleType(above)
+spec = importlib.util.spec_from_file_location({module!r}, {file!r})
+module = importlib.util.module_from_spec(spec)
+sys.modules[{module!r}] = module
+spec.loader.exec_module(module)
+with module.GymEnv(module.{env}) as env:
+    env.reset(seed=0)
+    sys.stdout.buffer.write(env.step(1, return_state=True).state.tobytes())
+"""
+
+
+def from_another_session(env: type) -> np.ndarray:
+    """State after one step, made by another process that is no worker of this one."""
+    text = _ELSEWHERE.format(
+        module=env.__module__, file=str(Path(__file__).resolve()), env=env.__name__
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, check=True)
+    return np.frombuffer(done.stdout, np.uint8).copy()
+
+
+@pytest.mark.slow
+def test_a_pickle_from_another_session_is_refused_unless_trusted():
+    state = from_another_session(PickledEnv)
+    with GymEnv(PickledEnv) as env:
+        here, *_ = env.reset(seed=1)
+        with pytest.raises(UntrustedState, match="trust=True"):
+            env.set_state(state)
+        with pytest.raises(UntrustedState, match="trust=True"):
+            env.step(1, state)
+        with pytest.raises(UntrustedState, match="trust=True"):
+            env.step_batch(np.array([1, 1]), np.stack([here, state]))
+        with env.clone(trust=True) as trusting:
+            trusting.set_state(state)
+            assert trusting.step(1).obs == 4.0
+
+
+@pytest.mark.slow
+def test_objects_of_the_env_itself_need_no_trust():
+    state = from_another_session(ObjectEnv)
+    with GymEnv(ObjectEnv) as env:
+        assert methods(env) == ["objects"]
+        env.set_state(state)
+        assert env.step(1).obs == 4.0
+
+
+def sealed(env: GymEnv, payload: bytes) -> np.ndarray:
+    """Row with a right checksum around any snapshot: what a clever stranger could send."""
+    row = np.zeros((1, env.state_width), np.uint8)
+    end = put_block(row[0].data, HEADER, env.state_width, payload)
+    env.envelope.seal(row, end - HEADER)
+    return row[0]
+
+
+@pytest.mark.parametrize("digest", [bytes(16), b"\x01" * 16], ids=["none", "made up"])
+def test_a_hostile_pickle_never_runs(digest):
+    hostile = pickle.dumps([{"held": Alarm()}])
+    with GymEnv(PickledEnv) as env:
+        env.reset(seed=0)
+        with pytest.raises(UntrustedState):
+            env.set_state(sealed(env, b"P" + digest + hostile))
+        assert Alarm.rang == 0
+        # The same bytes do run for those who ask for it: the alarm works.
+        with env.clone(trust=True) as trusting:
+            trusting.set_state(sealed(trusting, b"P" + digest + hostile))
+        assert Alarm.rang == 1
+    Alarm.rang = 0
+
+
+@pytest.mark.parametrize("digest", [bytes(16), b"\x01" * 16], ids=["none", "made up"])
+def test_a_graph_brings_no_classes_that_the_env_has_no_use_for(digest):
+    # Building a Popen runs nothing, but throwing it away runs its __del__.
+    writer = GraphWriter({}, {})
+    writer.put([{"held": subprocess.Popen.__new__(subprocess.Popen)}])
+    with GymEnv(ObjectEnv) as env:
+        env.reset(seed=0)
+        with pytest.raises(UntrustedState, match=r"it holds subprocess\.Popen"):
+            env.set_state(sealed(env, b"G" + digest + writer.data()))
+
+
+class Surprise(ObjectEnv):
+    """Comes to hold an object of a foreign class after a while."""
+
+    def step(self, action):
+        result = super().step(action)
+        if self.held.at >= 20:
+            self.extra = string.Formatter()
+            self.extra.at = self.held.at
+        return result
+
+
+def test_a_class_that_appears_later_is_vouched_for_by_the_session():
+    with GymEnv(Surprise) as env, GymEnv(Surprise) as other:
+        env.reset(seed=0)
+        for _ in range(20):
+            state = env.step(1, return_state=True).state
+        other.set_state(state)
+        assert other.gym_env.extra.at == 40
+        # Without this session's word for it the same class is refused.
+        digest_at = HEADER + 5  # behind the length and the kind
+        payload = bytearray(state[digest_at : digest_at + trust.DIGEST_BYTES])
+        assert any(payload)
+        stripped = state.copy()[None]
+        stripped[0, digest_at : digest_at + trust.DIGEST_BYTES] = 0
+        env.envelope.seal(stripped, int(stripped[0, 8:12].view("<u4")[0]))
+        with pytest.raises(UntrustedState, match=r"string\.Formatter"):
+            other.set_state(stripped[0])
