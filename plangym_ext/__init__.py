@@ -7,10 +7,14 @@ costs next to nothing and brings in neither numba nor torch.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
+    from plangym_ext.arrays.array import Array as Array
+    from plangym_ext.arrays.jagged import JaggedArray as JaggedArray
+    from plangym_ext.arrays.tree import ArrayDict as ArrayDict
     from plangym_ext.core.check_env import check_env as check_env
     from plangym_ext.core.families import Family as Family
     from plangym_ext.core.gym_env import GymEnv as GymEnv
@@ -26,10 +30,13 @@ if TYPE_CHECKING:
 
 #: Public name -> module that defines it. The list of the public API.
 _PUBLIC = {
+    "Array": "plangym_ext.arrays.array",
+    "ArrayDict": "plangym_ext.arrays.tree",
     "BatchEnv": "plangym_ext.vectorization.batch_env",
     "ExternalProcess": "plangym_ext.vectorization.external_process",
     "Family": "plangym_ext.core.families",
     "GymEnv": "plangym_ext.core.gym_env",
+    "JaggedArray": "plangym_ext.arrays.jagged",
     "ParallelEnv": "plangym_ext.vectorization.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
     "StatePart": "plangym_ext.core.part",
@@ -42,13 +49,20 @@ _PUBLIC = {
 
 __all__ = [*_PUBLIC, "__version__"]
 
-try:
-    __version__ = version("plangym-ext")
-except PackageNotFoundError:  # a checkout that was never installed
-    __version__ = "0+unknown"
+
+def _version() -> str:
+    # Reading metadata takes longer than all else here, and no worker needs it.
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version("plangym-ext"))
+    except metadata.PackageNotFoundError:  # a checkout that was never installed
+        return "0+unknown"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        globals()[name] = _version()
+        return globals()[name]
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -16,7 +16,7 @@ Leaf: TypeAlias = "BaseArray | ArrayDict"
 
 @final
 class ArrayDict(MutableMapping[str, Any]):
-    """A mapping from names to arrays or further `ArrayDict`s.
+    """A mapping from names to arrays or further `ArrayDict` trees.
 
     A string selects by name; any other index is applied to every array and
     gives an `ArrayDict` of views. Assigning to such an index writes into all
