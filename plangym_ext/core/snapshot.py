@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import cloudpickle
 import gymnasium as gym
 
 from plangym_ext.core import trust
@@ -248,8 +249,11 @@ class SnapshotPart(StatePart):
         return _Unpickler(io.BytesIO(data), self._named).load()
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles attributes; the layers and their spaces are named, not written."""
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles attributes; the layers and their spaces are named, not written.
+
+    Classes of the caller's own script go by value: workers have no such module.
+    """
 
     def __init__(self, file: io.BytesIO, named: dict[int, Name]) -> None:
         super().__init__(file, protocol=5)
@@ -263,7 +267,7 @@ class _Pickler(pickle.Pickler):
             raise IncompleteState(
                 f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
             )
-        return NotImplemented
+        return super().reducer_override(obj)
 
 
 class _Unpickler(pickle.Unpickler):

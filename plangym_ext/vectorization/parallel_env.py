@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import EnvClosed
+from plangym_ext.errors import EnvClosed, IncompleteState
 from plangym_ext.vectorization.batch_env import BatchEnv
 from plangym_ext.vectorization.external_process import ExternalProcess
 
@@ -115,6 +116,7 @@ class ParallelEnv(PlanEnv):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
             self._plan_env = self._constructor()
             self._batch_env = BatchEnv(workers, self._blocking)
+            self._check_equal(self._plan_env, self._batch_env)
         except BaseException:
             for worker in workers:
                 worker.begin_close()
@@ -130,6 +132,15 @@ class ParallelEnv(PlanEnv):
         if self._plan_env is None:  # `repr` is no reason to build anything
             return bool(self._arguments["state"] != "approximate")
         return self._plan_env.exact
+
+    @staticmethod
+    def _check_equal(local: GymEnv, batch: BatchEnv) -> None:
+        mine, theirs = local.envelope.identity, batch.envelope.identity
+        if fingerprint(mine) != fingerprint(theirs):
+            raise IncompleteState(
+                f"ParallelEnv: states of the workers' envs must be those of the local one; here "
+                f"they are {mine}, there {theirs}. Name one way for both, such as state='replay'."
+            )
 
     @property
     def plan_env(self) -> GymEnv:
