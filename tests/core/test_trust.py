@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import string
 import subprocess
 import sys
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
+import pickled_env
 import pytest
+from pickled_env import ObjectEnv, PickledEnv, Slotted
 
 import plangym_ext
 from plangym_ext.core import trust
@@ -19,45 +21,6 @@ from plangym_ext.core.graph import GraphWriter
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.part import put_block
 from plangym_ext.errors import UntrustedState
-
-
-class Slotted:
-    """Only a pickle takes it."""
-
-    __slots__ = ("at",)
-
-    def __init__(self):
-        self.at = 0
-
-
-class PickledEnv(gym.Env):
-    """Keeps its count where no object graph reaches it."""
-
-    observation_space = gym.spaces.Box(0.0, np.inf, (1,), np.float64)
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.held = Slotted()
-        return np.zeros(1), {}
-
-    def step(self, action):
-        self.held.at += int(action) + 1
-        return np.full(1, float(self.held.at)), float(self.np_random.random()), False, False, {}
-
-
-class Thing:
-    def __init__(self):
-        self.at = 0
-
-
-class ObjectEnv(PickledEnv):
-    """The same with an object that a graph takes."""
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.held = Thing()
-        return np.zeros(1), {}
 
 
 class Alarm:
@@ -98,15 +61,10 @@ def test_rows_of_our_own_workers_are_opened():
 
 
 _ELSEWHERE = """
-import importlib.util, sys, types
-for k in range(1, {module!r}.count(".") + 1):  # pickle looks for the packages above
-    above = {module!r}.rsplit(".", k)[0]
-    sys.modules[above] = types.ModuleType(above)
-spec = importlib.util.spec_from_file_location({module!r}, {file!r})
-module = importlib.util.module_from_spec(spec)
-sys.modules[{module!r}] = module
-spec.loader.exec_module(module)
-with module.GymEnv(module.{env}) as env:
+import sys
+import pickled_env
+from plangym_ext import GymEnv
+with GymEnv(pickled_env.{env}) as env:
     env.reset(seed=0)
     sys.stdout.buffer.write(env.step(1, return_state=True).state.tobytes())
 """
@@ -114,10 +72,11 @@ with module.GymEnv(module.{env}) as env:
 
 def from_another_session(env: type) -> np.ndarray:
     """State after one step, made by another process that is no worker of this one."""
-    text = _ELSEWHERE.format(
-        module=env.__module__, file=str(Path(__file__).resolve()), env=env.__name__
+    text = _ELSEWHERE.format(env=env.__name__)
+    environment = {**os.environ, "PYTHONPATH": str(Path(pickled_env.__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", text], capture_output=True, check=True, env=environment
     )
-    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.uint8).copy()
 
 
