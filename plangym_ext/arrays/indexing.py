@@ -111,6 +111,30 @@ def is_basic(location: Location) -> bool:
     return not any(isinstance(entry, np.ndarray) for entry in location)
 
 
+def frozen(key: object) -> object | None:
+    """Return an index as it is now, whatever its maker does to its arrays.
+
+    Returns:
+        `...`, or the index array or tuple with copies of the arrays; None if
+        a tuple holds anything but integers, slices, `...` and arrays.
+    """
+    if type(key) is not tuple:
+        return key.copy() if type(key) is np.ndarray else key if key is Ellipsis else None
+    for part in key:
+        if type(part) is not int and type(part) is not slice:
+            break
+    else:
+        return key
+    parts = []
+    for part in key:
+        if type(part) is np.ndarray:
+            part = part.copy()
+        elif type(part) is not int and type(part) is not slice and part is not Ellipsis:
+            return None
+        parts.append(part)
+    return tuple(parts)
+
+
 def select(location: Location, key: object, n_batch: int) -> Location:
     """Return the location of `view[key]` for the view at `location`.
 
