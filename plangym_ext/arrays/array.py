@@ -8,16 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import indexing
-from plangym_ext.arrays.axes import (
-    Axis,
-    Trail,
-    lay_out,
-    location_of,
-    quick_place,
-    quick_select,
-    quick_slice,
-    visible,
-)
+from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, place, quick_select, visible
 from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.buffer import Buffer, Storage, misfit
 from plangym_ext.arrays.indexing import Location, Span, frozen
@@ -148,7 +139,7 @@ class Array(BaseArray):
         view = _new(Array)
         view._buffer = self._buffer
         view._data = view._window = view._picked = view._pending = None
-        offset, size, inner = axes[:3]
+        offset, size, inner, length, _, lattice = axes
         if type(key) is int:
             if not 0 <= (at := offset + key) < size:
                 return self._select(key, axes)
@@ -163,14 +154,23 @@ class Array(BaseArray):
             if type(i) is type(j) is int:
                 if not (0 <= (i := offset + i) < size and 0 <= (j := inner[0] + j) < inner[1]):
                     return self._select(key, axes)
-                view._reach = reach[i, j, ...]
-                view._axes = inner[2]
+                view._reach = data = reach[i, j, ...]
+                view._axes = rest = inner[2]
                 view._trail = (self._trail, axes, key)
+                if rest is None or rest[4]:
+                    view._data = data
                 return view
         elif type(key) is slice and key.step is None:
-            if (window := quick_slice(axes, key)) is None:
+            start = 0 if key.start is None else key.start
+            stop = length if key.stop is None else key.stop
+            if not type(start) is type(stop) is int:
                 return self._select(key, axes)
-            view._reach, view._axes, view._trail = reach, window, self._trail
+            if not 0 <= (at := offset + start) <= offset + stop <= size:
+                return self._select(key, axes)
+            whole = stop - start == size and (inner is None or inner[4])
+            view._axes = (at, size, inner, stop - start, whole, lattice)
+            view._reach = reach
+            view._trail = self._trail
             return view
         if (kept := key if type(key) is slice else frozen(key)) is None:
             return self._select(key, axes)
@@ -222,7 +222,7 @@ class Array(BaseArray):
             ValueError, TypeError: the value does not broadcast or convert.
         """
         axes = self._axes
-        at = None if axes is None or self._buffer.base is None else quick_place(axes, key)
+        at = None if axes is None or self._buffer.base is None else place(axes, key)
         if at is None:
             (self if key is Ellipsis else self[key])._write(value)
             return

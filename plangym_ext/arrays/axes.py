@@ -95,7 +95,7 @@ def visible(reach: Ndarray, axes: Axis | None) -> Ndarray:
     return reach[tuple(index)] if index else reach
 
 
-def quick_place(axes: Axis, key: object) -> int | tuple[int, int] | None:
+def place(axes: Axis, key: object) -> int | tuple[int, int] | None:
     """Resolve an int or two ints for writing.
 
     Returns:
@@ -111,17 +111,6 @@ def quick_place(axes: Axis, key: object) -> int | tuple[int, int] | None:
             i, j, rest = axes[0] + i, inner[0] + j, inner[2]
             if 0 <= i < axes[1] and 0 <= j < inner[1] and (rest is None or rest[4]):
                 return i, j
-    return None
-
-
-def quick_slice(axis: Axis, key: slice) -> Axis | None:
-    """Return the axis that a slice without a step shows, or None if it is wrong."""
-    offset, size, inner, length, _, lattice = axis
-    start = 0 if key.start is None else key.start
-    stop = length if key.stop is None else key.stop
-    if type(start) is type(stop) is int and 0 <= offset + start <= offset + stop <= size:
-        whole = stop - start == size and (inner is None or inner[4])
-        return (offset + start, size, inner, stop - start, whole, lattice)
     return None
 
 

@@ -48,6 +48,7 @@ class Span(NamedTuple):
 
 
 _ALL = slice(None)
+_ARRAY = np.ndarray
 
 Entry: TypeAlias = int | Span | Positions
 Location: TypeAlias = tuple[Entry, ...]
@@ -127,11 +128,13 @@ def frozen(key: object) -> object | None:
         return key
     parts = []
     for part in key:
-        if type(part) is np.ndarray:
-            part = part.copy()
-        elif type(part) is not int and type(part) is not slice and part is not Ellipsis:
+        kind = type(part)
+        if kind is _ARRAY:
+            parts.append(part.copy())
+        elif kind is int or kind is slice or part is Ellipsis:
+            parts.append(part)
+        else:
             return None
-        parts.append(part)
     return tuple(parts)
 
 
