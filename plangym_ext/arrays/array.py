@@ -297,7 +297,7 @@ class Array(BaseArray):
                 rotates, in the process that made it.
         """
         window = self._rotatable("rotate").rotated()
-        if window.start == 0:
+        if window.start == 0 and window.padding:
             carried = 2 * window.padding
             base = self._buffer.open_base("rotate")
             base[:carried] = base[window.full_size : window.full_size + carried]
