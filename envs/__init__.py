@@ -20,5 +20,10 @@ for _family in (
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
     ),
+    Family(
+        name="toy_text",
+        module="gymnasium.envs.toy_text",
+        codec=f"{_HERE}.toy_text:toy_text_part",
+    ),
 ):
     register_family(_family, builtin=True)
