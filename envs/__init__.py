@@ -21,6 +21,11 @@ for _family in (
         frameskip_argument="frameskip",
     ),
     Family(
+        name="mujoco",
+        module="gymnasium.envs.mujoco",
+        codec=f"{_HERE}.mujoco:MujocoPart",
+    ),
+    Family(
         name="toy_text",
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",

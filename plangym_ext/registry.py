@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import UnknownName, suggestion
@@ -112,9 +113,9 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     """The gymnasium env that `make` builds on: quiet, and without the passive checker."""
     import gymnasium as gym
 
-    _quieten(spec.entry_point)
     kwargs.setdefault("disable_env_checker", True)
-    return gym.make(spec, **kwargs)
+    with _quiet(spec.entry_point):
+        return gym.make(spec, **kwargs)
 
 
 def find_spec(name: str) -> Any:
@@ -146,8 +147,13 @@ def find_spec(name: str) -> Any:
         ) from error
 
 
-def _quieten(entry_point: Any) -> None:
-    if isinstance(entry_point, str) and entry_point.startswith("ale_py"):
+def _quiet(entry_point: Any) -> AbstractContextManager[None]:
+    """Context in which an env is built without what its simulator prints at every build."""
+    module = entry_point if isinstance(entry_point, str) else ""
+    if module.startswith("ale_py"):
         ale = importlib.import_module("ale_py")
         # Otherwise every process prints the emulator's banner.
         ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+    if module.startswith("gymnasium.envs.mujoco"):
+        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
+    return nullcontext()
