@@ -80,5 +80,15 @@ for _family in (
         names=("retro/*",),
         resolve=f"{_HERE}.retro:resolve",
     ),
+    Family(
+        name="mujoco",
+        module="gymnasium.envs.mujoco",
+        codec=f"{_HERE}.mujoco:MujocoPart",
+    ),
+    Family(
+        name="toy_text",
+        module="gymnasium.envs.toy_text",
+        codec=f"{_HERE}.toy_text:toy_text_part",
+    ),
 ):
     register_family(_family, builtin=True)

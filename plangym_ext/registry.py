@@ -10,6 +10,7 @@ import functools
 import importlib
 import inspect
 import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import UnknownName, suggestion
@@ -119,13 +120,13 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
 
     from plangym_ext.core.families import family_of_entry_point
 
-    _quieten(spec.entry_point)
     kwargs.setdefault("disable_env_checker", True)
     family = family_of_entry_point(spec.entry_point)
     names = family.options if family is not None else ()
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
-        env = gym.make(spec, **kwargs)
+        with _quiet(spec.entry_point):
+            env = gym.make(spec, **kwargs)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
@@ -171,11 +172,16 @@ def find_spec(name: str) -> Any:
     return registered_spec(name)
 
 
-def _quieten(entry_point: Any) -> None:
-    if isinstance(entry_point, str) and entry_point.startswith("ale_py"):
+def _quiet(entry_point: Any) -> AbstractContextManager[None]:
+    """Context in which an env is built without what its simulator prints at every build."""
+    module = entry_point if isinstance(entry_point, str) else ""
+    if module.startswith("ale_py"):
         ale = importlib.import_module("ale_py")
         # Otherwise every process prints the emulator's banner.
         ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
-    if isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.box2d"):
+    if module.startswith("gymnasium.envs.box2d"):
         # Imports the simulator in the way that neither prints nor warns nor crashes.
         importlib.import_module("plangym_ext.envs.box2d")
+    if module.startswith("gymnasium.envs.mujoco"):
+        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
+    return nullcontext()

@@ -3,7 +3,8 @@
 An env is a stack: wrappers around a simulator. The simulator's state is captured by
 the first way that applies and passes the round trip:
 
-    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`)
+    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`);
+              what a class derived from it adds is captured beside it, as plain data
     own       a layer has get_state and set_state; they cover all layers below
     snapshot  the attributes, as plain data or else as a pickle
     replay    the reset and the actions since
@@ -18,7 +19,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core.families import family_of
+from plangym_ext.core.extra_fields import ExtraFieldsPart
+from plangym_ext.core.families import family_of, is_own_class
 from plangym_ext.core.own_state import OwnStatePart, offers_state
 from plangym_ext.core.part import StatePart
 from plangym_ext.core.replay import Recorder, ReplayPart, ResetRecorder
@@ -74,6 +76,9 @@ class StateCodec:
             unknown.append(stack[-1])
         else:
             found.append((base_part, type(stack[covered]).__qualname__))
+            if method in ("codec", "approximate") and not is_own_class(stack[-1]):
+                extra = ExtraFieldsPart(stack[-1], base_part)
+                found.append((extra, type(stack[-1]).__qualname__))
         if unknown:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))

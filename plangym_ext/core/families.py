@@ -170,6 +170,11 @@ def family_of_name(name: str) -> Family | None:
     return None
 
 
+def is_own_class(base: Any) -> bool:
+    """Whether a family names the very class of `base`, not just one that it derives from."""
+    return _find(type(base).__module__) is not None
+
+
 def family_of_entry_point(entry_point: Any) -> Family | None:
     """Family of an env that is not built yet, from its gymnasium entry point."""
     if isinstance(entry_point, str):
