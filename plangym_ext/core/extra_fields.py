@@ -13,7 +13,7 @@ from typing import Any
 
 from plangym_ext.core import plain
 from plangym_ext.core.part import StatePart, get_block, put_block
-from plangym_ext.core.snapshot import _attributes
+from plangym_ext.core.snapshot import LayerAttributes
 from plangym_ext.errors import IncompleteState
 
 #: Room for growth, as for a snapshot.
@@ -37,6 +37,7 @@ class ExtraFieldsPart(StatePart):
 
     def __init__(self, layer: Any, codec: StatePart) -> None:
         self._layer, self._codec = layer, codec
+        self._attributes = LayerAttributes(layer, ())
         self._name = type(layer).__qualname__
         self._first = {name: self._encoded(name, value) for name, value in self._fields().items()}
         self.width = 256 + sum(map(self._room, self._first))
@@ -44,7 +45,7 @@ class ExtraFieldsPart(StatePart):
     def _fields(self) -> dict[str, Any]:
         return {
             name: value
-            for name, value in _attributes(self._layer).items()
+            for name, value in self._attributes.state().items()
             if not self._codec.covers(name, value)
         }
 

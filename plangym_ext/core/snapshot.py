@@ -90,7 +90,7 @@ def _package(thing: Any) -> str:
     return name_of(thing)[0].partition(".")[0]
 
 
-class _Layer:
+class LayerAttributes:
     """The attributes of one layer, told apart into state and the rest."""
 
     def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
@@ -141,7 +141,7 @@ class SnapshotPart(StatePart):
         trusted: bool = False,
         ignored: Iterable[str] = (),
     ) -> None:
-        self._layers = [_Layer(layer, ignored) for layer in layers]
+        self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
         #: What the graphs may refer to, by name; the first graph says what that is.
         self._known: dict[tuple[str, str], Any] = {}
