@@ -75,8 +75,8 @@ for _family in (
     ),
     Family(
         name="retro",
-        module=f"{_HERE}.retro",
-        codec=f"{_HERE}.retro_state:RetroPart",
+        module="stable_retro",
+        codec=f"{_HERE}.retro:RetroPart",
         names=("retro/*",),
         resolve=f"{_HERE}.retro:resolve",
     ),

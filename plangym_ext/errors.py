@@ -47,6 +47,10 @@ class UnknownName(PlangymExtError, ValueError):
     """A name (env, planner, option) is not known; the message has a close match."""
 
 
+class OneEnvPerProcess(PlangymExtError, RuntimeError):
+    """A second instance of a simulator of which a process can hold but one."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

@@ -1,4 +1,4 @@
-"""Envs whose state takes a pickle, or objects; a module that other processes can import."""
+"""Envs whose state is not plain; their module can be imported by workers, for pickle."""
 
 from __future__ import annotations
 

@@ -115,8 +115,9 @@ class ParallelEnv(PlanEnv):
             for index in range(self.n_workers):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
             self._plan_env = self._constructor()
-            self._batch_env = BatchEnv(workers, self._blocking)
-            self._check_equal(self._plan_env, self._batch_env)
+            batch_env = BatchEnv(workers, self._blocking)
+            _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
+            self._batch_env = batch_env
         except BaseException:
             for worker in workers:
                 worker.begin_close()
@@ -125,22 +126,6 @@ class ParallelEnv(PlanEnv):
             if self._plan_env is not None:
                 self._plan_env.close()
             raise
-
-    @property
-    def exact(self) -> bool:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
-        if self._plan_env is None:  # `repr` is no reason to build anything
-            return bool(self._arguments["state"] != "approximate")
-        return self._plan_env.exact
-
-    @staticmethod
-    def _check_equal(local: GymEnv, batch: BatchEnv) -> None:
-        mine, theirs = local.envelope.identity, batch.envelope.identity
-        if fingerprint(mine) != fingerprint(theirs):
-            raise IncompleteState(
-                f"ParallelEnv: states of the workers' envs must be those of the local one; here "
-                f"they are {mine}, there {theirs}. Name one way for both, such as state='replay'."
-            )
 
     @property
     def plan_env(self) -> GymEnv:
@@ -262,3 +247,19 @@ class ParallelEnv(PlanEnv):
             self._batch_env.close()
         if self._plan_env is not None:
             self._plan_env.close()
+
+
+def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+    """Make sure that states made here can be read in the workers, and the other way round."""
+    if fingerprint(here) != fingerprint(there):
+        # One by one as the whole: arguments may be arrays, which have no plain equality.
+        keys = (here | there).keys()
+        differing = [
+            k for k in keys if fingerprint({k: here.get(k)}) != fingerprint({k: there.get(k)})
+        ]
+        raise IncompleteState(
+            f"ParallelEnv: the env in the workers differs from the one here in {differing[0]}: "
+            f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "
+            "capture its state differs, the workers cannot import its classes: define them in a "
+            "module on sys.path, or choose a way with state=..."
+        )

@@ -88,10 +88,11 @@ def copied(value):
         np.bool_(True),
         Color.RED,
         Box,
+        np.datetime64,
         helper,
         len,
     ],
-    ids=lambda value: type(value).__name__,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_values_come_back_as_they_were(value):
     back = copied(value)
@@ -112,7 +113,7 @@ def test_values_come_back_as_they_were(value):
         np.array(["ab", "c"]),
         np.array([np.nan, -0.0]),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=repr,
 )
 def test_arrays_keep_shape_type_and_order(value):
     back = copied(value)
@@ -176,14 +177,10 @@ def test_instances_are_built_without_their_constructors():
         (Slotted(), "Slotted"),
         (Listing([1]), "Listing"),
         (np.array([None]), "an array of object"),
-        (np.datetime64, None),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=["lock", "generator", "lambda", "method", "slots", "list subclass", "object array"],
 )
 def test_what_is_more_than_its_attributes_is_refused(value, message):
-    if message is None:
-        assert copied(value) is value  # a class is only referred to
-        return
     with pytest.raises(NotPlain, match=message):
         written([value])
 

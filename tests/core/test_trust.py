@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import string
 import subprocess
@@ -60,10 +59,34 @@ def test_rows_of_our_own_workers_are_opened():
         assert env.step(1, batch.states[1]).obs == 4.0
 
 
+class ByValue(PickledEnv):
+    """Holds an object of a class that only this module has."""
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed)
+        self.held = OwnSlots()
+        return result
+
+
+class OwnSlots(Slotted):
+    __slots__ = ()
+
+
+@pytest.mark.slow
+def test_classes_of_the_callers_script_are_opened_in_workers():
+    # The test module is sent by value, as a script is: workers cannot import it.
+    with plangym_ext.ParallelEnv(ByValue, n_workers=1) as env:
+        state, *_ = env.reset(seed=0)
+        deep = env.step_batch(np.array([1]), state[None]).states
+        assert env.step_batch(np.array([1]), deep).obs[0] == 4.0
+        assert env.step(1, deep[0]).obs == 4.0
+
+
 _ELSEWHERE = """
 import sys
+sys.path.insert(0, {folder!r})
 import pickled_env
-from plangym_ext import GymEnv
+from plangym_ext.core.gym_env import GymEnv
 with GymEnv(pickled_env.{env}) as env:
     env.reset(seed=0)
     sys.stdout.buffer.write(env.step(1, return_state=True).state.tobytes())
@@ -72,11 +95,8 @@ with GymEnv(pickled_env.{env}) as env:
 
 def from_another_session(env: type) -> np.ndarray:
     """State after one step, made by another process that is no worker of this one."""
-    text = _ELSEWHERE.format(env=env.__name__)
-    environment = {**os.environ, "PYTHONPATH": str(Path(pickled_env.__file__).parent)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", text], capture_output=True, check=True, env=environment
-    )
+    text = _ELSEWHERE.format(folder=str(Path(pickled_env.__file__).parent), env=env.__name__)
+    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.uint8).copy()
 
 

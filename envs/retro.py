@@ -1,0 +1,186 @@
+"""Console games through stable-retro: `retro/Airstriker-Genesis-v0` and the like.
+
+A process can hold one emulator, so a batch runs on worker processes
+(`make(..., n_workers=...)`), each with its own. stable-retro brings one free game;
+cartridges of your own are imported with its `python -m stable_retro.import`.
+
+State: the emulator's own, a megabyte for a Genesis, of which the words that are not
+zero are kept; and the picture, if the env has a render mode, because a restored
+emulator shows the frame that it drew last. Rewards and endings compare two frames of
+memory, so a restore reads the restored one in.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.core.families import simulator
+from plangym_ext.core.part import StatePart, get_block, put_block
+from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.errors import (
+    DamagedState,
+    IncompleteState,
+    OneEnvPerProcess,
+    UnknownName,
+    suggestion,
+)
+
+_PREFIX = "retro/"
+#: Room for growth: games fill their memory as they go on.
+_SLACK = 3.0
+# Arguments of an enumeration's type, which may be given by name.
+_CHOICES = {"obs_type": "Observations", "use_restricted_actions": "Actions"}
+
+
+class RetroPart(StatePart):
+    """Codec of `stable_retro.RetroEnv`.
+
+    Raises:
+        IncompleteState: a script decides on rewards or endings; its variables are
+            out of reach.
+    """
+
+    # The emulator writes bytes that no frame reads, different ones each time.
+    canonical = False
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._rng = GeneratorBytes()
+        self._size = len(env.em.get_state())
+        # Fresh memory of that size costs more than everything else in a restore.
+        self._words = np.zeros(-(-self._size // 8), np.uint64)
+        path = _scenario_path(env)
+        self._scenario = path.read_bytes()
+        if '"script' in self._scenario.decode():
+            raise IncompleteState(
+                f"retro: {path.name} of {env.gamename} has a script, whose variables cannot be "
+                "captured"
+            )
+        self.width = RNG_BYTES + int((len(self._emulator()) + len(self._picture())) * _SLACK)
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write generator, emulator and picture."""
+        offset = self._rng.capture(self._env.np_random, buffer, offset)
+        offset = put_block(buffer, offset, end, self._emulator())
+        return put_block(buffer, offset, end, self._picture())
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set generator, emulator and picture."""
+        env = self._env
+        offset = self._rng.restore(env.np_random, buffer, offset)
+        data, offset = get_block(buffer, offset)
+        if not env.em.set_state(self._dense(data)):
+            raise DamagedState(f"retro: the emulator of {env.gamename} refuses this state")
+        # The next reward is a difference to this frame's memory.
+        env.data.update_ram()
+        picture, offset = get_block(buffer, offset)
+        if picture and env.img is not None:
+            env.img = np.frombuffer(picture, np.uint8).reshape(env.img.shape).copy()
+        return offset
+
+    def _emulator(self) -> bytes:
+        return _sparse(self._env.em.get_state())
+
+    def _dense(self, data: bytes) -> bytes:
+        size = int.from_bytes(data[:8], "little")
+        count = (len(data) - 8) // 12
+        if size != self._size:
+            raise DamagedState(f"retro: expected {self._size} bytes of the emulator; got {size}")
+        self._words.fill(0)
+        where = np.frombuffer(data, np.uint32, count, 8 + 8 * count)
+        self._words[where] = np.frombuffer(data, np.uint64, count, 8)
+        return self._words.tobytes()[:size]
+
+    def _picture(self) -> bytes:
+        env = self._env
+        return b"" if env.render_mode is None or env.img is None else env.img.tobytes()
+
+    def identity(self) -> dict[str, Any]:
+        """Emulator version, cartridge and the rules of rewards and endings."""
+        retro = simulator("stable_retro", "retro", name=_PREFIX + self._env.gamename)
+        rom = Path(retro.data.get_romfile_path(self._env.gamename, _integration(self._env)))
+        return {
+            "stable_retro": retro.__version__,
+            "rom": hashlib.blake2b(rom.read_bytes(), digest_size=16).hexdigest(),
+            "scenario": hashlib.blake2b(self._scenario, digest_size=16).hexdigest(),
+        }
+
+
+def _sparse(data: bytes) -> bytes:
+    """Length, then indices and values of the words that are not zero."""
+    padded = data + bytes(-len(data) % 8)
+    words = np.frombuffer(padded, np.uint64)
+    where = np.flatnonzero(words != 0).astype(np.uint32)
+    return len(data).to_bytes(8, "little") + words[where].tobytes() + where.tobytes()
+
+
+def _integration(env: Any) -> Any:
+    return env._ezpickle_args[7]
+
+
+def _scenario_path(env: Any) -> Path:
+    """The file that defines rewards and endings, found as the env's constructor does."""
+    retro = simulator("stable_retro", "retro", name=_PREFIX + env.gamename)
+    scenario = env._ezpickle_args[2] or "scenario"
+    if scenario.endswith(".json"):
+        return Path(scenario)
+    return Path(retro.data.get_file_path(env.gamename, f"{scenario}.json", _integration(env)))
+
+
+def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> Any:
+    """A console game.
+
+    Args:
+        game: as of `stable_retro.make`.
+        render_mode: "rgb_array", or None for no pictures; "human" opens a window.
+        kwargs: for `stable_retro.make`; `obs_type` and `use_restricted_actions` may be
+            given by name, such as "ram" and "discrete".
+
+    Raises:
+        OneEnvPerProcess: this process holds an emulator already.
+    """
+    retro = simulator("stable_retro", "retro", name=_PREFIX + game)
+    for key, enumeration in _CHOICES.items():
+        if isinstance(kwargs.get(key), str):
+            kwargs[key] = getattr(retro, enumeration)[kwargs[key].upper()]
+    gc.collect()  # an emulator that nobody holds any more may still be there
+    try:
+        return retro.make(game, render_mode=render_mode, **kwargs)
+    except RuntimeError as error:
+        if "multiple emulator" not in str(error):
+            raise
+        raise OneEnvPerProcess(
+            f"{_PREFIX}{game}: this process holds an emulator already, and stable-retro allows "
+            "one. Close the other env first, or let workers hold theirs: make(..., n_workers=2)."
+        ) from error
+
+
+def resolve(name: str) -> gym.envs.registration.EnvSpec:
+    """Spec of `retro/GAME`.
+
+    Raises:
+        MissingExtra: stable-retro is not installed.
+        UnknownName: it does not know the game, or has no cartridge.
+    """
+    retro = simulator("stable_retro", "retro", name=name)
+    game = name.removeprefix(_PREFIX)
+    known = retro.data.list_games(retro.data.Integrations.DEFAULT)
+    if game not in known:
+        close = suggestion(name, [_PREFIX + other for other in known])
+        raise UnknownName(f"environment: stable-retro has no game {game!r}{close}")
+    try:
+        retro.data.get_romfile_path(game)
+    except FileNotFoundError as error:
+        raise UnknownName(
+            f"environment: {game} needs a cartridge of your own. Import it with "
+            "`python -m stable_retro.import FOLDER`."
+        ) from error
+    return gym.envs.registration.EnvSpec(
+        id=name, entry_point=f"{__name__}:retro_env", kwargs={"game": game}
+    )
