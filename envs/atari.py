@@ -28,6 +28,11 @@ class AtariPart(StatePart):
 
     def __init__(self, env: Any) -> None:
         self._env = env
+        if env.sound_obs:
+            raise IncompleteState(
+                "Atari: the emulator does not save where in their waves its sounds are, so states "
+                "do not cover sound_obs=True. A replay from the reset is exact."
+            )
         if not isinstance(env.ale, Emulator):
             _complete(env)
         self._emulator: Emulator = env.ale

@@ -3,8 +3,8 @@
 What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it:
 
 * The action that a sticky frame repeats. Frames are made sticky here, by the same
-  generator with the same numbers, so the held action is known and the emulator's own
-  generator does not matter any more.
+  generator with the same numbers, so the held action is known. The emulator's own
+  generator matters only to the few games whose reset draws from it.
 * The screen, and of each of the two frame buffers what the next frame does not draw.
   A state carries its *lead*: an earlier state and the actions since. When somebody
   looks at the screen before it is sure to be drawn anew, the lead is emulated again.
@@ -15,29 +15,23 @@ What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import ale_py
 import numpy as np
 
 from plangym_ext.core.part import StateTooWide
-from plangym_ext.envs.atari_random import TWISTER_BYTES, ConsoleRandom, Twister
-from plangym_ext.envs.atari_state import StateLayout, UnknownLayout
+from plangym_ext.envs.atari_lead import RESET, Lead
+from plangym_ext.envs.atari_random import TWISTER_BYTES, ConsoleRandom, Twister, seeded_text
+from plangym_ext.envs.atari_state import StateLayout, UnknownLayout, generator_text, with_generator
 from plangym_ext.errors import IncompleteState
 
-# Draws of the console's generator now and at the start of the lead; lengths of core,
-# base, middle; actions before the middle, and all.
-_HEAD = struct.Struct("<QQHHHHH")
+_HEAD = struct.Struct("<QH")  # draws of the console's generator, length of the core
 _NOOP = (0, 1.0)
-_RESET = 255
-# A lead starts anew after so many frames, from a state that is by then so old: two
-# frames to draw both buffers, and one for objects that the game does not set again.
-_WINDOW, _SETTLED = 32, 3
-# Frames after which it does so even if they all ended early (Journey Escape).
-_PATIENCE = 64
-# Room for the actions of a lead whose renewal is put off by unfinished frames.
-_LEAD_ROOM = 128
+_SEED_OF_TIME = -1
 # Most frames that an unfinished one may take; Tic-Tac-Toe's opponent thinks for 40.
 _MOST_UNFINISHED = 2000
 # Games that leave moving objects where they are from one frame to the next: the first
@@ -48,6 +42,8 @@ _KEEPS_OBJECTS = {"yars_revenge"}
 # is rounded after every frame, so that it makes no difference whether it was.
 _ROUNDS = {"pitfall2"}
 
+# Ways to alter the state that are no frames; an env takes the first two when it loads.
+_WRITES = ("setMode", "setDifficulty", "setRAM", "restoreState", "restoreSystemState")
 _READS = (
     "lives",
     "game_over",
@@ -72,14 +68,17 @@ class Emulator:
         self._ale = ale
         for name in _READS:
             setattr(self, name, getattr(ale, name))
+        for name in _WRITES:
+            setattr(self, name, functools.partial(self._alter, getattr(ale, name)))
         # A float inside the emulator, compared with a draw divided by 2**32.
         self._stickiness = ale.getFloat("repeat_action_probability")
         self._threshold = float(np.float32(self._stickiness)) * 2.0**32
         ale.setFloat("repeat_action_probability", 0.0)
         self._game = game
         self._keeps_objects, self._rounds = game in _KEEPS_OBJECTS, game in _ROUNDS
-        self._codes = bytearray()
-        self._strengths: list[float] | None = [] if continuous else None
+        self._lead = Lead(continuous=continuous)
+        self._path: Any = None  # of the game that need not be loaded again
+        self._inserted = b""  # core of the state in which it begins
         self._layout: StateLayout | UnknownLayout = UnknownLayout()
 
     def __getattr__(self, name: str) -> Any:
@@ -93,45 +92,82 @@ class Emulator:
         Raises:
             IncompleteState: the emulator does not restore what it saves of this game.
         """
+        seed = self._ale.getInt("random_seed")
+        if path != self._path or seed == _SEED_OF_TIME:
+            self._insert(path)
+        else:
+            # Takes a hundredth of the time, which every reset with a seed would cost.
+            self._finish_frame(self._inserted)
+            self._load(self._inserted, 0)
+            self._twister.load(seeded_text(seed))
+        self._held = _NOOP
+        self._stale = False
+        self._lead.begin(self._look(), 0)
+
+    def _insert(self, path: Any) -> None:
+        """Load a game that was not loaded before."""
         self._ale.loadROM(path)
-        data = self._ale.cloneState(include_rng=True).serialize()
-        end = len(data) - 8
-        # In front of the text is its length, a 4-byte number whose upper bytes are zero.
-        text = data[data.rfind(b"\0", 0, end) + 1 : end]
-        self._twister = Twister(text) if self._threshold else None
-        self._held: tuple[Any, float] = _NOOP
+        text = self._generator_text()
+        self._twister = Twister(text)
         self._layout, self._text = self._found_layout()
         self._console = ConsoleRandom(self._text)
         self._draws = 0
+        # Not known before the first reset.
+        self._draws_at_reset: bool | None = None
         self._core: bytes | None = None
         self._partial = self._stale = False
         self._restored_frame, self._sure = 0, [False, False]
-        self._begin_lead(self._look(), 0)
+        self._inserted = self._look()
+        alike = self._text and seeded_text(self._ale.getInt("random_seed")) == text
+        self._path = path if alike else None
 
     def reset_game(self) -> None:
-        """Start a game; the emulator lets go of the held action."""
+        """Start a game; the emulator lets go of the held action.
+
+        Raises:
+            IncompleteState: this reset draws random numbers, and an earlier one did not.
+        """
         core = self._look()
         if not self._partial:
-            self._begin_lead(core, self._draws)
-        self._note(_RESET, 1.0)
-        self._middle, self._middle_at = b"", 0
-        self._schedule()
-        self._restart()
+            self._lead.begin(core, self._draws)
+        self._lead.add(RESET, 1.0)
+        self._lead.forget_middle()
+        # Before the first reset both are as the seed made them.
+        generator, before = self._twister.saved(), self._generator_text()
+        self._restart(generator if self._draws_at_reset else b"")
+        after = self._generator_text()
+        if self._draws_at_reset is None:
+            self._draws_at_reset = after != before
+        if self._draws_at_reset:
+            self._lead.generator = generator
+            self._twister.load(after)
+        elif after != before:
+            raise IncompleteState(f"Atari: only some resets of {self._game} draw random numbers")
         self._held = _NOOP
         self._stale = False
 
     def act(self, action: Any, strength: float = 1.0) -> int:
         """Emulate one frame with an `ale_py.Action`."""
-        if self._twister is not None:
+        if self._threshold:
             draw = self._twister.draw
             if draw() >= self._threshold:
                 self._held = (action, strength)
             draw()  # for a second player
             action, strength = self._held
-        if len(self._codes) >= self._due:
-            self._renew_lead()
-        self._note(getattr(action, "value", action), strength)
+        lead = self._lead
+        if len(lead.codes) >= lead.due:
+            core = self._look()
+            if not self._partial:  # or else the next frame asks again
+                lead.renew(core, self._draws, full=self._layout.is_full(core))
+        lead.add(getattr(action, "value", action), strength)
         return self._frame(action, strength)
+
+    def _alter(self, write: Callable[..., Any], *values: Any) -> Any:
+        result = write(*values)
+        # No frames lead here any more.
+        self._core = None
+        self._lead.begin(self._look(), self._draws)
+        return result
 
     def getFloat(self, key: str) -> float:  # noqa: N802 - the emulator's name
         """A setting, as the env made it."""
@@ -174,42 +210,36 @@ class Emulator:
     @property
     def width(self) -> int:
         """Bytes that a state takes, but for unusually long leads."""
-        room = 3 * len(self._look()) + _LEAD_ROOM * (1 if self._strengths is None else 5)
-        return (TWISTER_BYTES if self._twister else 0) + _HEAD.size + room
+        generator = TWISTER_BYTES if self._draws_at_reset else 0
+        own = TWISTER_BYTES if self._has_generator else 0
+        return own + _HEAD.size + len(self._look()) + self._lead.width(generator)
+
+    @property
+    def _has_generator(self) -> bool:
+        """Whether the environment's generator decides about anything."""
+        return bool(self._threshold or self._draws_at_reset)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the state to `buffer[offset:end]`; returns the offset behind it."""
         core = self._look()
-        base, middle, codes = self._base, self._middle, self._codes
-        sizes = (len(core), len(base), len(middle), self._middle_at, len(codes))
-        data = _HEAD.pack(self._draws, self._base_draws, *sizes) + core + base + middle + codes
-        if self._strengths is not None:
-            data += struct.pack(f"<{len(codes)}f", *self._strengths)
-        stop = offset + len(data) + (TWISTER_BYTES if self._twister else 0)
+        data = _HEAD.pack(self._draws, len(core)) + core + self._lead.packed()
+        stop = offset + len(data) + (TWISTER_BYTES if self._has_generator else 0)
         if stop > end:
             raise StateTooWide(stop - end)
-        if self._twister is not None:
+        if self._has_generator:
             offset = self._twister.capture(buffer, offset)
         buffer[offset:stop] = data
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Bring the emulator to the state at `offset`; returns the offset behind it."""
-        if self._twister is not None:
+        if self._has_generator:
             offset = self._twister.restore(buffer, offset)
-        draws, base_draws, *sizes, middle_at, count = _HEAD.unpack_from(buffer, offset)
-        offset += _HEAD.size
-        parts = []
-        for size in (*sizes, count):
-            parts.append(bytes(buffer[offset : offset + size]))
-            offset += size
-        core, self._base, self._middle, codes = parts
-        self._codes[:] = codes
-        if self._strengths is not None:
-            self._strengths[:] = struct.unpack_from(f"<{count}f", buffer, offset)
-            offset += 4 * count
-        self._base_draws, self._middle_at = base_draws, middle_at
-        self._schedule()
+        draws, size = _HEAD.unpack_from(buffer, offset)
+        offset += _HEAD.size + size
+        core = bytes(buffer[offset - size : offset])
+        offset = self._lead.unpack(buffer, offset)
+        self._held = self._lead.last
         if self._layout.is_partial(core):
             self._emulate_lead(core)
         else:
@@ -217,9 +247,6 @@ class Emulator:
             self._load(core, draws)
             self._stale, self._sure = True, [False, False]
             self._restored_frame = self._ale.getFrameNumber()
-        last = codes[-1] if codes else _RESET
-        strength = self._strengths[-1] if self._strengths else 1.0
-        self._held = _NOOP if last == _RESET else (last, strength)
         return offset
 
     def _found_layout(self) -> tuple[StateLayout | UnknownLayout, bytes]:
@@ -285,7 +312,17 @@ class Emulator:
             self._look()
         raise IncompleteState(f"Atari: a frame took more than {_MOST_UNFINISHED} times its time")
 
-    def _restart(self) -> None:
+    def _generator_text(self) -> bytes:
+        """State of the emulator's own generator."""
+        data = self._ale.cloneState(include_rng=True).serialize()
+        return generator_text(data)
+
+    def _restart(self, generator: bytes = b"") -> None:
+        """Reset the game, drawing from the given generator."""
+        if generator:
+            data = self._ale.cloneState(include_rng=True).serialize()
+            data = with_generator(data, Twister.text(generator))
+            self._ale.restoreState(ale_py.ALEState(data))
         self._ale.reset_game()
         self._core = None
         if self._rounds:
@@ -299,57 +336,19 @@ class Emulator:
             self._load(self._look(), self._draws)
         return reward
 
-    # The lead -----------------------------------------------------------------------
-
-    def _begin_lead(self, core: bytes, draws: int) -> None:
-        self._base, self._base_draws = core, draws
-        self._codes.clear()
-        if self._strengths is not None:
-            self._strengths.clear()
-        self._middle, self._middle_at = b"", 0
-        self._schedule()
-
-    def _schedule(self) -> None:
-        """Say at which length the lead is to be renewed."""
-        self._due = self._middle_at + _SETTLED if self._middle else _WINDOW
-
-    def _note(self, code: int, strength: float) -> None:
-        """Remember what is emulated next."""
-        self._codes.append(code)
-        if self._strengths is not None:
-            self._strengths.append(strength)
-
-    def _renew_lead(self) -> None:
-        """Let the lead start at a later state, once that one is old enough.
-
-        When this happens depends on the frames alone, not on when states are captured:
-        the same frames give the same bytes.
-        """
-        core = self._look()
-        if self._partial:
-            return  # the next frame asks again
-        if not self._middle:
-            self._middle, self._middle_at = core, len(self._codes)
-        elif self._layout.is_full(core) or len(self._codes) >= _PATIENCE:
-            self._base, self._base_draws = self._middle, self._draws
-            del self._codes[: self._middle_at]
-            if self._strengths is not None:
-                del self._strengths[: self._middle_at]
-            self._middle, self._middle_at = b"", 0
-        self._schedule()
-
     def _emulate_lead(self, core: bytes) -> None:
         """Come to the state `core` by emulating its lead."""
-        self._finish_frame(self._base)
-        self._load(self._base, self._base_draws)
-        for k, code in enumerate(self._codes):
-            if code == _RESET:
-                self._restart()
+        lead = self._lead
+        self._finish_frame(lead.base)
+        self._load(lead.base, lead.draws)
+        for code, strength in lead.frames():
+            if code == RESET:
+                self._restart(lead.generator)
             else:
-                self._frame(code, 1.0 if self._strengths is None else self._strengths[k])
+                self._frame(code, strength)
         if self._look() != core:
             raise IncompleteState(
-                f"Atari: the last {len(self._codes)} frames, emulated again, did not lead to the "
+                f"Atari: the last {len(lead.codes)} frames, emulated again, did not lead to the "
                 "state that they led to at first. Please report the game."
             )
         self._stale = False

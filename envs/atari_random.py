@@ -7,6 +7,7 @@ C++ writes an `std::mt19937`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import numpy as np
 
@@ -33,26 +34,47 @@ def twister_of(text: bytes) -> np.random.MT19937:
     return generator
 
 
+def seeded_text(seed: int) -> bytes:
+    """State of a generator that was just given a seed."""
+    _, key, position, *_ = np.random.RandomState(seed % 2**32).get_state()
+    return " ".join(map(str, [*np.asarray(key).tolist(), position])).encode()
+
+
 class Twister:
-    """The generator that decides which frames repeat the action before.
+    """The environment's generator, which decides what frames repeat the action before.
 
     Args:
         text: its state.
+
+    Attributes:
+        draw: callable that gives the next number, in [0, 2**32).
     """
 
     def __init__(self, text: bytes) -> None:
         self._generator = twister_of(text)
-        self.draw = self._generator.random_raw
+        self.draw: Callable[[], int] = self._generator.random_raw
         # struct { uint32 key[624]; int position; }, compared with the documented state.
         address = self._generator.ctypes.state_address
         memory = (ctypes.c_ubyte * TWISTER_BYTES).from_address(address)
         self._memory = memoryview(memory).cast("B")
-        key, position = parsed(text)
-        if self._memory.tobytes() != key.tobytes() + np.int32(position).tobytes():
+        if self.saved() != _packed(text):
             raise IncompleteState(
                 f"random state: numpy {np.__version__} lays MT19937 out in an unknown way; "
                 "please report it, with this version."
             )
+
+    def load(self, text: bytes) -> None:
+        """Take over a state."""
+        self._memory[:] = _packed(text)
+
+    def saved(self) -> bytes:
+        """The state as `TWISTER_BYTES` bytes."""
+        return self._memory.tobytes()
+
+    @staticmethod
+    def text(saved: bytes) -> bytes:
+        """A saved state as text."""
+        return " ".join(map(str, np.frombuffer(saved, np.uint32).tolist())).encode()
 
     def capture(self, buffer: memoryview, offset: int) -> int:
         """Copy the state to `buffer[offset:]`; returns the offset behind it."""
@@ -63,6 +85,10 @@ class Twister:
         """Inverse of `capture`; returns the offset behind it."""
         self._memory[:] = buffer[offset : offset + TWISTER_BYTES]
         return offset + TWISTER_BYTES
+
+
+def _packed(text: bytes) -> bytes:
+    return np.array(text.split(), np.uint64).astype(np.uint32).tobytes()
 
 
 class ConsoleRandom:

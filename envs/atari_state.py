@@ -29,9 +29,27 @@ _TIA_TAG = b"\x03\0\0\0TIA"
 # Of the video chip: where drawing stops and how far it is, in clocks; the number of
 # lines of the last whole frame and of the present one.
 _VIDEO = struct.Struct("<8x2i4x2i")
+_PADDLE_LIMITS = 8  # bytes at the very end
 _U32 = struct.Struct("<I")
 # The emulator gives up on a frame after 25,000 instructions of two cycles or more.
 _CYCLES_OF_A_PARTIAL_FRAME = 50_000
+
+
+def generator_text(data: bytes) -> bytes:
+    """Text of the environment's generator in a state that includes it: its last text."""
+    # In front is the text's length, a 4-byte number whose upper bytes are zero.
+    end = len(data) - _PADDLE_LIMITS
+    return data[data.rfind(b"\0", 0, end) + 1 : end]
+
+
+def with_generator(data: bytes, text: bytes) -> bytes:
+    """The same state with another text of the environment's generator."""
+    end = len(data) - _PADDLE_LIMITS
+    start = end - len(generator_text(data))
+    grown = len(text) - (end - start)
+    inner = int.from_bytes(data[_INNER_LENGTH], "little") + grown
+    middle = data[28 : start - 4] + _U32.pack(len(text))
+    return data[:24] + _U32.pack(inner) + middle + text + data[end:]
 
 
 class StateLayout:

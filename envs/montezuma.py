@@ -1,7 +1,7 @@
 """Where the player of Montezuma's Revenge is and what it carries, from the game's memory.
 
-Addresses as in the map of Bellemare's ALE (lives, score), Atari ARI (Anand et al. 2019:
-room, level, position) and the game's disassembly (what is carried).
+Room, level, position and score are at the addresses of Atari ARI (Anand et al. 2019);
+what is carried is a bit each: setting one draws the thing below the lives.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ _ROOM, _LEVEL, _X, _Y, _CARRIED = 3, 57, 42, 43, 65
 _SCORE = (19, 20, 21)  # two decimal digits each, highest first
 _KEYS, _SWORDS, _TORCH, _MALLET = 0b0001_1110, 0b0110_0000, 0b1000_0000, 0b0000_0001
 _ROOMS_A_LEVEL = 24
-# Every third level is as dark as it gets; nobody has come this far.
-_MOST_ROOMS = 256
+_MOST_ROOMS = 256  # of ten levels; those beyond count as visited before
 
 
 class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
-    """Adds to every info, as ints: `room, level, x, y, score, keys, swords, torch, mallet`
-    and `rooms_visited`, how many different rooms (of each level) this game has shown.
+    """Adds to every info where the player is and what it has.
+
+    As ints: `room` (0 to 23, the game starts in 1), `level`, `x`, `y`, `score`, `keys`,
+    `swords`, `torch`, `mallet`, and `rooms_visited`, how many rooms this game has shown.
+    The emulator's own infos have `lives` and the frame numbers.
 
     Args:
         env: a Montezuma's Revenge of `ale_py`, wrapped or not.
-    """  # noqa: D205 - one list
+    """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         gym.utils.RecordConstructorArgs.__init__(self)
@@ -50,7 +52,7 @@ class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
     def _extended(self, info: dict[str, Any]) -> dict[str, Any]:
         memory: np.ndarray = self.unwrapped.ale.getRAM()  # type: ignore[attr-defined]
         room, level, carried = int(memory[_ROOM]), int(memory[_LEVEL]), int(memory[_CARRIED])
-        self.visited |= 1 << (level * _ROOMS_A_LEVEL + room) % _MOST_ROOMS
+        self.visited |= 1 << min(level * _ROOMS_A_LEVEL + room, _MOST_ROOMS - 1)
         score = 0
         for address in _SCORE:
             tens, ones = divmod(int(memory[address]), 16)
