@@ -90,5 +90,13 @@ for _family in (
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",
     ),
+    # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
+    Family(
+        name="own",
+        module=_HERE,
+        codec=None,
+        names=("plangym_ext/*",),
+        resolve=f"{_HERE}.ids:spec",
+    ),
 ):
     register_family(_family, builtin=True)
