@@ -35,6 +35,15 @@ for _family in (
         module="ale_py",
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
+        wrap=f"{_HERE}.atari:wrapped",
+        options=("episodic_life", "montezuma"),
+    ),
+    Family(
+        name="box2d",
+        module="gymnasium.envs.box2d",
+        codec=None,
+        approximate=f"{_HERE}.box2d:KinematicPart",
+        playback=f"{_HERE}.box2d:playback",
     ),
     Family(
         name="dm_control",
@@ -70,6 +79,24 @@ for _family in (
         codec=f"{_HERE}.retro:RetroPart",
         names=("retro/*",),
         resolve=f"{_HERE}.retro:resolve",
+    ),
+    Family(
+        name="mujoco",
+        module="gymnasium.envs.mujoco",
+        codec=f"{_HERE}.mujoco:MujocoPart",
+    ),
+    Family(
+        name="toy_text",
+        module="gymnasium.envs.toy_text",
+        codec=f"{_HERE}.toy_text:toy_text_part",
+    ),
+    # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
+    Family(
+        name="own",
+        module=_HERE,
+        codec=None,
+        names=("plangym_ext/*",),
+        resolve=f"{_HERE}.ids:spec",
     ),
 ):
     register_family(_family, builtin=True)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import UnknownName, suggestion
@@ -49,10 +52,11 @@ def make(
             inexact way and never chosen unless named here.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
-        kwargs: for the env's constructor, as in `gymnasium.make`.
+        kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
+            family, such as `episodic_life` for Atari.
 
     Raises:
-        UnknownName: no such env or backend.
+        UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
     """
@@ -114,9 +118,32 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     """The gymnasium env that `make` builds on: quiet, and without the passive checker."""
     import gymnasium as gym
 
-    _quieten(spec.entry_point)
+    from plangym_ext.core.families import family_of_entry_point
+
     kwargs.setdefault("disable_env_checker", True)
-    return gym.make(spec, **kwargs)
+    family = family_of_entry_point(spec.entry_point)
+    names = family.options if family is not None else ()
+    options = {name: kwargs.pop(name) for name in names if name in kwargs}
+    try:
+        with _quiet(spec.entry_point):
+            env = gym.make(spec, **kwargs)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in kwargs:
+            raise
+        raise _unknown_option(unknown[1], spec, names) from error
+    wrap = family.load_wrap() if family is not None else None
+    return env if wrap is None else wrap(env, **options)
+
+
+def _unknown_option(name: str, spec: Any, options: tuple[str, ...]) -> UnknownName:
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = spec.entry_point
+    constructor = load_env_creator(entry) if isinstance(entry, str) else entry
+    known = [*inspect.signature(constructor).parameters, *options]
+    known += inspect.signature(make).parameters
+    return UnknownName(f"make: {spec.id} has no option {name!r}{suggestion(name, known)}")
 
 
 def find_spec(name: str) -> Any:
@@ -145,8 +172,16 @@ def find_spec(name: str) -> Any:
     return registered_spec(name)
 
 
-def _quieten(entry_point: Any) -> None:
-    if isinstance(entry_point, str) and entry_point.startswith("ale_py"):
+def _quiet(entry_point: Any) -> AbstractContextManager[None]:
+    """Context in which an env is built without what its simulator prints at every build."""
+    module = entry_point if isinstance(entry_point, str) else ""
+    if module.startswith("ale_py"):
         ale = importlib.import_module("ale_py")
         # Otherwise every process prints the emulator's banner.
         ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+    if module.startswith("gymnasium.envs.box2d"):
+        # Imports the simulator in the way that neither prints nor warns nor crashes.
+        importlib.import_module("plangym_ext.envs.box2d")
+    if module.startswith("gymnasium.envs.mujoco"):
+        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
+    return nullcontext()

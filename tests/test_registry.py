@@ -75,7 +75,7 @@ def test_arguments_reach_the_constructor_and_the_settings():
 
 
 def test_unknown_argument_is_refused():
-    with pytest.raises(TypeError, match="no_such_argument"):
+    with pytest.raises(UnknownName, match="no_such_argument"):
         plangym_ext.make("CartPole-v1", no_such_argument=1)
 
 

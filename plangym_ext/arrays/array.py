@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import indexing
-from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, quick_select, visible
+from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, place, quick_select, visible
 from plangym_ext.arrays.base import BaseArray
-from plangym_ext.arrays.buffer import Buffer, Storage
-from plangym_ext.arrays.indexing import Location, Span
+from plangym_ext.arrays.buffer import Buffer, Storage, misfit
+from plangym_ext.arrays.indexing import Location, Span, frozen
 from plangym_ext.arrays.tensors import as_tensor
 from plangym_ext.arrays.window import Window
 
@@ -52,7 +52,7 @@ class Array(BaseArray):
         StorageError: there is no shared memory left.
     """
 
-    __slots__ = ("_axes", "_data", "_picked", "_reach", "_trail", "_window")
+    __slots__ = ("_axes", "_data", "_pending", "_picked", "_reach", "_trail", "_window")
 
     _reach: Ndarray | None  # all that basic indices can reach; None if picked by arrays
     _axes: Axis | None  # None for a single element, and if picked by arrays
@@ -60,6 +60,9 @@ class Array(BaseArray):
     _data: Ndarray | None  # the visible part of the reach, once asked for
     _window: Window | None  # of an array that can rotate; None in views
     _picked: Location | None  # where a view picked by arrays lies
+    # (array, its axes back then, index, rows later) of a view that nobody used
+    # yet: where it lies is worked out on first use, and the slots above are None.
+    _pending: tuple[Array, Axis | None, Any, int] | None
 
     kind: Literal["default", "jagged"] = "default"
 
@@ -112,6 +115,7 @@ class Array(BaseArray):
     @property
     def shape(self) -> tuple[int, ...]:
         """Visible shape: `batch_shape + feature_shape`."""
+        self._settled()
         if self._picked is not None:
             return indexing.shape_of(self._picked)
         shape = []
@@ -122,71 +126,94 @@ class Array(BaseArray):
         return tuple(shape)
 
     def __getitem__(self, key: Any) -> Array:
-        """Return a view; nothing is copied. The rules are those of `indexing`."""
-        # One int, one slice and two ints are what loops over time and rows
-        # use; written out, they take a view in less time than a call costs.
+        """Return a view; nothing is copied. The rules are those of `indexing`.
+
+        A wrong row, element or window raises at once, others on first use at the latest.
+        """
+        # One int, two ints and one slice are what loops over time and rows
+        # use. Whatever takes longer to find is put off until it is needed.
         axes = self._axes
         reach = self._reach
         if axes is None or reach is None or self._buffer.base is None:
-            return self._select(key)
+            return self._settled()._select(key, self._axes)
         view = _new(Array)
+        view._buffer = self._buffer
+        view._data = view._window = view._picked = view._pending = None
         offset, size, inner, length, _, lattice = axes
         if type(key) is int:
             if not 0 <= (at := offset + key) < size:
-                return self._select(key)
-            view._reach = reach[at, ...]
+                return self._select(key, axes)
+            view._reach = data = reach[at, ...]
             view._axes = inner
             view._trail = (self._trail, axes, key)
+            if inner is None or inner[4]:
+                view._data = data
+            return view
+        if type(key) is tuple and len(key) == 2 and inner is not None:
+            i, j = key
+            if type(i) is type(j) is int:
+                if not (0 <= (i := offset + i) < size and 0 <= (j := inner[0] + j) < inner[1]):
+                    return self._select(key, axes)
+                view._reach = data = reach[i, j, ...]
+                view._axes = rest = inner[2]
+                view._trail = (self._trail, axes, key)
+                if rest is None or rest[4]:
+                    view._data = data
+                return view
         elif type(key) is slice and key.step is None:
             start = 0 if key.start is None else key.start
             stop = length if key.stop is None else key.stop
-            if not (
-                type(start) is type(stop) is int
-                and 0 <= (at := offset + start) <= offset + stop <= size
-            ):
-                return self._select(key)
-            view._reach = reach
+            if not type(start) is type(stop) is int:
+                return self._select(key, axes)
+            if not 0 <= (at := offset + start) <= offset + stop <= size:
+                return self._select(key, axes)
             whole = stop - start == size and (inner is None or inner[4])
             view._axes = (at, size, inner, stop - start, whole, lattice)
+            view._reach = reach
             view._trail = self._trail
-        elif type(key) is tuple and len(key) == 2 and inner is not None:
-            i, j = key
-            if not (
-                type(i) is type(j) is int
-                and 0 <= (i := offset + i) < size
-                and 0 <= (j := inner[0] + j) < inner[1]
-            ):
-                return self._select_tuple(key, reach, axes)
-            view._reach = reach[i, j, ...]
-            view._axes = inner[2]
-            view._trail = (self._trail, axes, key)
-        else:
-            return self._select_tuple(key, reach, axes)
-        view._buffer = self._buffer
-        view._data = view._window = view._picked = None
+            return view
+        if (kept := key if type(key) is slice else frozen(key)) is None:
+            return self._select(key, axes)
+        view._reach = view._axes = view._trail = None
+        view._pending = (self, axes, kept, 0)
         return view
 
-    def _select_tuple(self, key: object, reach: Ndarray, axes: Axis) -> Array:
-        """Return a view for a tuple of ints and slices, else for any index."""
-        found = quick_select(axes, key)
-        if found is None:
-            return self._select(key)
-        index, inner = found
-        trail = (self._trail, axes, key) if isinstance(key, tuple) else self._trail
-        return _view(self._buffer, reach[index] if index else reach, inner, trail)
+    def _settled(self) -> Array:
+        """Return this view once it is known where it lies."""
+        if (pending := self._pending) is not None:
+            array, axes, key, by = pending
+            view = array._select(key, axes, by)
+            self._trail, self._picked = view._trail, view._picked
+            # Last, since another thread takes axes or no pending index for done.
+            self._reach, self._axes = view._reach, view._axes
+            self._pending = None
+        return self
 
-    def _select(self, key: object) -> Array:
-        """Return a view for any index, or say what is wrong with it."""
-        return self._at(indexing.select(self._location("index"), key, self._buffer.n_batch))
+    def _select(self, key: Any, axes: Axis | None, by: int = 0) -> Array:
+        """Return the view for any index from `axes`, or say what is wrong with it."""
+        reach = self._reach
+        base = self._buffer.open_base("index")
+        if axes is not None and reach is not None and not by and (found := quick_select(axes, key)):
+            index, inner = found
+            trail = (self._trail, axes, key) if isinstance(key, tuple) else self._trail
+            return _view(self._buffer, reach[index] if index else reach, inner, trail)
+        location = self._picked or location_of(base, axes, self._trail)
+        if by:
+            return self._at(indexing.shifted(location, by, base.shape[0]))
+        return self._at(indexing.select(location, key, self._buffer.n_batch))
+
+    def _shifted(self, by: int) -> Array:
+        self._settled()._buffer.open_base("view")
+        view = _view(self._buffer, None, None, None)
+        view._pending = (self, self._axes, None, by)
+        return view
 
     def _at(self, location: Location) -> Array:
         return _view_at(self._buffer, location)
 
     def _location(self, verb: str) -> Location:
-        base = self._buffer.open_base(verb)
-        if self._picked is not None:
-            return self._picked
-        return location_of(base, self._axes, self._trail)
+        base = self._settled()._buffer.open_base(verb)
+        return self._picked or location_of(base, self._axes, self._trail)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write into the visible part of `self[key]`; numpy's rules for the value.
@@ -195,21 +222,7 @@ class Array(BaseArray):
             ValueError, TypeError: the value does not broadcast or convert.
         """
         axes = self._axes
-        at: Any = None
-        if axes is not None and self._buffer.base is not None:
-            if type(key) is int:
-                if 0 <= (row := axes[0] + key) < axes[1] and ((rest := axes[2]) is None or rest[4]):
-                    at = row
-            elif type(key) is tuple and len(key) == 2 and (inner := axes[2]) is not None:
-                i, j = key
-                if type(i) is type(j) is int:
-                    i, j = axes[0] + i, inner[0] + j
-                    if (
-                        0 <= i < axes[1]
-                        and 0 <= j < inner[1]
-                        and ((rest := inner[2]) is None or rest[4])
-                    ):
-                        at = (i, j)
+        at = None if axes is None or self._buffer.base is None else place(axes, key)
         if at is None:
             (self if key is Ellipsis else self[key])._write(value)
             return
@@ -219,9 +232,10 @@ class Array(BaseArray):
         try:
             self._reach[at] = value  # type: ignore[index]
         except (TypeError, ValueError) as error:
-            raise self[key]._misfit(value, error) from error
+            raise misfit(self[key].shape, self.dtype, value, error) from error
 
     def _write(self, value: Any) -> None:
+        self._settled()
         try:
             if self._picked is None:
                 self.to_ndarray()[...] = value
@@ -229,16 +243,7 @@ class Array(BaseArray):
                 view, index = indexing.split(self._buffer.open_base("write"), self._picked)
                 view[index] = value
         except (TypeError, ValueError) as error:
-            raise self._misfit(value, error) from error
-
-    def _misfit(self, value: Any, error: Exception) -> Exception:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        got = getattr(value, "shape", None)
-        return kind(
-            f"Array: a value written to a view of shape {self.shape} {self.dtype} must broadcast "
-            f"and convert to it; got {type(value).__name__} "
-            f"{repr(value)[:60] if got is None else f'of shape {got}'} ({error})."
-        )
+            raise misfit(self.shape, self.dtype, value, error) from error
 
     def to_ndarray(self) -> Ndarray:
         """Return the visible part as a numpy array.
@@ -250,7 +255,7 @@ class Array(BaseArray):
         """
         data = self._data
         if data is None or self._buffer.base is None:
-            base = self._buffer.open_base("read")
+            base = self._settled()._buffer.open_base("read")
             if self._picked is not None:
                 return indexing.take(base, self._picked)
             assert self._reach is not None
@@ -265,10 +270,10 @@ class Array(BaseArray):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Ndarray:
         """Return `to_ndarray`, converted or copied as numpy asks."""
-        data = self.to_ndarray()
         if dtype is None and not copy:
-            return data
-        return np.array(data, dtype=dtype, copy=copy)
+            data = self._data
+            return self.to_ndarray() if data is None or self._buffer.base is None else data
+        return np.array(self.to_ndarray(), dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> Any:
         """Compare element by element, as numpy does."""
@@ -293,8 +298,8 @@ class Array(BaseArray):
         """
         window = self._rotatable("rotate").rotated()
         if window.start == 0 and window.padding:
-            base = self._buffer.open_base("rotate")
             carried = 2 * window.padding
+            base = self._buffer.open_base("rotate")
             base[:carried] = base[window.full_size : window.full_size + carried]
         self._move(window)
 
@@ -361,7 +366,7 @@ def _view(buffer: Buffer, reach: Ndarray | None, axes: Axis | None, trail: Trail
     view._reach = reach
     view._axes = axes
     view._trail = trail
-    view._data = view._window = view._picked = None
+    view._data = view._window = view._picked = view._pending = None
     return view
 
 

@@ -95,6 +95,25 @@ def visible(reach: Ndarray, axes: Axis | None) -> Ndarray:
     return reach[tuple(index)] if index else reach
 
 
+def place(axes: Axis, key: object) -> int | tuple[int, int] | None:
+    """Resolve an int or two ints for writing.
+
+    Returns:
+        Index into the reach, or None if the key is anything else or wrong, or
+        if the reach holds more there than the view shows.
+    """
+    if type(key) is int:
+        row, rest = axes[0] + key, axes[2]
+        return row if 0 <= row < axes[1] and (rest is None or rest[4]) else None
+    if type(key) is tuple and len(key) == 2 and (inner := axes[2]) is not None:
+        i, j = key
+        if type(i) is type(j) is int:
+            i, j, rest = axes[0] + i, inner[0] + j, inner[2]
+            if 0 <= i < axes[1] and 0 <= j < inner[1] and (rest is None or rest[4]):
+                return i, j
+    return None
+
+
 def quick_select(axes: Axis, key: object) -> tuple[tuple[Any, ...], Axis | None] | None:
     """Resolve a tuple of ints and slices without a step, or `...`.
 

@@ -47,6 +47,10 @@ class BaseArray(ABC):
     def _at(self, location: Location) -> Self:
         """Return the view at a location of the same buffer."""
 
+    def _settled(self) -> Self:
+        """Return this view; an index that was not looked at yet raises now if it is wrong."""
+        return self
+
     @abstractmethod
     def _spec(self) -> dict[str, Any]:
         """Arguments that make another array like this one, but for its shapes."""

@@ -138,6 +138,19 @@ def allocate(
     return block.ndarray(shape, dtype), block
 
 
+def misfit(
+    shape: tuple[int, ...], dtype: np.dtype[Any], value: Any, error: Exception
+) -> TypeError | ValueError:
+    """Return the error for a value that cannot be written to a view of that shape."""
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    got = getattr(value, "shape", None)
+    return kind(
+        f"Array: a value written to a view of shape {shape} {dtype} must broadcast "
+        f"and convert to it; got {type(value).__name__} "
+        f"{repr(value)[:60] if got is None else f'of shape {got}'} ({error})."
+    )
+
+
 def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return the dtype, if its items are plain bytes of a fixed size.
 

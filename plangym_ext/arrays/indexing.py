@@ -48,6 +48,7 @@ class Span(NamedTuple):
 
 
 _ALL = slice(None)
+_ARRAY = np.ndarray
 
 Entry: TypeAlias = int | Span | Positions
 Location: TypeAlias = tuple[Entry, ...]
@@ -109,6 +110,32 @@ def take(base: Ndarray, location: Location) -> Ndarray:
 def is_basic(location: Location) -> bool:
     """Whether the location is a numpy view, that is, has no index arrays."""
     return not any(isinstance(entry, np.ndarray) for entry in location)
+
+
+def frozen(key: object) -> object | None:
+    """Return an index as it is now, whatever its maker does to its arrays.
+
+    Returns:
+        `...`, or the index array or tuple with copies of the arrays; None if
+        a tuple holds anything but integers, slices, `...` and arrays.
+    """
+    if type(key) is not tuple:
+        return key.copy() if type(key) is np.ndarray else key if key is Ellipsis else None
+    for part in key:
+        if type(part) is not int and type(part) is not slice:
+            break
+    else:
+        return key
+    parts = []
+    for part in key:
+        kind = type(part)
+        if kind is _ARRAY:
+            parts.append(part.copy())
+        elif kind is int or kind is slice or part is Ellipsis:
+            parts.append(part)
+        else:
+            return None
+    return tuple(parts)
 
 
 def select(location: Location, key: object, n_batch: int) -> Location:

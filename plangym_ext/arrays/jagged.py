@@ -137,7 +137,7 @@ class JaggedArray(BaseArray):
 
     def __getitem__(self, key: Any) -> JaggedArray:
         """Return a view; batch axes only, points are reached through `to_ndarray`."""
-        return _jagged(self._cells[key], self._heap, self.max_mean_num_elem)
+        return _jagged(self._cells[key]._settled(), self._heap, self.max_mean_num_elem)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write items.

@@ -308,7 +308,9 @@ def _call(leaf: BaseArray, method: str | Callable[..., Any], *args: Any, **kwarg
 def _named(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call, and put the name in front of what goes wrong."""
     try:
-        return call(*args, **kwargs)
+        result = call(*args, **kwargs)
+        # On first use a wrong index could no longer say which leaf it was for.
+        return result._settled() if isinstance(result, BaseArray) else result
     except (IndexError, TypeError, ValueError) as error:
         for kind in (IndexError, TypeError, ValueError):
             if isinstance(error, kind):

@@ -3,7 +3,8 @@
 An env is a stack: wrappers around a simulator. The simulator's state is captured by
 the first way that applies and passes the round trip:
 
-    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`)
+    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`);
+              what a class derived from it adds is captured beside it, as plain data
     own       a layer has get_state and set_state; they cover all layers below
     snapshot  the attributes, as plain data or else as a pickle
     replay    the reset and the actions since
@@ -18,10 +19,11 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core.families import family_of
+from plangym_ext.core.extra_fields import ExtraFieldsPart
+from plangym_ext.core.families import family_of, is_own_class
 from plangym_ext.core.own_state import OwnStatePart, offers_state
 from plangym_ext.core.part import StatePart
-from plangym_ext.core.replay import Recorder, ReplayPart
+from plangym_ext.core.replay import Recorder, ReplayPart, ResetRecorder
 from plangym_ext.core.snapshot import SnapshotPart
 from plangym_ext.core.wrapper_parts import STATELESS, wrapper_part
 from plangym_ext.errors import IncompleteState
@@ -63,7 +65,7 @@ class StateCodec:
         found: list[tuple[StatePart, str]] = []
         unknown = []
         for layer in stack[:covered]:
-            if type(layer) in STATELESS or isinstance(layer, Recorder):
+            if type(layer) in STATELESS or isinstance(layer, ResetRecorder):
                 continue
             part = wrapper_part(layer)  # type: ignore[arg-type]
             if part is None:
@@ -74,6 +76,9 @@ class StateCodec:
             unknown.append(stack[-1])
         else:
             found.append((base_part, type(stack[covered]).__qualname__))
+            if method in ("codec", "approximate") and not is_own_class(stack[-1]):
+                extra = ExtraFieldsPart(stack[-1], base_part)
+                found.append((extra, type(stack[-1]).__qualname__))
         if unknown:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
@@ -125,20 +130,33 @@ class StateCodec:
 def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
     """Methods worth trying on an env, in order."""
     stack = layers(env)
-    if family_of(stack[-1]) is not None:
+    family = family_of(stack[-1])
+    if family is not None and family.codec is not None:
         yield "codec"
     if any(offers_state(layer) for layer in stack):
         yield "own"
-    yield "snapshot"
+    if family is None or family.playback is None:
+        yield "snapshot"
     yield "replay"
 
 
-def with_recorder(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """The same env with a `Recorder` right on its simulator."""
+def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
+    """The same env with the recorder right on its simulator that a method needs, if any.
+
+    A new recorder knows nothing yet: reset the env then.
+    """
     stack = layers(env)
-    if any(isinstance(layer, Recorder) for layer in stack):
+    family = family_of(stack[-1])
+    playback = family.load_playback() if family is not None else None
+    if method == "replay":
+        kind: type[ResetRecorder] = Recorder
+    elif method == "approximate" and playback is not None:
+        kind = ResetRecorder
+    else:
         return env
-    recorder = Recorder(stack[-1])
+    if any(type(layer) is kind for layer in stack):
+        return env
+    recorder = kind(stack[-1], playback(stack[-1]) if playback is not None else None)
     if len(stack) == 1:
         return recorder
     above = stack[-2]
@@ -154,7 +172,9 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
         family = family_of(base)
         if family is None:
             raise IncompleteState(f"{type(base).__qualname__}: no family is registered for it")
-        part = family.load_codec(approximate=method == "approximate")(base)
+        approximate = method == "approximate"
+        subject = stack[-2] if approximate and family.playback is not None else base
+        part = family.load_codec(approximate=approximate)(subject)
         if not isinstance(part, StatePart):
             raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part}")
         return part, len(stack) - 1

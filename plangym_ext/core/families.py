@@ -28,6 +28,13 @@ class Family:
         frameskip_argument: keyword of the env's constructor that repeats an action
             inside the simulator, or None when the library has to repeat it.
         approximate: like `codec`, for a way that is not exact; used only when asked for.
+        playback: "module:name" of the `Playback` with which the family's episodes are
+            played again, or the class itself. With one, the simulator's attributes are
+            not tried as its state, and `approximate` is given the `ResetRecorder` on
+            the env instead of the env.
+        wrap: "module:name" of a callable (or itself) that `make` gives the env it made,
+            with those of the caller's `options`; it returns the env to use.
+        options: keywords of `make` that are for `wrap`, not for the env's constructor.
         names: patterns (as of `fnmatch`) of ids that gymnasium may not know by itself.
         resolve: "module:name" of a callable from such an id to its gymnasium `EnvSpec`,
             or the callable itself. It raises `MissingExtra` or `UnknownName`.
@@ -38,6 +45,9 @@ class Family:
     codec: str | Callable[[Any], Any] | None
     frameskip_argument: str | None = None
     approximate: str | Callable[[Any], Any] | None = None
+    playback: str | Callable[[Any], Any] | None = None
+    wrap: str | Callable[..., Any] | None = None
+    options: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     resolve: str | Callable[[str], Any] | None = None
 
@@ -53,6 +63,14 @@ class Family:
             raise IncompleteState(f"{self.name}: this family has no {kind} codec")
         return _loaded(codec)
 
+    def load_playback(self) -> Callable[[Any], Any] | None:
+        """The class of the family's `Playback`, or None if any env's will do."""
+        return None if self.playback is None else _loaded(self.playback)
+
+    def load_wrap(self) -> Callable[..., Any] | None:
+        """What `make` passes every env of the family through, or None."""
+        return None if self.wrap is None else _loaded(self.wrap)
+
     def spec(self, name: str) -> Any:
         """The gymnasium `EnvSpec` of an id that matches `names`.
 
@@ -64,7 +82,7 @@ class Family:
         return _loaded(self.resolve)(name)
 
 
-def _loaded(what: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _loaded(what: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(what):
         return what
     module, _, name = what.partition(":")
@@ -150,6 +168,11 @@ def family_of_name(name: str) -> Family | None:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.names):
             return family
     return None
+
+
+def is_own_class(base: Any) -> bool:
+    """Whether a family names the very class of `base`, not just one that it derives from."""
+    return _find(type(base).__module__) is not None
 
 
 def family_of_entry_point(entry_point: Any) -> Family | None:

@@ -164,7 +164,7 @@ class GymEnv(PlanEnv):
 
     @property
     def exact(self) -> bool:
-        """Whether restored futures equal the real ones; False only if asked for."""
+        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         return self.codec.exact
 
     def get_state(self) -> np.ndarray:

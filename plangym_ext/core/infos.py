@@ -19,6 +19,8 @@ class InfoColumn:
     shape: tuple[int, ...] = ()
 
 
+#: The columns that every batch has.
+_COUNTS = ("n_step", "dt")
 _SCALARS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
 
 
@@ -119,11 +121,15 @@ class InfoBatch(Sequence[dict[str, Any]]):
 
     def _row(self, i: int) -> dict[str, Any]:
         own = self._own.get(i)
-        keys = ("n_step", "dt") if own is not None else tuple(self._columns)
+        keys = _COUNTS if own is not None else tuple(self._columns)
         row = dict(own or {})
         for key in keys:
             column = self._columns[key]
-            row[key] = column[i].item() if column.ndim == 1 else column[i].copy()
+            value = column[i]
+            # Python's own number types where it has them; numpy's narrower ones stay what
+            # the env made them, as in the info of a single step.
+            usual = key in _COUNTS or column.dtype.str in _SCALARS.values()
+            row[key] = value.item() if column.ndim == 1 and usual else value.copy()
         return row
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

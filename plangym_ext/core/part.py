@@ -47,6 +47,14 @@ class StatePart(ABC):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Read what `capture` wrote at `offset`; returns the offset behind it."""
 
+    def covers(self, name: str, value: Any) -> bool:  # noqa: ARG002 - for overrides
+        """Whether the layer's attribute `name`, now `value`, needs no capture of its own.
+
+        Asked for an env whose class derives from one that the codec was written for:
+        what is not covered is captured beside it. The generator always is.
+        """
+        return name == "_np_random"
+
     def identity(self) -> dict[str, Any]:
         """What, beside the env's id and arguments, a state of this layer depends on."""
         return {}

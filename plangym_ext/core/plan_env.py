@@ -104,6 +104,11 @@ class PlanEnv(RowStepper):
     # What every backend shares ------------------------------------------------
 
     @property
+    def exact(self) -> bool:
+        """Whether restored futures equal the real ones; False only if asked for."""
+        return True
+
+    @property
     def obs_shape(self) -> tuple[int, ...] | None:
         """Shape of one observation; None for a nested space."""
         return self.observation_space.shape
@@ -148,7 +153,8 @@ class PlanEnv(RowStepper):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} ({self.backend})>"
+        note = "" if self.exact else ", approximate states"
+        return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
     def _checked_state(self, state: Any, where: str) -> np.ndarray:
         if np.ndim(state) != 1:

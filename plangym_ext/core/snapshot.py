@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import cloudpickle
 import gymnasium as gym
 
 from plangym_ext.core import trust
@@ -89,7 +90,7 @@ def _package(thing: Any) -> str:
     return name_of(thing)[0].partition(".")[0]
 
 
-class _Layer:
+class LayerAttributes:
     """The attributes of one layer, told apart into state and the rest."""
 
     def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
@@ -140,7 +141,7 @@ class SnapshotPart(StatePart):
         trusted: bool = False,
         ignored: Iterable[str] = (),
     ) -> None:
-        self._layers = [_Layer(layer, ignored) for layer in layers]
+        self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
         #: What the graphs may refer to, by name; the first graph says what that is.
         self._known: dict[tuple[str, str], Any] = {}
@@ -248,8 +249,11 @@ class SnapshotPart(StatePart):
         return _Unpickler(io.BytesIO(data), self._named).load()
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles attributes; the layers and their spaces are named, not written."""
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles attributes; the layers and their spaces are named, not written.
+
+    Classes of the caller's own script go by value: workers have no such module.
+    """
 
     def __init__(self, file: io.BytesIO, named: dict[int, Name]) -> None:
         super().__init__(file, protocol=5)
@@ -263,7 +267,7 @@ class _Pickler(pickle.Pickler):
             raise IncompleteState(
                 f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
             )
-        return NotImplemented
+        return super().reducer_override(obj)
 
 
 class _Unpickler(pickle.Unpickler):

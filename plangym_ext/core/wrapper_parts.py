@@ -1,7 +1,8 @@
 """Codecs for gymnasium's wrappers: those whose state is a few numbers or frames.
 
-Other wrappers, the user's own among them, are captured as a snapshot of their
-attributes.
+A wrapper of the library or the user's own may bring its codec along: a method
+`state_part()` that returns a `StatePart`. Other wrappers are captured as a snapshot of
+their attributes.
 """
 
 from __future__ import annotations
@@ -88,16 +89,61 @@ class FrameStackPart(StatePart):
         self._layer.obs_queue = deque(frames, maxlen=len(frames))
         return stop
 
+    def identity(self) -> dict[str, Any]:
+        """The padding decides what a reset leads to."""
+        return {"padding": self._layer.padding_type}
+
     @staticmethod
     def applies(layer: Any) -> bool:
         """Whether the wrapper stacks single arrays."""
         return isinstance(layer.env.observation_space, gym.spaces.Box)
 
 
+class AtariPreprocessingPart(StatePart):
+    """`AtariPreprocessing`: lives, and the brighter of the last two frames.
+
+    A step that ends early shows the frames of the step before. Of the wrapper's two
+    buffers the first is then at least as bright as the second in every pixel, so the
+    second one adds nothing.
+    """
+
+    _layout = struct.Struct("<q?")
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+        self.width = self._layout.size + layer.obs_buffer[0].nbytes
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write both numbers and the first buffer."""
+        layer = self._layer
+        self._layout.pack_into(buffer, offset, layer.lives, layer.game_over)
+        stop = offset + self.width
+        buffer[offset + self._layout.size : stop] = layer.obs_buffer[0].data.cast("B")
+        return stop
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set both numbers and the first buffer; the second one is black."""
+        layer = self._layer
+        layer.lives, layer.game_over = self._layout.unpack_from(buffer, offset)
+        stop = offset + self.width
+        layer.obs_buffer[0].data.cast("B")[:] = buffer[offset + self._layout.size : stop]
+        layer.obs_buffer[1].fill(0)
+        return stop
+
+    def identity(self) -> dict[str, Any]:
+        """The wrapper's arguments."""
+        return dict(self._layer._saved_kwargs)
+
+
 def wrapper_part(layer: gym.Wrapper[Any, Any, Any, Any]) -> StatePart | None:
     """The codec of a wrapper, or None if there is none."""
+    own = getattr(layer, "state_part", None)
+    if own is not None:
+        return own()
     if type(layer) is wrappers.TimeLimit:
         return TimeLimitPart(layer)
     if type(layer) is wrappers.FrameStackObservation and FrameStackPart.applies(layer):
         return FrameStackPart(layer)
+    if type(layer) is wrappers.AtariPreprocessing:
+        return AtariPreprocessingPart(layer)
     return None

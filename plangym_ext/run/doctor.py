@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 _REPEATS = 200
+_REPLAYS = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=100, help="steps compared behind each saved state"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the reset and the actions")
+    parser.add_argument(
+        "--state",
+        default="auto",
+        help="way of capturing the state, as in make: auto, codec, own, snapshot, replay or "
+        "approximate",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
 
-    with plangym_ext.make(options.env, backend="serial") as env:
+    with plangym_ext.make(options.env, backend="serial", state=options.state) as env:
         assert isinstance(env, GymEnv)
         print(f"{env.name}: {type(env.gym_env.unwrapped).__qualname__}")
         print(f"  observation  {env.observation_space}")
@@ -35,8 +42,15 @@ def run(options: argparse.Namespace) -> int:
         print(f"  backend      {env.backend}; with n_workers: process")
         report = check_env(env, seed=options.seed, num_steps=options.steps)
         print(report)
-        for name, micros in _costs(env, options.seed).items():
-            print(f"  {name:12} {micros:.1f} us")
+        if not env.exact:
+            print("  approximate  this way is not exact by its nature; it is used only if named")
+        costs = _costs(env, options.seed)
+        replayed = _replay_cost(env, options.seed, options.steps)
+        for name, micros in costs.items():
+            if name == "set state" and replayed:
+                print(f"  {name:12} {replayed}")
+            else:
+                print(f"  {name:12} {micros:.1f} us")
     return 0 if report.exact else 1
 
 
@@ -57,10 +71,37 @@ def _costs(env: Any, seed: int) -> dict[str, float]:
     }
 
 
+def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
+    """What restoring a replayed state costs, which depends on its depth; "" for others."""
+    from plangym_ext.core.replay import MAX_DEPTH, ReplayPart
+
+    part = next((part for part in env.codec.parts if isinstance(part, ReplayPart)), None)
+    if part is None:
+        return ""
+    env.reset(seed=seed)
+    for _ in range(num_steps):
+        env.gym_env.step(env.sample_action())
+    here, depth, before = env.get_state(), part.depth, part.count.steps
+    action, times = env.sample_action(), []
+    for _ in range(_REPLAYS):
+        env.gym_env.step(action)  # away from `here`, so that nothing can be continued
+        times.append(_timed(lambda: env.set_state(here)))
+    steps = (part.count.steps - before) // _REPLAYS
+    return (
+        f"{np.median(times) * 1e6:.1f} us at depth {depth}: the reset and {steps} steps are played "
+        f"again.\n{'':15}It grows with the depth, which may be {MAX_DEPTH}; an env that is on the "
+        f"way to a state\n{'':15}goes on and plays only the steps that are missing"
+    )
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
 def _median(function: Callable[[], Any]) -> float:
     times = []
     for _ in range(_REPEATS):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
+        times.append(_timed(function))
     return float(np.median(times)) * 1e6

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
@@ -250,8 +251,12 @@ class ParallelEnv(PlanEnv):
 
 def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
     """Make sure that states made here can be read in the workers, and the other way round."""
-    if here != there:
-        differing = [key for key in here | there if here.get(key) != there.get(key)]
+    if fingerprint(here) != fingerprint(there):
+        # One by one as the whole: arguments may be arrays, which have no plain equality.
+        keys = (here | there).keys()
+        differing = [
+            k for k in keys if fingerprint({k: here.get(k)}) != fingerprint({k: there.get(k)})
+        ]
         raise IncompleteState(
             f"ParallelEnv: the env in the workers differs from the one here in {differing[0]}: "
             f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "

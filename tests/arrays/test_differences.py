@@ -53,8 +53,11 @@ def _():
 
 @row("wrong index")
 def _():
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="got 99"):
         counted()[99]
+    view = counted()[:99:2]
+    with pytest.raises(IndexError, match="got 99"):
+        view.to_ndarray()
 
 
 @row("views made by arrays")
@@ -64,7 +67,7 @@ def _():
 
 @row("`next`, `previous` at the end")
 def _():
-    for use in (lambda: counted().previous, lambda: counted(padding=1).next.next):
+    for use in (lambda: counted().previous.shape, lambda: counted(padding=1).next.next.shape):
         with pytest.raises(IndexError):
             use()
 

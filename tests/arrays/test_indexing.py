@@ -1,5 +1,8 @@
 """Index rules: relative to the window, on every axis, through every view."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -122,7 +125,7 @@ def test_writing_a_row_stays_inside_the_visible_part():
 def test_inner_axes_follow_the_same_rules(c):
     for index in [(0, -1), (slice(None), slice(-2, None)), (slice(None), slice(None, -1))]:
         with pytest.raises(IndexError, match=r"axis 1 must lie in 0\.\.[34]"):
-            c[index]
+            c[index].to_ndarray()
     d = c[:, 1:3]
     np.testing.assert_array_equal(d[:, -1], [0, 4, 8])
     np.testing.assert_array_equal(d[:, 2], [3, 7, 11])
@@ -205,11 +208,14 @@ def test_a_picked_view_can_be_indexed_and_written():
     np.testing.assert_array_equal(array[[3, 1], 1:3][:, -1], array[[3, 1], 0])
 
 
-def test_index_arrays_are_copied(a):
-    index = np.array([0, 1])
-    view = a[index]
-    index[:] = 4
-    np.testing.assert_array_equal(view, [102, 103])
+def test_changing_an_index_later_leaves_the_view_alone(a, c):
+    rows, columns, listed = np.array([0, 1]), np.array([1, 2]), [0, 1]
+    mask = np.array([True, True, False, False, False])
+    views = [a[rows], a[listed], a[mask], c[rows, columns], c[:, columns], c[rows, 1], c[listed, 1]]
+    rows[:], columns[:], mask[:], listed[:] = 2, 0, True, [2, 2]
+    wants = [[102, 103]] * 3 + [[1, 6], [[1, 2], [5, 6], [9, 10]], [1, 5], [1, 5]]
+    for view, want in zip(views, wants, strict=True):
+        np.testing.assert_array_equal(view, want)
 
 
 @pytest.mark.parametrize(
@@ -233,19 +239,59 @@ def test_index_arrays_are_copied(a):
 )
 def test_wrong_indices_say_what_came(c, index, error, message):
     with pytest.raises(error, match=message):
-        c[index]
+        c[index].to_ndarray()
     with pytest.raises(error, match=message):
         c[index] = 0
+
+
+USES = [
+    lambda view: view.shape,
+    lambda view: view.batch_shape,
+    lambda view: view.to_ndarray(),
+    lambda view: np.asarray(view),
+    lambda view: view[0],
+    lambda view: view.next,
+    lambda view: view.__setitem__(..., 1),
+    lambda view: view.__setitem__(0, 1),
+    lambda view: pickle.dumps(view),
+    lambda view: copy.deepcopy(view),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_wrong_index_that_was_put_off_raises_at_every_use(c, use):
+    # Taking these views raises nothing: they are looked at on first use.
+    wrong = [
+        ((slice(None), 9), "axis 1 must lie in .*got 9"),
+        (slice(None, 9, 2), "axis 0 must lie in .*got 9"),
+        ((np.array([0, 3]), np.array([1, 1])), "axis 0 must lie in .*got 3"),
+    ]
+    for index, message in wrong:
+        view = c[index]
+        for _ in range(2):
+            with pytest.raises(IndexError, match=message):
+                use(view)
+    before = c.to_ndarray().copy()
+    late = c.next
+    with pytest.raises(IndexError, match=r"Array\.next: .*buffer of 3 rows"):
+        use(late)
+    np.testing.assert_array_equal(c, before)
+
+
+@pytest.mark.parametrize("index", [3, -1, (0, 4), (3, 0), slice(0, 4), [0, 3], "x", None, 1.5])
+def test_wrong_rows_elements_and_windows_raise_at_once(c, index):
+    with pytest.raises((IndexError, TypeError), match="Array: "):
+        c[index]
 
 
 def test_arrays_stay_off_features_and_apart():
     array = Array((2, 3, 4), int, feature_shape=(5,))
     with pytest.raises(IndexError, match="feature axis 3"):
-        array[0, 0, 0, [1]]
+        array[0, 0, 0, [1]].to_ndarray()
     with pytest.raises(IndexError, match=r"must be neighbours.*axes \[1, 3\]"):
-        Array((2, 3, 4, 5), int)[:, [0], :, [0]]
+        Array((2, 3, 4, 5), int)[:, [0], :, [0]].to_ndarray()
     with pytest.raises(IndexError, match="picked axes only"):
-        array[[0]][:, [0]]
+        array[[0]][:, [0]].to_ndarray()
 
 
 @pytest.mark.parametrize(
@@ -284,7 +330,7 @@ def test_next_and_previous_never_wrap_or_shrink():
         (bare[[0, 4]], "next"),
     ]:
         with pytest.raises(IndexError, match=rf"Array\.{name}: .*buffer of \d rows"):
-            getattr(array, name)
+            getattr(array, name).to_ndarray()
 
 
 def test_next_keeps_the_other_axes():
@@ -321,7 +367,7 @@ def test_chains_of_slices_agree_with_a_list_of_positions(slices, index):
         edges = range(reach[0], reach[-1] + 2) if k > 0 else range(reach[0] - 1, reach[-1] + 1)
         if lo not in edges or hi not in edges:
             with pytest.raises(IndexError):
-                view[slice(*bounds)]
+                view[slice(*bounds)].to_ndarray()
             return
         view = view[slice(*bounds)]
         start, step, length = start + step * lo, step * k, len(range(lo, hi, k))

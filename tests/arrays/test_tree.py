@@ -97,6 +97,10 @@ def test_errors_name_the_leaf():
     tree = make()
     with pytest.raises(IndexError, match=r"^obs\.x: Array: indices on axis 0"):
         tree[4]
+    with pytest.raises(IndexError, match=r"^obs\.x: Array: indices on axis 1"):
+        tree[:, 2]
+    with pytest.raises(IndexError, match=r"^obs\.x: Array\.next"):
+        _ = tree.next
     with pytest.raises(ValueError, match=r"^obs\.y: Array: a value"):
         tree[0] = {"obs": {"x": 0, "y": [1, 2, 3]}, "reward": 0}
     with pytest.raises(ValueError, match=r"^obs\.x: Array\.rotate"):

@@ -120,12 +120,18 @@ def test_full_leaves_the_view_it_is_asked_of_alone():
 def test_views_keep_pointing_at_the_data_they_were_taken_from():
     a = Array((2,), np.int64, full_size=4)
     row, rows, whole, picked = a[0], a[0:2], a[...], a[[0, 1]]
+    pairs, reversed_, mask = a[np.array([0, 1])], a[::-1], a[np.array([True, False])]
+    later, part = a[0].next, a[...][::-1]
     read = a[1]
     read.to_ndarray()
     a[...] = [1, 2]
     a.rotate()
     a[...] = [3, 4]
-    for view, want in [(row, 1), (rows, [1, 2]), (whole, [1, 2]), (picked, [1, 2]), (read, 2)]:
+    wants = [
+        *[(row, 1), (rows, [1, 2]), (whole, [1, 2]), (picked, [1, 2]), (read, 2)],
+        *[(pairs, [1, 2]), (reversed_, [2, 1]), (mask, [1]), (later, 2), (part, [2, 1])],
+    ]
+    for view, want in wants:
         np.testing.assert_array_equal(view, want)
     np.testing.assert_array_equal(rows[2:4], [3, 4])
     np.testing.assert_array_equal(row.next.next, 3)

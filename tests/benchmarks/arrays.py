@@ -28,6 +28,21 @@ from plangym_ext.arrays import Array
 RECORDED = {"view": 0.5, "read": 4.5, "write": 4.5}
 
 
+class Least:
+    """What numpy's protocol costs at least: rows of an array, without bounds or window."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getitem__(self, row: int) -> Least:
+        return Least(self.data[row])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.data
+
+
 class Case(NamedTuple):
     """One line of the table."""
 
@@ -54,12 +69,17 @@ CASES = [
     Case("view of a window", "{a}[1:9]", view_limit, "view"),
     Case("view of a column", "{a}[:, 2]", view_limit, "view"),
     Case("view, every second row", "{a}[::2]", view_limit, "view"),
-    Case("view picked by 16 pairs", "{a}[i, j]", None, "view"),
-    Case("view of the next rows", "{w}.next", None, "view", "n[2:10]"),
+    Case("view picked by 16 pairs", "{a}[i, j]", view_limit, "view"),
+    Case("  copying the two index arrays", "i.copy(), j.copy()"),
+    Case("view of the next rows", "{w}.next", view_limit, "view", "n[2:10]"),
     Case("read an element", "{a}[3, 2].to_ndarray()", value_limit, "read", "n[3, 2]"),
     Case("read an element of a row", "{r}[2].to_ndarray()", value_limit, "read", "nr[2]"),
     Case("read a row", "{a}[3].to_ndarray()", value_limit, "read", "n[3]"),
     Case("read a row as numpy", "np.asarray({a}[3])", value_limit, "read", "n[3]"),
+    Case("  the same of the least class", "np.asarray(least[3])"),
+    Case("read a column", "{a}[:, 2].to_ndarray()", None, "read", "n[:, 2]"),
+    Case("read every second row", "{a}[::2].to_ndarray()", None, "read", "n[::2]"),
+    Case("read 16 pairs", "{a}[i, j].to_ndarray()", None, "read", "n[i, j]"),
     Case("write an element", "{a}[3, 2] = 1.5", value_limit, "write"),
     Case("write an element of a row", "{r}[2] = 1.5", value_limit, "write"),
     Case("write an element of a window", "{w}[3, 2] = 1.5", value_limit, "write"),
@@ -87,6 +107,7 @@ def make_namespace() -> dict[str, Any]:
         "w": ours[1:9],
         "n": plain,
         "nr": plain[3],
+        "least": Least(plain),
         "nw": plain[1:9],
         "i": np.arange(16),
         "j": np.arange(16) % 8,

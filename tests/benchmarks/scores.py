@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--envs", nargs="+", default=["CartPole-v1", "ALE/MsPacman-v5"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--planner", default="mcts")
-    parser.add_argument("--num-simulations", type=int, default=32)
+    parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--max-steps", type=int, default=500, help="moves per episode")
     parser.add_argument("--n-workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/scores.json"))

@@ -43,6 +43,7 @@ def test_sealed_row_passes_and_keeps_its_payload(content):
     ),
 )
 @settings(max_examples=300, deadline=None)
+@pytest.mark.slow
 def test_any_changed_bytes_are_refused(content, changes):
     envelope, rows = sealed(content)
     for position, flips in changes.items():

@@ -117,6 +117,20 @@ def test_batch_is_a_sequence_with_named_columns():
     assert type(batch[0]["x"]) is int
 
 
+def test_rows_have_the_types_of_the_env():
+    batch, _ = stored(EXAMPLE, [EXAMPLE, EXAMPLE])
+    assert {key: type(value) for key, value in batch[1].items()} == {
+        "lives": int,
+        "score": float,
+        "alive": bool,
+        # Python has no such number; as a float it would have other bytes.
+        "small": np.float32,
+        "vector": np.ndarray,
+        "n_step": int,
+        "dt": int,
+    }
+
+
 def test_rows_are_copies():
     batch, _ = stored({"v": np.zeros(2)}, [{"v": np.array([1.0, 2.0])}])
     batch[0]["v"][0] = 9.0

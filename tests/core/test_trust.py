@@ -19,7 +19,7 @@ from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.graph import GraphWriter
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.part import put_block
-from plangym_ext.errors import IncompleteState, UntrustedState
+from plangym_ext.errors import UntrustedState
 
 
 class Alarm:
@@ -60,7 +60,7 @@ def test_rows_of_our_own_workers_are_opened():
 
 
 class ByValue(PickledEnv):
-    """As in a script: workers cannot import its module, so there its pickle fails."""
+    """Holds an object of a class that only this module has."""
 
     def reset(self, *, seed=None, options=None):
         result = super().reset(seed=seed)
@@ -73,9 +73,13 @@ class OwnSlots(Slotted):
 
 
 @pytest.mark.slow
-def test_workers_that_capture_states_in_another_way_are_refused():
-    with pytest.raises(IncompleteState, match=r"differs .* in (layers|parts).*import its classes"):
-        plangym_ext.ParallelEnv(ByValue, n_workers=1)
+def test_classes_of_the_callers_script_are_opened_in_workers():
+    # The test module is sent by value, as a script is: workers cannot import it.
+    with plangym_ext.ParallelEnv(ByValue, n_workers=1) as env:
+        state, *_ = env.reset(seed=0)
+        deep = env.step_batch(np.array([1]), state[None]).states
+        assert env.step_batch(np.array([1]), deep).obs[0] == 4.0
+        assert env.step(1, deep[0]).obs == 4.0
 
 
 _ELSEWHERE = """

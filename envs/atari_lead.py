@@ -1,0 +1,132 @@
+"""What led to a state of an Atari game: an earlier state and the frames since.
+
+A lead starts anew every 32 frames or so, from a state that is by then some frames old.
+When that happens depends on the frames alone, not on when states are captured: the same
+frames give the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+#: Stands for a reset among the actions of a lead.
+RESET = 255
+# Draws of the console's generator at the start; lengths of base, middle and generator;
+# actions before the middle, and all.
+_HEAD = struct.Struct("<QHHHHH")
+# Two frames to draw both buffers, and one for objects that the game does not set again.
+_WINDOW, _SETTLED = 32, 3
+# Frames after which a lead starts anew even if they all ended early (Journey Escape).
+_PATIENCE = 64
+# Actions that there is room for: unfinished frames put off the new start.
+_ROOM = 128
+
+
+class Lead:
+    """The lead of an emulator's present state.
+
+    Args:
+        continuous: whether actions have a strength.
+
+    Attributes:
+        base: core of the state that it starts from.
+        draws: how often the console's generator had been drawn from there.
+        generator: state of the environment's generator before the last reset among the
+            actions, if that reset draws from it; else empty.
+        due: length of `codes` at which to ask for a renewal.
+        codes: the actions, as the emulator numbers them, or `RESET`.
+    """
+
+    def __init__(self, *, continuous: bool) -> None:
+        self.codes = bytearray()
+        self._strengths: list[float] | None = [] if continuous else None
+        self.begin(b"", 0)
+
+    def begin(self, core: bytes, draws: int) -> None:
+        """Start from this state."""
+        self.base, self.draws, self.generator = core, draws, b""
+        self.codes.clear()
+        if self._strengths is not None:
+            self._strengths.clear()
+        self.forget_middle()
+
+    def forget_middle(self) -> None:
+        """Give up the state from which the lead was to start anew."""
+        self._middle, self._middle_at = b"", 0
+        self._schedule()
+
+    def add(self, code: int, strength: float) -> None:
+        """Append what is emulated next."""
+        self.codes.append(code)
+        if self._strengths is not None:
+            self._strengths.append(strength)
+
+    def renew(self, core: bytes, draws: int, *, full: bool) -> None:
+        """Start anew, or remember the present state to do so later.
+
+        Args:
+            core: of the present state, which is not within a frame.
+            draws: of the console's generator.
+            full: whether the last frame was drawn to its end.
+        """
+        if not self._middle:
+            self._middle, self._middle_at = core, len(self.codes)
+        elif full or len(self.codes) >= _PATIENCE:
+            self.base, self.draws = self._middle, draws
+            del self.codes[: self._middle_at]
+            if self._strengths is not None:
+                del self._strengths[: self._middle_at]
+            self.generator = b""  # a reset forgets the middle, so none came after it
+            self.forget_middle()
+            return
+        self._schedule()
+
+    def _schedule(self) -> None:
+        self.due = self._middle_at + _SETTLED if self._middle else _WINDOW
+
+    def frames(self) -> Iterator[tuple[int, float]]:
+        """Actions and strengths, oldest first."""
+        for k, code in enumerate(self.codes):
+            yield code, 1.0 if self._strengths is None else self._strengths[k]
+
+    @property
+    def last(self) -> tuple[int, float]:
+        """The last action, which a sticky frame repeats; the no-op after a reset."""
+        if not self.codes or self.codes[-1] == RESET:
+            return 0, 1.0
+        return self.codes[-1], self._strengths[-1] if self._strengths else 1.0
+
+    def width(self, generator_bytes: int) -> int:
+        """Bytes that `packed` takes, but for unusually long leads.
+
+        Args:
+            generator_bytes: of `generator`, or 0 if resets do not draw.
+        """
+        action = 1 if self._strengths is None else 5
+        return _HEAD.size + 2 * len(self.base) + generator_bytes + _ROOM * action
+
+    def packed(self) -> bytes:
+        """The lead as bytes."""
+        sizes = (len(self.base), len(self._middle), len(self.generator))
+        head = _HEAD.pack(self.draws, *sizes, self._middle_at, len(self.codes))
+        data = head + self.base + self._middle + self.generator + self.codes
+        if self._strengths is not None:
+            data += struct.pack(f"<{len(self.codes)}f", *self._strengths)
+        return data
+
+    def unpack(self, buffer: memoryview, offset: int) -> int:
+        """Become the lead at `offset`; returns the offset behind it."""
+        self.draws, *sizes, self._middle_at, count = _HEAD.unpack_from(buffer, offset)
+        offset += _HEAD.size
+        parts = []
+        for size in (*sizes, count):
+            parts.append(bytes(buffer[offset : offset + size]))
+            offset += size
+        self.base, self._middle, self.generator, codes = parts
+        self.codes[:] = codes
+        if self._strengths is not None:
+            self._strengths[:] = struct.unpack_from(f"<{count}f", buffer, offset)
+            offset += 4 * count
+        self._schedule()
+        return offset

@@ -1,0 +1,149 @@
+"""The emulator's two random generators, both MT19937, outside of the emulator.
+
+As text, a generator is its 624 words and its position, in decimal: the way in which
+C++ writes an `std::mt19937`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+from plangym_ext.errors import IncompleteState
+
+_WORDS = 624
+#: Bytes of a captured `Twister`: 624 words and the position.
+TWISTER_BYTES = 4 * _WORDS + 4
+# A reset draws one number for each byte of memory.
+_MOST_BLOCKS = 256
+
+
+def parsed(text: bytes) -> tuple[np.ndarray, int]:
+    """Words `[624]` uint32 and position of a generator's text."""
+    numbers = np.array(text.split(), np.uint64)
+    return numbers[:_WORDS].astype(np.uint32), int(numbers[_WORDS])
+
+
+def twister_of(text: bytes) -> np.random.MT19937:
+    """A generator in the state that the text says."""
+    key, position = parsed(text)
+    generator = np.random.MT19937(0)
+    generator.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
+    return generator
+
+
+def seeded_text(seed: int) -> bytes:
+    """State of a generator that was just given a seed."""
+    _, key, position, *_ = np.random.RandomState(seed % 2**32).get_state()
+    return " ".join(map(str, [*np.asarray(key).tolist(), position])).encode()
+
+
+class Twister:
+    """The environment's generator, which decides what frames repeat the action before.
+
+    Args:
+        text: its state.
+
+    Attributes:
+        draw: callable that gives the next number, in [0, 2**32).
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self._generator = twister_of(text)
+        self.draw: Callable[[], int] = self._generator.random_raw
+        # struct { uint32 key[624]; int position; }, compared with the documented state.
+        address = self._generator.ctypes.state_address
+        memory = (ctypes.c_ubyte * TWISTER_BYTES).from_address(address)
+        self._memory = memoryview(memory).cast("B")
+        if self.saved() != _packed(text):
+            raise IncompleteState(
+                f"random state: numpy {np.__version__} lays MT19937 out in an unknown way; "
+                "please report it, with this version."
+            )
+
+    def load(self, text: bytes) -> None:
+        """Take over a state."""
+        self._memory[:] = _packed(text)
+
+    def saved(self) -> bytes:
+        """The state as `TWISTER_BYTES` bytes."""
+        return self._memory.tobytes()
+
+    @staticmethod
+    def text(saved: bytes) -> bytes:
+        """A saved state as text."""
+        return " ".join(map(str, np.frombuffer(saved, np.uint32).tolist())).encode()
+
+    def capture(self, buffer: memoryview, offset: int) -> int:
+        """Copy the state to `buffer[offset:]`; returns the offset behind it."""
+        buffer[offset : offset + TWISTER_BYTES] = self._memory
+        return offset + TWISTER_BYTES
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Inverse of `capture`; returns the offset behind it."""
+        self._memory[:] = buffer[offset : offset + TWISTER_BYTES]
+        return offset + TWISTER_BYTES
+
+
+def _packed(text: bytes) -> bytes:
+    return np.array(text.split(), np.uint64).astype(np.uint32).tobytes()
+
+
+class ConsoleRandom:
+    """The generator that fills the console's memory, named by how often it was drawn from.
+
+    Args:
+        text: its state before the first draw.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self._texts = {0: text}
+
+    @property
+    def first_text(self) -> bytes:
+        """State before the first draw."""
+        return self._texts[0]
+
+    def text(self, draws: int) -> bytes:
+        """State after `draws` draws."""
+        if draws not in self._texts:
+            start = max(known for known in self._texts if known <= draws)
+            generator = twister_of(self._texts[start])
+            generator.random_raw(draws - start, output=False)
+            self._keep(draws, _text(generator))
+        return self._texts[draws]
+
+    def draws(self, text: bytes, since: int) -> int:
+        """How often it was drawn from, at least `since` times, to come to `text`.
+
+        Raises:
+            IncompleteState: not within the next draws.
+        """
+        wanted, position = parsed(text)
+        generator = twister_of(self.text(since))
+        count = since
+        for _ in range(_MOST_BLOCKS):
+            state = generator.state["state"]
+            if np.array_equal(state["key"], wanted) and position >= state["pos"]:
+                count += position - int(state["pos"])
+                self._keep(count, text)
+                return count
+            # One more than is left makes the next block of words.
+            step = _WORDS + 1 - int(state["pos"])
+            generator.random_raw(step, output=False)
+            count += step
+        raise IncompleteState(
+            "Atari: the console's random generator changed in an unknown way. Please report it."
+        )
+
+    def _keep(self, draws: int, text: bytes) -> None:
+        if len(self._texts) > 64:
+            self._texts = {0: self._texts[0]}
+        self._texts[draws] = text
+
+
+def _text(generator: np.random.MT19937) -> bytes:
+    state = generator.state["state"]
+    return " ".join(map(str, [*state["key"].tolist(), int(state["pos"])])).encode()

@@ -1,0 +1,34 @@
+"""Gymnasium ids of the library's own envs, such as `plangym_ext/Sokoban-v0`.
+
+They are registered when one is first asked for, in each process that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.core.families import registered_spec
+
+_ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.chain_mdp:ChainMDPEnv", {}),
+    "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.narrow_path:NarrowPathEnv", {}),
+    # gym-sokoban gives a player 120 moves.
+    "plangym_ext/Sokoban-v0": (
+        "plangym_ext.envs.sokoban:SokobanEnv",
+        {"max_episode_steps": 120},
+    ),
+}
+
+
+def spec(name: str) -> Any:
+    """The `EnvSpec` of one of the ids.
+
+    Raises:
+        UnknownName: it is none of them; the message has the closest one.
+    """
+    for env_id, (entry_point, settings) in _ENTRY_POINTS.items():
+        if env_id not in gym.registry:
+            gym.register(env_id, entry_point, **settings)
+    return registered_spec(name)

@@ -1,0 +1,54 @@
+"""How an episode of a simulator is begun and played again."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import gymnasium as gym
+
+
+class Playback:
+    """What replaying has to know about a simulator; this one serves most of them.
+
+    A family derives from it when resetting a used simulator is not like resetting a
+    new one, or when steps that nobody watches can be had for less (`Family.playback`).
+
+    Args:
+        env: the simulator itself, without wrappers.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._env: Any = env
+
+    def carried(self, options: dict[str, Any] | None) -> Any:  # noqa: ARG002 - most need none
+        """Plain data that a reset with these options takes over from earlier episodes."""
+        return None
+
+    def prepare(self, carried: Any) -> None:
+        """Called before every reset, live or replayed, so that both begin alike.
+
+        Args:
+            carried: what `carried` returned before the live reset.
+        """
+
+    def unseen(self) -> AbstractContextManager[Any]:
+        """Context of a replay: nobody looks at its observations, rewards or pictures."""
+        return contextlib.nullcontext()
+
+    def play(self, actions: Sequence[Any]) -> None:
+        """Play `actions` unseen; what later steps read is then as if they were stepped."""
+        for action in actions:
+            self._env.step(action)
+
+    def show(self) -> None:
+        """Called after a replay: show where it has led to, if somebody is watching."""
+
+    def identity(self) -> dict[str, Any]:
+        """What the outcome of an action depends on, beside the env's arguments."""
+        package = type(self._env).__module__.partition(".")[0]
+        version = getattr(sys.modules.get(package), "__version__", None)
+        return {} if version is None else {package: version}

@@ -1,0 +1,116 @@
+"""Attributes that a subclass of a known simulator adds are part of its state."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+
+import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.errors import IncompleteState
+
+_serial = itertools.count()
+
+
+class Bonus(CartPoleEnv):
+    """Pays ten times from the tenth step on, and remembers what it was pushed."""
+
+    def __init__(self, label: str = ""):
+        super().__init__()
+        self.label, self.serial = label, next(_serial)
+
+    def reset(self, **kwargs):
+        self.num_steps, self.pushes = 0, []
+        vars(self).pop("fell", None)
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.num_steps += 1
+        self.pushes = [*self.pushes, int(action)][-20:]
+        obs, reward, terminated, *rest = super().step(action)
+        if terminated:
+            self.fell = self.num_steps
+        return obs, reward * (10 if self.num_steps >= 10 else 1), terminated, *rest
+
+
+class Drifting(PendulumEnv):
+    """Its gravity, a constant of the class it derives from, is drawn by each reset."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        self.g = 9 + self.np_random.random()
+        return obs, info
+
+
+class Listening(CartPoleEnv):
+    """Holds something that is no data, and whose count it pays."""
+
+    class Ear:
+        def __init__(self):
+            self.count = 0
+
+    def reset(self, **kwargs):
+        self.ear = self.Ear()
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.ear.count += 1
+        obs, reward, *rest = super().step(action)
+        return obs, reward + self.ear.count, *rest
+
+
+@pytest.mark.parametrize("make", [Bonus, Drifting])
+def test_added_and_changed_attributes_are_restored(make):
+    with GymEnv(make) as env:
+        assert env.codec.method == "codec"
+        report = plangym_ext.check_env(env)
+        assert report.exact, str(report)
+
+
+def test_attributes_come_and_go_with_the_state():
+    with GymEnv(Bonus, autoreset=False) as env:
+        bonus = env.gym_env
+        state, *_ = env.reset(seed=0)
+        states, terminated = [state], False
+        while not terminated:  # pushed to one side it falls within some ten steps
+            step = env.step(1, states[-1])
+            states.append(step.state)
+            terminated = step.terminated
+        last = len(states) - 1
+        assert (bonus.num_steps, bonus.pushes, bonus.fell) == (last, [1] * last, last)
+        env.set_state(states[4])
+        assert (bonus.num_steps, bonus.pushes) == (4, [1] * 4)
+        assert not hasattr(bonus, "fell")
+        env.set_state(states[last])
+        assert bonus.fell == last
+
+
+def test_what_never_changes_stays_the_instances_own():
+    # An argument, or the number of something that an instance has opened.
+    with GymEnv(lambda: Bonus("a"), name="B") as one, GymEnv(lambda: Bonus("bb"), name="B") as two:
+        assert one.state_width == two.state_width
+        state, *_ = one.reset(seed=0)
+        serial = two.gym_env.serial
+        two.set_state(one.step(1, state).state)
+        assert (two.gym_env.label, two.gym_env.serial, two.gym_env.num_steps) == ("bb", serial, 1)
+
+
+def test_equal_states_are_equal_bytes_whatever_came_before():
+    with GymEnv(Bonus) as one, GymEnv(Bonus) as two:
+        two.reset(seed=5)
+        two.step(0)
+        rows = [
+            np.stack([env.reset(seed=0)[0], env.step(1, None, 1, True).state]) for env in (one, two)
+        ]
+        assert rows[0].tobytes() == rows[1].tobytes()
+
+
+def test_objects_are_left_to_the_next_way():
+    with pytest.raises(IncompleteState, match=r"Listening\.ear"):
+        GymEnv(Listening, state="codec")
+    with GymEnv(Listening) as env:
+        assert env.codec.method == "snapshot"
+        assert plangym_ext.check_env(env, num_steps=20).exact
