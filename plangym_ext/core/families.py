@@ -131,7 +131,7 @@ _custom: list[Family] = []
 
 
 def register_family(family: Family, *, builtin: bool = False) -> None:
-    """Make `family` known; it is asked before all that were registered earlier."""
+    """Make `family` known; of two for the same module the later one counts."""
     _families.insert(0, family)
     if not builtin:
         _custom.append(family)
@@ -146,10 +146,13 @@ def _find(module: str) -> Family | None:
     # The built-in families register themselves when their package is imported;
     # naming it here, not importing it above, keeps `core` below `envs`.
     importlib.import_module("plangym_ext.envs")
-    for family in _families:
-        if module == family.module or module.startswith(family.module + "."):
-            return family
-    return None
+    found = [
+        family
+        for family in _families
+        if module == family.module or module.startswith(family.module + ".")
+    ]
+    # The one that says most; of two for the same module, the one registered last.
+    return max(found, key=lambda family: len(family.module), default=None)
 
 
 def family_of(base: Any) -> Family | None:

@@ -226,3 +226,35 @@ def test_unbounded_box_takes_infinity_but_not_nan():
     check_actions(SpaceLayout(space), [[np.inf]], (1,), "")
     with pytest.raises(InvalidAction, match="nan"):
         check_actions(SpaceLayout(space), [[np.nan]], (1,), "")
+
+
+class Words(spaces.Space):
+    """A space of texts that does not say how long they are, like MiniGrid's missions."""
+
+    def __init__(self):
+        super().__init__(dtype=str)
+
+
+@pytest.mark.parametrize(
+    ("space", "length"), [(spaces.Text(8), 8), (Words(), 512)], ids=["Text", "own space"]
+)
+def test_texts_are_unicode_arrays_where_they_are_allowed(space, length):
+    whole = spaces.Dict(text=space, box=BOX)
+    layout = SpaceLayout(whole, text=True)
+    leaf = layout.leaves[[leaf.path for leaf in layout.leaves].index(("text",))]
+    assert leaf.dtype == np.dtype(f"<U{length}")
+    batch = arrays(layout, 3)
+    writer = ObsWriter(layout)
+    texts = ["", "snö \N{SNOWFLAKE}", "x" * length]
+    for i, text in enumerate(texts):
+        writer.write(batch, i, {"text": text, "box": np.zeros(2, np.float32)})
+    assert layout.join(batch)["text"].tolist() == texts
+    with pytest.raises(InvalidObservation, match=rf"\['text'\]: expected at most {length} char"):
+        writer.write(batch, 0, {"text": "x" * (length + 1), "box": np.zeros(2, np.float32)})
+    with pytest.raises(InvalidObservation, match=r"\['text'\]: expected \(\) <U"):
+        writer.write(batch, 0, {"text": 5, "box": np.zeros(2, np.float32)})
+
+
+def test_texts_are_no_actions():
+    with pytest.raises(TypeError, match=r"space\['word'\]: Text has no fixed-size array form"):
+        SpaceLayout(spaces.Dict(word=spaces.Text(5)))

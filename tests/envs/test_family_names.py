@@ -62,3 +62,15 @@ def test_users_resolve_names_of_their_own(monkeypatch):
         assert env.gym_env.unwrapped.g == 3.7
         state, *_ = env.reset(seed=0)
         assert env.step(np.zeros(1, np.float32), state).truncated is False
+
+
+def test_the_family_of_the_nearest_module_counts_and_of_two_the_later(monkeypatch):
+    monkeypatch.setattr(families, "_families", list(families._families))
+    monkeypatch.setattr(families, "_custom", list(families._custom))
+    # The library's own envs lie around the file of dm_control.
+    assert families.family_of_entry_point("plangym_ext.envs.dm_control:x").name == "dm_control"
+    assert families.family_of_entry_point("plangym_ext.envs.sokoban.env:x").name == "own"
+    for name, module in (("wide", "a"), ("near", "a.b"), ("late", "a.b"), ("other", "a.bc")):
+        register_family(Family(name, module, None))
+    found = [families.family_of_entry_point(f"{module}:x").name for module in ("a.b.c", "a.c")]
+    assert found == ["late", "wide"]
