@@ -8,9 +8,14 @@ What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it
 * The screen, and of each of the two frame buffers what the next frame does not draw.
   A state carries its *lead*: an earlier state and the actions since. When somebody
   looks at the screen before it is sure to be drawn anew, the lead is emulated again.
-* That a frame is not finished. Restoring such a state (or another one over it) draws
-  outside of the frame buffer. Such states are restored by their lead alone, and an
-  unfinished frame is finished before anything is restored over it.
+* That a frame is not finished. After restoring such a state, or another one over it,
+  the game goes on otherwise, and the emulator may draw outside of its frame buffer
+  (ALE's pull requests 732 and 739). Such states are restored by their lead alone, and
+  an unfinished frame is finished before anything is restored over it.
+
+Named exceptions: Double Dunk's reset works through a menu, which here is done without
+sticky frames, so its games begin otherwise than gymnasium's; Miniature Golf is captured
+by replay, since the emulator misreads its score; so is `sound_obs`.
 """
 
 from __future__ import annotations
@@ -82,6 +87,8 @@ class Emulator:
         self._layout: StateLayout | UnknownLayout = UnknownLayout()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # a copy that is not built yet has no emulator
         return getattr(self._ale, name)
 
     # What an env calls --------------------------------------------------------------
