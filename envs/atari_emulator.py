@@ -39,9 +39,8 @@ _NOOP = (0, 1.0)
 _SEED_OF_TIME = -1
 # Most frames that an unfinished one may take; Tic-Tac-Toe's opponent thinks for 40.
 _MOST_UNFINISHED = 2000
-# Games that leave moving objects where they are from one frame to the next: the first
-# frame after a restore shows those of the frame emulated before it. Found by comparing
-# 120 restored states of each game.
+# Games that leave moving objects where they are from one frame to the next, so that their
+# leads are anchored. Found by comparing some hundred restored states of each game.
 _KEEPS_OBJECTS = {"yars_revenge"}
 # Pitfall II's cartridge has a clock whose fraction is rounded when it is saved. Here it
 # is rounded after every frame, so that it makes no difference whether it was.
@@ -81,7 +80,7 @@ class Emulator:
         ale.setFloat("repeat_action_probability", 0.0)
         self._game = game
         self._keeps_objects, self._rounds = game in _KEEPS_OBJECTS, game in _ROUNDS
-        self._lead = Lead(continuous=continuous)
+        self._lead = Lead(continuous=continuous, anchored=self._keeps_objects)
         self._path: Any = None  # of the game that need not be loaded again
         self._inserted = b""  # core of the state in which it begins
         self._layout: StateLayout | UnknownLayout = UnknownLayout()
@@ -247,7 +246,7 @@ class Emulator:
         core = bytes(buffer[offset - size : offset])
         offset = self._lead.unpack(buffer, offset)
         self._held = self._lead.last
-        if self._layout.is_partial(core):
+        if self._keeps_objects or self._layout.is_partial(core):
             self._emulate_lead(core)
         else:
             self._finish_frame(core)
@@ -348,11 +347,15 @@ class Emulator:
         lead = self._lead
         self._finish_frame(lead.base)
         self._load(lead.base, lead.draws)
-        for code, strength in lead.frames():
+        for k, (code, strength) in enumerate(lead.frames()):
+            if lead.anchor and k == lead.anchor_at:
+                self._load(lead.anchor, lead.draws)
             if code == RESET:
                 self._restart(lead.generator)
             else:
                 self._frame(code, strength)
+        if lead.anchor and lead.anchor_at == len(lead.codes):
+            self._load(lead.anchor, lead.draws)
         if self._look() != core:
             raise IncompleteState(
                 f"Atari: the last {len(lead.codes)} frames, emulated again, did not lead to the "
@@ -369,7 +372,7 @@ class Emulator:
             return
         core = self._look()
         drawn = frames > 0 and not self._partial and self._layout.is_full(core)
-        if not drawn or (frames == 1 and self._keeps_objects):
+        if not drawn:
             self._emulate_lead(core)
             return
         # Frames are drawn into two buffers in turn.
