@@ -4,10 +4,9 @@ A process can hold one emulator, so a batch runs on worker processes
 (`make(..., n_workers=...)`), each with its own. stable-retro brings one free game;
 cartridges of your own are imported with its `python -m stable_retro.import`.
 
-State: the emulator's own, a megabyte for a Genesis, of which the words that are not
-zero are kept; and the picture, if the env has a render mode, because a restored
-emulator shows the frame that it drew last. Rewards and endings compare two frames of
-memory, so a restore reads the restored one in.
+State: the emulator's own, a megabyte for a Genesis; and the picture, if the env has a
+render mode, because a restored emulator shows the frame that it drew last. Rewards and
+endings compare two frames of memory, so a restore reads the restored one in.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from plangym_ext.errors import (
 )
 
 _PREFIX = "retro/"
-#: Room for growth: games fill their memory as they go on.
-_SLACK = 3.0
 # Arguments of an enumeration's type, which may be given by name.
 _CHOICES = {"obs_type": "Observations", "use_restricted_actions": "Actions"}
 
@@ -46,15 +43,12 @@ class RetroPart(StatePart):
             out of reach.
     """
 
-    # The emulator writes bytes that no frame reads, different ones each time.
+    # Emulators leave some bytes of a state unwritten: whatever was in that memory.
     canonical = False
 
     def __init__(self, env: Any) -> None:
         self._env = env
         self._rng = GeneratorBytes()
-        self._size = len(env.em.get_state())
-        # Fresh memory of that size costs more than everything else in a restore.
-        self._words = np.zeros(-(-self._size // 8), np.uint64)
         path = _scenario_path(env)
         self._scenario = path.read_bytes()
         if '"script' in self._scenario.decode():
@@ -62,12 +56,12 @@ class RetroPart(StatePart):
                 f"retro: {path.name} of {env.gamename} has a script, whose variables cannot be "
                 "captured"
             )
-        self.width = RNG_BYTES + int((len(self._emulator()) + len(self._picture())) * _SLACK)
+        self.width = RNG_BYTES + 8 + len(env.em.get_state()) + len(self._picture())
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write generator, emulator and picture."""
         offset = self._rng.capture(self._env.np_random, buffer, offset)
-        offset = put_block(buffer, offset, end, self._emulator())
+        offset = put_block(buffer, offset, end, self._env.em.get_state())
         return put_block(buffer, offset, end, self._picture())
 
     def restore(self, buffer: memoryview, offset: int) -> int:
@@ -75,7 +69,7 @@ class RetroPart(StatePart):
         env = self._env
         offset = self._rng.restore(env.np_random, buffer, offset)
         data, offset = get_block(buffer, offset)
-        if not env.em.set_state(self._dense(data)):
+        if not env.em.set_state(data):
             raise DamagedState(f"retro: the emulator of {env.gamename} refuses this state")
         # The next reward is a difference to this frame's memory.
         env.data.update_ram()
@@ -83,19 +77,6 @@ class RetroPart(StatePart):
         if picture and env.img is not None:
             env.img = np.frombuffer(picture, np.uint8).reshape(env.img.shape).copy()
         return offset
-
-    def _emulator(self) -> bytes:
-        return _sparse(self._env.em.get_state())
-
-    def _dense(self, data: bytes) -> bytes:
-        size = int.from_bytes(data[:8], "little")
-        count = (len(data) - 8) // 12
-        if size != self._size:
-            raise DamagedState(f"retro: expected {self._size} bytes of the emulator; got {size}")
-        self._words.fill(0)
-        where = np.frombuffer(data, np.uint32, count, 8 + 8 * count)
-        self._words[where] = np.frombuffer(data, np.uint64, count, 8)
-        return self._words.tobytes()[:size]
 
     def _picture(self) -> bytes:
         env = self._env
@@ -110,14 +91,6 @@ class RetroPart(StatePart):
             "rom": hashlib.blake2b(rom.read_bytes(), digest_size=16).hexdigest(),
             "scenario": hashlib.blake2b(self._scenario, digest_size=16).hexdigest(),
         }
-
-
-def _sparse(data: bytes) -> bytes:
-    """Length, then indices and values of the words that are not zero."""
-    padded = data + bytes(-len(data) % 8)
-    words = np.frombuffer(padded, np.uint64)
-    where = np.flatnonzero(words != 0).astype(np.uint32)
-    return len(data).to_bytes(8, "little") + words[where].tobytes() + where.tobytes()
 
 
 def _integration(env: Any) -> Any:
