@@ -94,11 +94,11 @@ def _complete(env: Any) -> None:
     env.ale = Emulator(ale, env._game, continuous=env.continuous)
     try:
         env.load_game()
-    except IncompleteState:
+        env.ale.reset_game()
+    except Exception:
         # The env goes on without, captured in some other way.
         env.ale = ale
         ale.setFloat("repeat_action_probability", stickiness)
         env.load_game()
+        ale.reset_game()
         raise
-    finally:
-        env.ale.reset_game()

@@ -8,9 +8,14 @@ What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it
 * The screen, and of each of the two frame buffers what the next frame does not draw.
   A state carries its *lead*: an earlier state and the actions since. When somebody
   looks at the screen before it is sure to be drawn anew, the lead is emulated again.
-* That a frame is not finished. Restoring such a state (or another one over it) draws
-  outside of the frame buffer. Such states are restored by their lead alone, and an
-  unfinished frame is finished before anything is restored over it.
+* That a frame is not finished. After restoring such a state, or another one over it,
+  the game goes on otherwise, and the emulator may draw outside of its frame buffer
+  (ALE's pull requests 732 and 739). Such states are restored by their lead alone, and
+  an unfinished frame is finished before anything is restored over it.
+
+Named exceptions: Double Dunk's reset works through a menu, which here is done without
+sticky frames, so its games begin otherwise than gymnasium's; Miniature Golf is captured
+by replay, since the emulator misreads its score; so is `sound_obs`.
 """
 
 from __future__ import annotations
@@ -34,9 +39,8 @@ _NOOP = (0, 1.0)
 _SEED_OF_TIME = -1
 # Most frames that an unfinished one may take; Tic-Tac-Toe's opponent thinks for 40.
 _MOST_UNFINISHED = 2000
-# Games that leave moving objects where they are from one frame to the next: the first
-# frame after a restore shows those of the frame emulated before it. Found by comparing
-# 120 restored states of each game.
+# Games that leave moving objects where they are from one frame to the next, so that their
+# leads are anchored. Found by comparing some hundred restored states of each game.
 _KEEPS_OBJECTS = {"yars_revenge"}
 # Pitfall II's cartridge has a clock whose fraction is rounded when it is saved. Here it
 # is rounded after every frame, so that it makes no difference whether it was.
@@ -76,12 +80,14 @@ class Emulator:
         ale.setFloat("repeat_action_probability", 0.0)
         self._game = game
         self._keeps_objects, self._rounds = game in _KEEPS_OBJECTS, game in _ROUNDS
-        self._lead = Lead(continuous=continuous)
+        self._lead = Lead(continuous=continuous, anchored=self._keeps_objects)
         self._path: Any = None  # of the game that need not be loaded again
         self._inserted = b""  # core of the state in which it begins
         self._layout: StateLayout | UnknownLayout = UnknownLayout()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # a copy that is not built yet has no emulator
         return getattr(self._ale, name)
 
     # What an env calls --------------------------------------------------------------
@@ -240,7 +246,7 @@ class Emulator:
         core = bytes(buffer[offset - size : offset])
         offset = self._lead.unpack(buffer, offset)
         self._held = self._lead.last
-        if self._layout.is_partial(core):
+        if self._keeps_objects or self._layout.is_partial(core):
             self._emulate_lead(core)
         else:
             self._finish_frame(core)
@@ -341,11 +347,15 @@ class Emulator:
         lead = self._lead
         self._finish_frame(lead.base)
         self._load(lead.base, lead.draws)
-        for code, strength in lead.frames():
+        for k, (code, strength) in enumerate(lead.frames()):
+            if lead.anchor and k == lead.anchor_at:
+                self._load(lead.anchor, lead.draws)
             if code == RESET:
                 self._restart(lead.generator)
             else:
                 self._frame(code, strength)
+        if lead.anchor and lead.anchor_at == len(lead.codes):
+            self._load(lead.anchor, lead.draws)
         if self._look() != core:
             raise IncompleteState(
                 f"Atari: the last {len(lead.codes)} frames, emulated again, did not lead to the "
@@ -362,7 +372,7 @@ class Emulator:
             return
         core = self._look()
         drawn = frames > 0 and not self._partial and self._layout.is_full(core)
-        if not drawn or (frames == 1 and self._keeps_objects):
+        if not drawn:
             self._emulate_lead(core)
             return
         # Frames are drawn into two buffers in turn.

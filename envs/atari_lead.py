@@ -3,6 +3,11 @@
 A lead starts anew every 32 frames or so, from a state that is by then some frames old.
 When that happens depends on the frames alone, not on when states are captured: the same
 frames give the same bytes.
+
+An *anchored* lead holds one state more, from some frames after its start. A game may
+leave moving objects where they are from one frame to the next; the emulator does not
+save these places but those of the registers behind them. In the first frames from the
+start objects settle, touching what they should not; the anchor makes good for that.
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ from collections.abc import Iterator
 
 #: Stands for a reset among the actions of a lead.
 RESET = 255
-# Draws of the console's generator at the start; lengths of base, middle and generator;
-# actions before the middle, and all.
-_HEAD = struct.Struct("<QHHHHH")
+# Draws of the console's generator at the start; lengths of base, middle, anchor and
+# generator; actions before the middle and the anchor, and all.
+_HEAD = struct.Struct("<QHHHHHHH")
 # Two frames to draw both buffers, and one for objects that the game does not set again.
 _WINDOW, _SETTLED = 32, 3
+# Anchored leads are emulated with every restore, so they are short.
+_ANCHORED_WINDOW = 4
 # Frames after which a lead starts anew even if they all ended early (Journey Escape).
 _PATIENCE = 64
 # Actions that there is room for: unfinished frames put off the new start.
@@ -28,17 +35,21 @@ class Lead:
 
     Args:
         continuous: whether actions have a strength.
+        anchored: whether to keep an anchor.
 
     Attributes:
         base: core of the state that it starts from.
         draws: how often the console's generator had been drawn from there.
         generator: state of the environment's generator before the last reset among the
             actions, if that reset draws from it; else empty.
+        anchor: core of the state after the first `anchor_at` actions, or empty.
         due: length of `codes` at which to ask for a renewal.
         codes: the actions, as the emulator numbers them, or `RESET`.
     """
 
-    def __init__(self, *, continuous: bool) -> None:
+    def __init__(self, *, continuous: bool, anchored: bool = False) -> None:
+        self._anchored = anchored
+        self._window = _ANCHORED_WINDOW if anchored else _WINDOW
         self.codes = bytearray()
         self._strengths: list[float] | None = [] if continuous else None
         self.begin(b"", 0)
@@ -46,6 +57,7 @@ class Lead:
     def begin(self, core: bytes, draws: int) -> None:
         """Start from this state."""
         self.base, self.draws, self.generator = core, draws, b""
+        self.anchor, self.anchor_at = b"", 0
         self.codes.clear()
         if self._strengths is not None:
             self._strengths.clear()
@@ -78,12 +90,14 @@ class Lead:
             if self._strengths is not None:
                 del self._strengths[: self._middle_at]
             self.generator = b""  # a reset forgets the middle, so none came after it
+            if self._anchored:
+                self.anchor, self.anchor_at = core, len(self.codes)
             self.forget_middle()
             return
         self._schedule()
 
     def _schedule(self) -> None:
-        self.due = self._middle_at + _SETTLED if self._middle else _WINDOW
+        self.due = self._middle_at + _SETTLED if self._middle else self._window
 
     def frames(self) -> Iterator[tuple[int, float]]:
         """Actions and strengths, oldest first."""
@@ -104,26 +118,29 @@ class Lead:
             generator_bytes: of `generator`, or 0 if resets do not draw.
         """
         action = 1 if self._strengths is None else 5
-        return _HEAD.size + 2 * len(self.base) + generator_bytes + _ROOM * action
+        cores = 3 if self._anchored else 2
+        return _HEAD.size + cores * len(self.base) + generator_bytes + _ROOM * action
 
     def packed(self) -> bytes:
         """The lead as bytes."""
-        sizes = (len(self.base), len(self._middle), len(self.generator))
-        head = _HEAD.pack(self.draws, *sizes, self._middle_at, len(self.codes))
-        data = head + self.base + self._middle + self.generator + self.codes
+        parts = (self.base, self._middle, self.anchor, self.generator)
+        at = (self._middle_at, self.anchor_at, len(self.codes))
+        data = _HEAD.pack(self.draws, *map(len, parts), *at) + b"".join(parts) + self.codes
         if self._strengths is not None:
             data += struct.pack(f"<{len(self.codes)}f", *self._strengths)
         return data
 
     def unpack(self, buffer: memoryview, offset: int) -> int:
         """Become the lead at `offset`; returns the offset behind it."""
-        self.draws, *sizes, self._middle_at, count = _HEAD.unpack_from(buffer, offset)
+        self.draws, *sizes, self._middle_at, self.anchor_at, count = _HEAD.unpack_from(
+            buffer, offset
+        )
         offset += _HEAD.size
         parts = []
         for size in (*sizes, count):
             parts.append(bytes(buffer[offset : offset + size]))
             offset += size
-        self.base, self._middle, self.generator, codes = parts
+        self.base, self._middle, self.anchor, self.generator, codes = parts
         self.codes[:] = codes
         if self._strengths is not None:
             self._strengths[:] = struct.unpack_from(f"<{count}f", buffer, offset)

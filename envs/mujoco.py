@@ -57,8 +57,9 @@ _ALL_DERIVED = (
 )
 # Vectors that a reset of these tasks draws and keeps. Their own steps read the joints
 # instead, but a wrapper may look here.
-_DRAWN: dict[str, tuple[str, ...]] = {"reacher_v5": ("goal",), "reacher_v4": ("goal",)} | {
-    f"pusher_v{version}": ("cylinder_pos",) for version in (4, 5)
+_DRAWN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("reacher_v4", "reacher_v5"), ("goal",)),
+    **dict.fromkeys(("pusher_v4", "pusher_v5"), ("cylinder_pos",)),
 }
 _DRAWN_BYTES = 16  # two float64 each
 # Attributes of every `MujocoEnv` that this codec answers for.
@@ -105,7 +106,7 @@ class MujocoPart(StatePart):
         # One vector for all calls: a view of each row costs more than this copy, and a
         # row need not start where a float may.
         self._vector = np.zeros(mujoco.mj_stateSize(model, _SIGNATURE))
-        self._bytes = memoryview(self._vector).cast("B")
+        self._bytes = self._vector.data.cast("B")
         arrays = [getattr(data, name, None) for name in self._derived_names]
         self._derived = [
             memoryview(array.reshape(-1)).cast("B")
@@ -263,7 +264,8 @@ def _span(first: np.ndarray, last: np.ndarray, beyond: int, model: Any) -> memor
         )
     flat = first.reshape(-1).view(np.uint8)
     # The array's base keeps the model alive, and is kept by the view.
-    return memoryview(np.lib.stride_tricks.as_strided(flat, (size,), (1,), writeable=False))
+    seen: np.ndarray = np.lib.stride_tricks.as_strided(flat, (size,), (1,), writeable=False)
+    return seen.data
 
 
 def _saved(model: Any) -> bytes:

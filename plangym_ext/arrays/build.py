@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.array import Array
-from plangym_ext.arrays.tree import ArrayDict
 
 Parts = Callable[[Any], dict[str, Any] | None]
 MakeLeaf = Callable[..., Any]
@@ -21,7 +20,7 @@ def build(
     batch_shape: tuple[int, ...],
     fields: Mapping[str, Mapping[str, Any]],
     spec: Mapping[str, Any],
-) -> ArrayDict:
+) -> dict[str, Any]:
     """Return one array per leaf of `source`.
 
     Args:
@@ -38,13 +37,16 @@ def build(
     """
     left = dict(fields)
 
-    def walk(value: Any, prefix: str) -> ArrayDict:
+    names: list[str] = []
+
+    def walk(value: Any, prefix: str) -> dict[str, Any]:
         inner = parts(value)
         assert inner is not None
-        tree = ArrayDict()
+        tree: dict[str, Any] = {}
         for name, part in inner.items():
             path = prefix + name
             if parts(part) is None:
+                names.append(path)
                 own = left.pop(path, {})
                 tree[name] = leaf(path, part, batch_shape, **{**spec, **own})
             else:
@@ -59,8 +61,7 @@ def build(
     tree = walk(source, "")
     if left:
         raise ValueError(
-            f"ArrayDict: fields must name arrays of the tree, "
-            f"{[name for name, _ in tree.leaves()]}; got {sorted(left)}."
+            f"ArrayDict: fields must name arrays of the tree, {names}; got {sorted(left)}."
         )
     return tree
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias, final
 import numpy.typing as npt
 
 from plangym_ext.arrays.base import BaseArray
+from plangym_ext.arrays.build import build, example_leaf, space_leaf, space_parts
 
 Leaf: TypeAlias = "BaseArray | ArrayDict"
 
@@ -61,9 +62,7 @@ class ArrayDict(MutableMapping[str, Any]):
             TypeError: a space has no fixed shape, such as Text or Graph.
             ValueError: `fields` names something that is not there.
         """
-        from plangym_ext.arrays.build import build, space_leaf, space_parts
-
-        return build(space, space_parts, space_leaf, batch_shape, fields or {}, spec)
+        return cls(build(space, space_parts, space_leaf, batch_shape, fields or {}, spec))
 
     @classmethod
     def from_example(
@@ -87,9 +86,7 @@ class ArrayDict(MutableMapping[str, Any]):
             TypeError: a value is not numeric, or the example is not nested.
             ValueError: `fields` names something that is not there.
         """
-        from plangym_ext.arrays.build import build, example_leaf
-
-        return build(example, parts, example_leaf, batch_shape, fields or {}, spec)
+        return cls(build(example, parts, example_leaf, batch_shape, fields or {}, spec))
 
     @classmethod
     def from_step(

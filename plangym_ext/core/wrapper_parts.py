@@ -90,8 +90,8 @@ class FrameStackPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """The padding decides what a reset leads to."""
-        return {"padding": self._layer.padding_type}
+        """How many frames, and what a reset pads them with."""
+        return {"size": self._layer.stack_size, "padding": self._layer.padding_type}
 
     @staticmethod
     def applies(layer: Any) -> bool:

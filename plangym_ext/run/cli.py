@@ -22,11 +22,18 @@ _COMMANDS: dict[str, tuple[Any, str]] = {
 }
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Names defaults, but not those that are None: the help says what None means."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong, with the closest match."""
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(**kwargs)
 

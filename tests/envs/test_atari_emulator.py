@@ -126,8 +126,19 @@ def test_lead_waits_for_a_whole_frame():
     assert lead.base == b"32"
 
 
+def test_anchored_lead_holds_a_state_from_behind_its_start():
+    lead = Lead(continuous=False, anchored=True)
+    lead.begin(b"start", 0)
+    for t in range(20):
+        if len(lead.codes) >= lead.due:
+            lead.renew(b"%d" % t, 0, full=True)
+        lead.add(0, 1.0)
+    # Every fourth state is kept and taken three frames later.
+    assert (lead.base, lead.anchor, lead.anchor_at) == (b"16", b"19", 3)
+
+
 def test_lead_is_itself_as_bytes():
-    lead, other = Lead(continuous=True), Lead(continuous=True)
+    lead, other = (Lead(continuous=True, anchored=True) for _ in range(2))
     lead.begin(b"start", 2**40)
     lead.add(RESET, 1.0)
     lead.generator = b"words"
@@ -149,7 +160,7 @@ def test_unfinished_frames_are_restored_by_what_led_to_them():
     state = save(part)
     assert env.ale._partial
     played = [(env.step(1)[0].tobytes(), env.ale.getScreen().tobytes()) for _ in range(6)]
-    # Restored over itself two thousand times, the bare emulator crashes.
+    # The emulator by itself goes on as if the frame were finished.
     for _ in range(3):
         part.restore(memoryview(state), 0)
         assert save(part) == state
@@ -233,3 +244,22 @@ def test_console_altered_from_outside_is_captured_as_it_is():
     env.reset(seed=1)
     part.restore(memoryview(state), 0)
     assert env.ale.getRAM()[65] == 2
+
+
+@slow
+def test_objects_that_a_game_leaves_where_they_are():
+    # The shots of Yars' Revenge move on from where they are, and hit what is there.
+    env, part = make("yars_revenge")
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    states, played = [], []
+    for _ in range(300):
+        action = env.action_space.sample()
+        states.append(save(part))
+        played.append((action, env.step(action)[0].tobytes(), env.ale.getScreen().tobytes()))
+    for t in np.random.default_rng(0).permutation(300)[:60]:
+        part.restore(memoryview(states[t]), 0)
+        assert save(part) == states[t]
+        for action, memory, screen in played[t : t + 2]:
+            assert env.step(action)[0].tobytes() == memory
+            assert env.ale.getScreen().tobytes() == screen

@@ -62,8 +62,9 @@ def test_step_that_ends_early_shows_the_frames_of_the_step_before():
         assert again.state.tobytes() == after.state.tobytes()
 
 
-def test_states_of_another_preprocessing_are_refused():
-    with make(stack=0) as env, make(stack=0, terminal_on_life_loss=True) as other:
+@pytest.mark.parametrize("options", [{"stack": 3}, {"padding": "zero"}, {"frame_skip": 2}])
+def test_states_of_another_preprocessing_are_refused(options):
+    with make() as env, make(**options) as other:
         state, *_ = env.reset(seed=0)
         with pytest.raises(ForeignState):
             other.set_state(state)

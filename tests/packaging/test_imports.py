@@ -108,7 +108,6 @@ def test_imports_are_absolute_and_of_modules_that_exist(name):
 #: may come.
 KNOWN_CYCLES = {
     frozenset(f"plangym_ext.arrays.{name}" for name in ("array", "base", "jagged")),
-    frozenset(f"plangym_ext.arrays.{name}" for name in ("build", "tree")),
 }
 
 
