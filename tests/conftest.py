@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 pytest.register_assert_rewrite("contract.env_contract", "contract.backend_contract")
 
 import cloudpickle  # noqa: E402 - helpers are registered first
 import leaks  # noqa: E402 - likewise
+
+# A shell's background job starts with interrupts ignored, and so would all that the
+# tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FAILED = pytest.StashKey[bool]()
 

@@ -128,6 +128,13 @@ class ParallelEnv(PlanEnv):
             raise
 
     @property
+    def exact(self) -> bool:
+        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        if self._plan_env is None:  # `repr` is no reason to build anything
+            return bool(self._arguments["state"] != "approximate")
+        return self._plan_env.exact
+
+    @property
     def plan_env(self) -> GymEnv:
         """The local env that `reset`, `step` and `set_state` move."""
         self.setup()
