@@ -100,6 +100,15 @@ class MujocoPart(StatePart):
         derived = sum(len(view) for view in self._derived)
         self.width = len(self._bytes) + derived + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
 
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Fields of `mjData` that a state holds behind the integration vector, in order."""
+        return tuple(self._carried)
+
+    def check_model(self) -> None:
+        """Refuse to go on with a model that was edited since; see `ModelGuard.check`."""
+        self._guard.check()
+
     def _bind(self, model: Any, data: Any) -> None:
         """Take hold of the memory of `data`, which is copied from and to as it is."""
         self._model, self._data = model, data
@@ -107,11 +116,13 @@ class MujocoPart(StatePart):
         # row need not start where a float may.
         self._vector = np.zeros(mujoco.mj_stateSize(model, _SIGNATURE))
         self._bytes = self._vector.data.cast("B")
-        arrays = [getattr(data, name, None) for name in self._derived_names]
+        arrays = {name: getattr(data, name, None) for name in self._derived_names}
+        self._carried = [
+            name for name, array in arrays.items() if array is not None and array.size
+        ]
         self._derived = [
-            memoryview(array.reshape(-1)).cast("B")
-            for array in arrays
-            if array is not None and array.size
+            memoryview(arrays[name].reshape(-1)).cast("B")
+            for name in self._carried
         ]
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:

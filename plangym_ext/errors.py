@@ -56,6 +56,10 @@ class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 
 
+class BackendUnavailable(PlangymExtError, ValueError):
+    """The backend that was asked for cannot run this env; another one can."""
+
+
 class EnvClosed(PlangymExtError, RuntimeError):
     """The env has been closed and cannot be used any more."""
 

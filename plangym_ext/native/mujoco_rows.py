@@ -1,0 +1,269 @@
+"""The rows of a batch, played on MuJoCo's threads and made into results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.native.mujoco_player import MujocoPlayer, Played
+from plangym_ext.native.mujoco_states import MujocoStates
+from plangym_ext.native.mujoco_task import MujocoTask
+
+# A native call plays several steps of each row. Of a task that can end, those behind an
+# ending are thrown away, so they are few: enough to make a call worth its while.
+_ROW_STEPS, _MOST_STEPS = 256, 8
+# Other tasks are limited by the memory that is recorded into.
+_MOST_BYTES = 1 << 24
+
+
+@dataclass
+class _Batch:
+    """One request while it is played; the arrays are filled in as rows come to their ends.
+
+    Attributes:
+        request: what is asked for.
+        columns: infos that are stored.
+        repeats: `()` or `[B]` env steps for which an action is held.
+        wanted: `[B]` env steps to take if nothing ends.
+        target: `[B, S]` states after the steps taken.
+    """
+
+    request: RowRequest
+    columns: tuple[InfoColumn, ...]
+    repeats: np.ndarray
+    wanted: np.ndarray
+    target: np.ndarray
+    obs: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    env_steps: np.ndarray
+    infos: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a task makes of K steps of n rows: cell (k, i) is entry k * n + i.
+
+    Attributes:
+        rewards: `[K, n]`.
+        infos: arrays by name, flat.
+        ended: `[n]` bool, or None if no row did.
+        taken: `[n]` steps until a row ended, else K; None if none ended.
+    """
+
+    rewards: np.ndarray
+    infos: dict[str, np.ndarray]
+    ended: np.ndarray | None
+    taken: np.ndarray | None
+
+
+class MujocoRows:
+    """Runs requests: physics by a `MujocoPlayer`, the rest as arithmetic on arrays.
+
+    Args:
+        task: observation, reward and ending.
+        player: steps the model.
+        states: where state rows hold what a step changes.
+        frameskip: env steps in a control step.
+    """
+
+    def __init__(
+        self, task: MujocoTask, player: MujocoPlayer, states: MujocoStates, frameskip: int
+    ) -> None:
+        self._task, self._player = task, player
+        self._states, self._frameskip = states, np.int32(frameskip)
+
+    def run(self, request: RowRequest, layout: RowLayout, envelope: Envelope) -> RowResults:
+        """Play checked rows, none of which is to be reset; see `RowStepper._run_rows`."""
+        batch = self._begun(request, layout)
+        if request.num_rows:
+            with np.errstate(all="ignore"):  # what a simulation that blew up leads to
+                self._play(batch)
+        if self._states.limit is None:
+            truncated = np.zeros(request.num_rows, bool)
+        else:
+            elapsed = self._states.elapsed(batch.target)
+            elapsed += batch.env_steps
+            truncated = elapsed >= self._states.limit
+        if request.wants_states:
+            envelope.seal(batch.target, self._states.length)
+        return RowResults(
+            batch.target,
+            (batch.obs,),
+            batch.rewards,
+            batch.terminated,
+            truncated,
+            -(-batch.env_steps // batch.repeats),
+            _infos(batch),
+        )
+
+    def _begun(self, request: RowRequest, layout: RowLayout) -> _Batch:
+        """The arrays of a request whose rows stand at their first states."""
+        num_rows, horizon = request.num_rows, request.horizon
+        # What nobody but the env sees is stepped where it is.
+        in_place = not request.wants_states and request.states.flags.writeable
+        repeats = request.dt * self._frameskip
+        wanted = np.empty(num_rows, np.int64)
+        wanted[...] = repeats * np.int64(horizon)
+        limit = self._states.limit
+        if limit is not None:
+            # The limit is looked at behind a step: one is always taken.
+            left = np.maximum(limit - self._states.elapsed(request.states), 1)
+            np.minimum(wanted, left, out=wanted)
+        columns = layout.info if request.infos != "none" else ()
+        (leaf,) = layout.obs.leaves
+        obs = request.out.get("obs0")
+        return _Batch(
+            request,
+            columns,
+            repeats,
+            wanted,
+            target=request.states if in_place else request.states.copy(),
+            obs=np.empty((num_rows, *leaf.shape), leaf.dtype) if obs is None else obs,
+            rewards=np.zeros((num_rows, horizon)),
+            terminated=np.zeros(num_rows, bool),
+            env_steps=np.zeros(num_rows, np.int32),
+            infos=[np.empty((num_rows, *c.shape), c.dtype) for c in columns],
+        )
+
+    def _play(self, batch: _Batch) -> None:
+        """Play all rows to their ends, some steps at a time; rows drop out as they end."""
+        states, source, done = self._states, batch.request.states, 0
+        rows: np.ndarray | None = None  # all of them
+        wanted = batch.wanted
+        while True:
+            num_rows = len(wanted)
+            num_steps = min(self._most_steps(num_rows), int(wanted.min()) - done)
+            held, actions_at = _held(batch, rows, done, num_steps)
+            keeps_states = self._task.can_end and num_steps > 1
+            played = self._player.memory(num_steps, num_rows, states=keeps_states)
+            played.actions[...] = held
+            self._player.play(
+                played, rows, states.simulation(source), states.simulation(batch.target)
+            )
+            outcome = self._outcome(played, held)
+            _add_rewards(batch.rewards, rows, actions_at, outcome)
+            done += num_steps
+            over = wanted == done
+            if outcome.ended is not None:
+                over |= outcome.ended
+            all_over = bool(over.all())
+            self._store(batch, rows, None if all_over else over, done, played, outcome)
+            if all_over:
+                return
+            rows = np.flatnonzero(~over) if rows is None else rows[~over]
+            wanted, source = batch.wanted[rows], batch.target
+
+    def _most_steps(self, num_rows: int) -> int:
+        """Env steps of so many rows that one native call plays at most."""
+        if self._task.can_end:
+            return max(1, min(_ROW_STEPS // num_rows, _MOST_STEPS))
+        return max(1, _MOST_BYTES // (self._player.cell_bytes * num_rows))
+
+    def _outcome(self, played: Played, held: np.ndarray) -> _Outcome:
+        num_steps, num_rows = played.shape
+        actions = held.reshape(num_steps * num_rows, -1)
+        rewards, infos = self._task.reward(played.before, played.after, actions)
+        rewards = rewards.reshape(played.shape)
+        ends = self._task.terminated(played.after) if self._task.can_end else None
+        if ends is None or not ends.any():
+            return _Outcome(rewards, infos, None, None)
+        ends = ends.reshape(played.shape)
+        ended = ends.any(axis=0)
+        taken = np.where(ended, ends.argmax(axis=0) + 1, num_steps)
+        return _Outcome(rewards, infos, ended, taken)
+
+    def _store(
+        self,
+        batch: _Batch,
+        rows: np.ndarray | None,
+        over: np.ndarray | None,
+        done: int,
+        played: Played,
+        outcome: _Outcome,
+    ) -> None:
+        """Store what those rows came to that are `over`: `[n]` bool, or None for all."""
+        num_steps, num_rows = played.shape
+        if over is not None and not over.any():
+            return
+        numbers: Any = slice(None) if over is None else np.flatnonzero(over)
+        finished = numbers if rows is None else rows[numbers]
+        env_steps: Any = done
+        cells, after = numbers, played.after
+        if num_steps > 1 or over is not None:
+            last = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
+            env_steps = done - num_steps + 1 + last
+            cells = last * num_rows + np.arange(num_rows)[numbers]
+            after = played.after_at(cells)
+            early = np.flatnonzero(env_steps < done)
+            if len(early):
+                target = self._states.simulation(batch.target)
+                places = np.arange(num_rows)[numbers][early]
+                where = places if rows is None else rows[places]
+                self._player.go_back(played, last[early], places, target, where)
+        batch.env_steps[finished] = env_steps
+        batch.obs[finished] = self._task.observation(after)
+        if outcome.ended is not None:
+            batch.terminated[finished] = outcome.ended[numbers]
+        for column, array in zip(batch.columns, batch.infos, strict=True):
+            array[finished] = outcome.infos[column.key][cells]
+
+
+def _held(
+    batch: _Batch, rows: np.ndarray | None, done: int, num_steps: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The actions `[K, n, *act]` of the next steps, and which of each row's they are.
+
+    The second is `[K, n]`, or None where every row has but one action.
+    """
+    actions = batch.request.actions[0]
+    if batch.request.horizon == 1:
+        first = actions[None, :, 0] if rows is None else actions[None, rows, 0]
+        return (first if num_steps == 1 else np.repeat(first, num_steps, axis=0)), None
+    if rows is None:
+        rows = np.arange(len(actions))
+    repeats = batch.repeats if batch.repeats.ndim == 0 else batch.repeats[rows]
+    steps = (done + np.arange(num_steps))[:, None]
+    actions_at = np.broadcast_to(steps // repeats, (num_steps, len(rows)))
+    return actions[rows, actions_at], actions_at
+
+
+def _add_rewards(
+    sums: np.ndarray, rows: np.ndarray | None, actions_at: np.ndarray | None, outcome: _Outcome
+) -> None:
+    """Add the rewards of each step to those of its action, first step first.
+
+    A sum of floats depends on the order, and the reference adds them one by one to 0.
+    """
+    if rows is None and actions_at is None and outcome.taken is None:
+        for rewards in outcome.rewards:
+            sums[:, 0] += rewards
+        return
+    places = np.arange(len(sums)) if rows is None else rows
+    for k, rewards in enumerate(outcome.rewards):
+        live = slice(None) if outcome.taken is None else outcome.taken > k
+        column = 0 if actions_at is None else actions_at[k, live]
+        sums[places[live], column] += rewards[live]
+
+
+def _infos(batch: _Batch) -> InfoBatch:
+    columns = {c.key: array for c, array in zip(batch.columns, batch.infos, strict=True)}
+    own: dict[int, dict[str, Any]] = {}
+    if batch.request.infos == "all":
+        # These tasks have no other fields than numbers, of the columns' own types.
+        for i in range(batch.request.num_rows):
+            own[i] = {c.key: _value(c, columns[c.key][i]) for c in batch.columns}
+    columns["n_step"] = batch.env_steps
+    columns["dt"] = np.empty(batch.request.num_rows, np.int32)
+    columns["dt"][...] = batch.request.dt
+    return InfoBatch(columns, own)
+
+
+def _value(column: InfoColumn, value: Any) -> Any:
+    return value.copy() if column.kind is np.ndarray else column.kind(value)
