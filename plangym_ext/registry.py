@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from plangym_ext.core.plan_env import PlanEnv
 
-BACKENDS = ("auto", "serial", "process")
+BACKENDS = ("auto", "serial", "process", "mujoco")
 
 
 def make(
@@ -40,9 +40,12 @@ def make(
     Args:
         name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
             own, such as "dm_control/cheetah-run-v0".
-        n_workers: worker processes for batches. With "auto", None means none.
-        backend: "serial" (one process, the reference), "process" (workers), or
-            "auto": "process" if `n_workers` is given, else "serial".
+        n_workers: worker processes for batches, or threads of the MuJoCo backend. With
+            "auto", None means no processes.
+        backend: "serial" (one process, the reference), "process" (workers), "mujoco"
+            (MuJoCo's own threads, for envs that a task describes), or "auto": "mujoco"
+            where it can be, else "process" if `n_workers` is given, else "serial".
+            `env.backend` says which it is, and `env.backend_note` why not a faster one.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -59,6 +62,7 @@ def make(
         UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
+        BackendUnavailable: the MuJoCo backend was asked for and cannot run this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
@@ -87,6 +91,22 @@ def make(
         "check": check,
         "trust": trust,
     }
+    note = ""
+    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
+        from plangym_ext.native.mujoco_make import make_native
+
+        env, note = make_native(build, n_workers, settings, required=backend == "mujoco")
+        if env is not None:
+            return env
+    env = _without_native(build, backend, n_workers, settings)
+    env.backend_note = note
+    return env
+
+
+def _without_native(
+    build: Any, backend: str, n_workers: int | None, settings: dict[str, Any]
+) -> PlanEnv:
+    """The env on the serial or the process backend."""
     if backend == "process" or (backend == "auto" and n_workers is not None):
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 

@@ -1,13 +1,19 @@
-"""Gymnasium's MuJoCo tasks (v5) as functions over rows, for the MuJoCo backend."""
+"""MuJoCo tasks as functions over rows: gymnasium's (v5), and those of one's own."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+import gymnasium as gym
+
+from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
 from plangym_ext.native.mujoco_task import MujocoTask
 
+__all__ = ["ModelTask", "MujocoTask", "register_task", "task_of"]
+
 _HERE = "plangym_ext.envs.mujoco_tasks"
+_TASK_ENV = f"{_HERE}.task_env:TaskEnv"
 #: Class of gymnasium's, by module, and the task that describes it.
 _TASKS = {
     "ant_v5.AntEnv": "ant:Ant",
@@ -32,6 +38,8 @@ def task_of(env: Any) -> MujocoTask | None:
             do anything in its step.
     """
     cls = type(env)
+    if f"{cls.__module__}:{cls.__qualname__}" == _TASK_ENV:
+        return env.task  # type: ignore[no-any-return]
     prefix = "gymnasium.envs.mujoco."
     name = f"{cls.__module__}.{cls.__qualname__}".removeprefix(prefix)
     if not cls.__module__.startswith(prefix) or name not in _TASKS:
@@ -39,3 +47,16 @@ def task_of(env: Any) -> MujocoTask | None:
     module, _, task = _TASKS[name].partition(":")
     found: MujocoTask = getattr(importlib.import_module(f"{_HERE}.{module}"), task)(env)
     return found
+
+
+def register_task(
+    name: str, task: type[ModelTask], *, max_episode_steps: int | None = None
+) -> None:
+    """Register a task as a gymnasium id, for `plangym_ext.make` and `gymnasium.make`.
+
+    Args:
+        name: the id, such as "Balance-v0".
+        task: class of the task.
+        max_episode_steps: steps after which an episode is cut, by `TimeLimit`.
+    """
+    gym.register(name, _TASK_ENV, max_episode_steps=max_episode_steps, kwargs={"task": task})

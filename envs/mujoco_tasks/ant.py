@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
 from plangym_ext.envs.mujoco_tasks.walkers import norms
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
@@ -22,6 +23,7 @@ class Ant(MujocoTask):
     contact_forces = True
 
     def __init__(self, env: Any) -> None:
+        self._start = NoisyStart(env, normal=True)
         self._dt = env.dt
         self._body = env.model.body(env._main_body).id
         self._forward_weight = env._forward_reward_weight
@@ -33,6 +35,9 @@ class Ant(MujocoTask):
         self._ends = bool(env._terminate_when_unhealthy)
         self._hidden = 2 if env._exclude_current_positions_from_observation else 0
         self._shows_forces = env._include_cfrc_ext_in_observation
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
 
     @property
     def can_end(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
 from plangym_ext.envs.mujoco_tasks.walkers import between, norms
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
@@ -28,6 +29,7 @@ class _Humanoid(MujocoTask):
     contact_forces = True
 
     def __init__(self, env: Any) -> None:
+        self._start = NoisyStart(env)
         self._control_weight = env._ctrl_cost_weight
         self._hidden = 2 if env._exclude_current_positions_from_observation else 0
         # The env shows what it was told to with True, not with what is like it.
@@ -35,6 +37,9 @@ class _Humanoid(MujocoTask):
         self._shows_velocity = env._include_cvel_in_observation is True
         self._shows_actuators = env._include_qfrc_actuator_in_observation is True
         self._shows_forces = env._include_cfrc_ext_in_observation is True
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         num_rows = len(after.qpos)
@@ -53,9 +58,7 @@ class _Humanoid(MujocoTask):
         cost: np.ndarray = self._control_weight * np.square(after.ctrl).sum(axis=-1)
         return cost
 
-    def _contact_cost(
-        self, after: Rows, weight: float, bounds: tuple[float, float]
-    ) -> np.ndarray:
+    def _contact_cost(self, after: Rows, weight: float, bounds: tuple[float, float]) -> np.ndarray:
         forces = after.cfrc_ext.reshape(len(after.cfrc_ext), -1)
         return np.clip(weight * np.square(forces).sum(axis=-1), *bounds)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
 
@@ -13,11 +14,14 @@ class InvertedPendulum(MujocoTask):
     """`gymnasium.envs.mujoco.inverted_pendulum_v5`.
 
     Args:
-        env: gymnasium's; nothing in it changes what a step returns.
+        env: gymnasium's.
     """
 
     def __init__(self, env: Any) -> None:
-        pass
+        self._start = NoisyStart(env)
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         return np.concatenate((after.qpos, after.qvel), axis=1)
@@ -44,7 +48,11 @@ class InvertedDoublePendulum(MujocoTask):
     reads = ("qpos", "qvel", "site_xpos", "qfrc_constraint")
 
     def __init__(self, env: Any) -> None:
+        self._start = NoisyStart(env, normal=True)
         self._healthy_reward = env._healthy_reward
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         angles = after.qpos[:, 1:]

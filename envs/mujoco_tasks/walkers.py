@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
 
@@ -34,6 +35,8 @@ class _Runner(MujocoTask):
     reads_before = ("qpos",)
     #: Positions that an observation may leave out.
     _num_hidden = 1
+    #: Whether a reset's velocities have normal noise.
+    _normal_start = False
 
     def __init__(self, env: Any) -> None:
         self._dt = env.dt
@@ -41,6 +44,10 @@ class _Runner(MujocoTask):
         self._control_weight = env._ctrl_cost_weight
         hides = env._exclude_current_positions_from_observation
         self._hidden = self._num_hidden if hides else 0
+        self._start = NoisyStart(env, normal=self._normal_start)
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         return np.concatenate((after.qpos[:, self._hidden :], after.qvel), axis=1)
@@ -56,6 +63,8 @@ class _Runner(MujocoTask):
 
 class HalfCheetah(_Runner):
     """`gymnasium.envs.mujoco.half_cheetah_v5`."""
+
+    _normal_start = True
 
     def reward(
         self, before: Rows, after: Rows, actions: np.ndarray

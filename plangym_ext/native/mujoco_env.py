@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Self
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
 from plangym_ext.core.codec import layers
-from plangym_ext.core.envelope import HEADER
+from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
@@ -20,6 +18,7 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
 from plangym_ext.native.mujoco_player import MujocoPlayer
+from plangym_ext.native.mujoco_resets import MujocoResets
 from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
@@ -38,12 +37,11 @@ class MujocoEnv(PlanEnv):
     ended. States are those of the serial backend, byte for byte.
 
     Args:
-        make: callable that returns a gymnasium env, `TimeLimit` and nothing else with a
-            state around the simulator.
-        task_of: callable from the simulator to its `MujocoTask`, or None if it has none.
+        env: the env to play, with at most `TimeLimit` and wrappers without a state of
+            their own around the simulator. It belongs to this one from now on.
+        task: what a step returns; None looks it up.
         n_workers: threads; as many as there are processors if None.
-        name, frameskip, autoreset, state, check, trust: as of `GymEnv`. With `check`, the
-            rows are compared with the serial ones once, bit for bit.
+        check: compare some rows with the serial ones now, bit for bit.
 
     Raises:
         BackendUnavailable: no task describes the env, a wrapper is in the way, MuJoCo is
@@ -54,51 +52,24 @@ class MujocoEnv(PlanEnv):
 
     def __init__(
         self,
-        make: Callable[[], gym.Env[Any, Any]],
+        env: GymEnv,
+        task: MujocoTask | None = None,
         *,
-        task_of: Callable[[Any], MujocoTask | None],
         n_workers: int | None = None,
-        name: str | None = None,
-        frameskip: int = 1,
-        autoreset: bool = True,
-        state: str = "auto",
         check: bool = True,
-        trust: bool = False,
     ) -> None:
         super().__init__()
         self.n_workers = checked_threads(n_workers)
-        batch_library()  # refuses an old MuJoCo before anything is built
-        self._arguments: dict[str, Any] = {
-            "make": make,
-            "task_of": task_of,
-            "n_workers": n_workers,
-            "name": name,
-            "frameskip": frameskip,
-            "autoreset": autoreset,
-            "state": state,
-            "check": check,
-            "trust": trust,
-        }
-        self.frameskip, self.autoreset = frameskip, autoreset
-        self.plan_env = GymEnv(
-            make,
-            name=name,
-            frameskip=frameskip,
-            autoreset=autoreset,
-            state=state,
-            check=check,
-            trust=trust,
-        )
+        self._given: dict[str, Any] = {"n_workers": n_workers, "check": check}
+        self.plan_env = env
+        self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._closed = False
-        try:
-            self._prepare(task_of)
-            if check:
-                self._check_rows()
-        except BaseException:
-            self.close()
-            raise
+        batch_library()  # refuses an old MuJoCo
+        self._prepare(task)
+        if check:
+            self._check_rows()
 
-    def _prepare(self, task_of: Callable[[Any], MujocoTask | None]) -> None:
+    def _prepare(self, task: MujocoTask | None) -> None:
         stack = layers(self.plan_env.gym_env)
         limit = None
         for layer in stack[:-1]:
@@ -110,12 +81,7 @@ class MujocoEnv(PlanEnv):
                     f"{type(layer).__qualname__}, only TimeLimit. Use backend='process'."
                 )
         base: Any = stack[-1]
-        task = task_of(base)
-        if task is None:
-            raise BackendUnavailable(
-                f"{self.name}: no task describes {type(base).__qualname__} to the mujoco backend. "
-                "Use backend='process', or write a MujocoTask."
-            )
+        task = self._found_task(base) if task is None else task
         states = MujocoStates(self.plan_env.codec, limit)
         self._part = states.part
         self._player = MujocoPlayer(
@@ -127,6 +93,18 @@ class MujocoEnv(PlanEnv):
             n_threads=self.n_workers,
         )
         self._rows = MujocoRows(task, self._player, states, self.frameskip)
+        self._resets = MujocoResets(self.plan_env, task, self._player, states)
+
+    def _found_task(self, base: Any) -> MujocoTask:
+        family = family_of(base)
+        find = family.load_task() if family is not None else None
+        task: MujocoTask | None = find(base) if find is not None else None
+        if task is None:
+            raise BackendUnavailable(
+                f"{self.name}: no task describes {type(base).__qualname__} to the mujoco backend. "
+                "Use backend='process', or write a MujocoTask."
+            )
+        return task
 
     def _check_rows(self) -> None:
         """Compare some rows with those of the serial backend.
@@ -145,9 +123,12 @@ class MujocoEnv(PlanEnv):
         for action in actions[:-1, 0]:
             found.append(env.step(action, return_state=True).state)
         states = np.stack(found)
-        differing = _difference(
-            self.rollout_batch(actions, states), env.rollout_batch(actions, states)
-        )
+        played = RowRequest((actions,), states, np.array(1, np.int32))
+        fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)
+        differing = ""
+        for request in (played, fresh):
+            mine, theirs = self._run_rows(request), env._run_rows(request)
+            differing = differing or _difference(mine, theirs)
         env.gym_env.reset(seed=0)
         env.is_reset = False
         if differing:
@@ -155,11 +136,6 @@ class MujocoEnv(PlanEnv):
                 f"{self.name}: rows of the mujoco backend differ from the serial ones in "
                 f"{differing}, with numpy {np.__version__}. Use backend='process'."
             )
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The env's id."""
-        return self.plan_env.name
 
     @property
     def exact(self) -> bool:
@@ -225,25 +201,10 @@ class MujocoEnv(PlanEnv):
             raise EnvClosed(f"step_batch: this {self.name} env is closed. Make a new one.")
         self._part.check_model()
         if request.reset_first is not None and request.reset_first.any():
-            request = dataclasses.replace(request, states=self._reset_rows(request))
+            states = request.states.copy()
+            self._resets.reset(states, request.reset_first)
+            request = dataclasses.replace(request, states=states)
         return self._rows.run(request, self.layout, self.envelope)
-
-    def _reset_rows(self, request: RowRequest) -> np.ndarray:
-        """The states of a request, those to be reset first having been: by the env here."""
-        env = self.plan_env
-        assert request.reset_first is not None
-        states = request.states if not request.wants_states else request.states.copy()
-        here = env.get_state() if env.is_reset else None
-        try:
-            for i in request.reset_first.nonzero()[0]:
-                row = states[i]
-                env.codec.restore(row.data, HEADER)
-                env.gym_env.reset()
-                env.codec.capture(row.data, HEADER)
-        finally:
-            if here is not None:
-                env.codec.restore(here.data, HEADER)
-        return states
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
@@ -253,26 +214,26 @@ class MujocoEnv(PlanEnv):
 
     def clone(self, **overrides: Any) -> Self:
         """New env with the same settings; see `PlanEnv.clone`."""
-        return type(self)(**{**self._arguments, **overrides})
+        own = {name: overrides.pop(name) for name in self._given if name in overrides}
+        return type(self)(self.plan_env.clone(**overrides), **{**self._given, **own})
 
     def close(self) -> None:
         """Close the env and end the threads; further calls do nothing."""
         self._closed = True
-        player = getattr(self, "_player", None)
-        if player is not None:
-            player.close()
+        self._player.close()
         self.plan_env.close()
 
 
-def _difference(mine: Any, theirs: Any) -> str:
+def _difference(mine: RowResults, theirs: RowResults) -> str:
     """Name of the first field of two results that is not the same to the bit, or ""."""
-    for name, one, other in zip(mine._fields, mine, theirs, strict=True):
-        if name == "infos":
-            if one.keys() != other.keys():
-                return "the names of infos"
-            for key in one.keys():  # noqa: SIM118 - iterating gives the rows
-                if one[key].dtype != other[key].dtype or one[key].tobytes() != other[key].tobytes():
-                    return f"infos[{key!r}]"
-        elif one.dtype != other.dtype or one.tobytes() != other.tobytes():
-            return str(name)
+    if mine.infos.keys() != theirs.infos.keys():
+        return "the names of infos"
+    keys = mine.infos.keys()
+    pairs = [(f"infos[{key!r}]", mine.infos[key], theirs.infos[key]) for key in keys]
+    pairs += [("obs", mine.obs[0], theirs.obs[0])]
+    names = ("states", "rewards", "terminated", "truncated", "steps")
+    pairs += [(name, getattr(mine, name), getattr(theirs, name)) for name in names]
+    for name, one, other in pairs:
+        if one.dtype != other.dtype or one.tobytes() != other.tobytes():
+            return name
     return ""

@@ -1,8 +1,8 @@
-"""What each thread of a batch runs: one row, from its state through K env steps.
+"""What each thread of a batch runs: one row, through K env steps or a reset.
 
-The function is compiled, since `mjb_apply` calls it from threads of its own, where
-Python would make them wait for each other. All that it needs lies in one array of
-64-bit integers, the *job*:
+The functions are compiled, since `mjb_apply` calls them from threads of its own, where
+Python would make them wait for each other. All that they need lies in one array of
+64-bit integers, the *job*. That of `play`:
 
     0   K, env steps
     1   simulation steps in each (`frame_skip`)
@@ -16,13 +16,16 @@ Python would make them wait for each other. All that it needs lies in one array 
     16  where the positions begin: row `sim` is number `job[job[16] + sim]` of the n
     17  for each field: bytes from qpos in mjData's memory, its size in bytes, and where it
         goes: for carried ones bytes from the state's beginning, else an address `[K, n]`
+
+`restart` reads as much of it as it needs: joints instead of controls at 7, and carried
+fields alone.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 
@@ -32,12 +35,24 @@ from plangym_ext.native.mujoco_library import batch_library
 FIELDS_AT = 17
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _CONTROL = int(mujoco.mjtState.mjSTATE_CTRL)
-_CALLED = ("mj_setState", "mj_getState", "mj_step", "mj_rnePostConstraint")
+_JOINTS = int(mujoco.mjtState.mjSTATE_QPOS | mujoco.mjtState.mjSTATE_QVEL)
+_CALLED = (
+    *("mj_setState", "mj_getState", "mj_step", "mj_rnePostConstraint"),
+    *("mj_resetData", "mj_forward"),
+)
+_functions: list[Any] = []
+
+
+class MujocoFunctions(NamedTuple):
+    """Addresses of the compiled functions."""
+
+    play: int
+    restart: int
 
 
 @functools.cache
-def compiled_play() -> Any:
-    """The compiled function, as numba's `CFunc`; a quarter of a second on first use."""
+def compiled_functions() -> MujocoFunctions:
+    """Both functions, compiled on first use, which takes a quarter of a second."""
     import llvmlite.binding
     from numba import cfunc, types
 
@@ -50,11 +65,16 @@ def compiled_play() -> Any:
     state = types.void(address, pointers, address, types.int32)
     set_state = types.ExternalFunction("mj_setState", state)
     get_state = types.ExternalFunction("mj_getState", state)
-    simulate = types.ExternalFunction("mj_step", types.void(address, pointers))
-    find_forces = types.ExternalFunction("mj_rnePostConstraint", types.void(address, pointers))
+    work = types.void(address, pointers)
+    reset = types.ExternalFunction("mj_resetData", work)
+    forward = types.ExternalFunction("mj_forward", work)
+    simulate = types.ExternalFunction("mj_step", work)
+    find_forces = types.ExternalFunction("mj_rnePostConstraint", work)
     copy = types.ExternalFunction("memcpy", address(address, address, address))
 
-    @cfunc(types.void(address, pointers, types.int32, types.CPointer(integer)))
+    signature = types.void(address, pointers, types.int32, types.CPointer(integer))
+
+    @cfunc(signature)
     def play(model, data, sim, job):  # type: ignore[no-untyped-def]
         row = integer(sim)
         number, num_rows = job[job[16] + row], job[8]
@@ -87,4 +107,18 @@ def compiled_play() -> Any:
         for at in range(FIELDS_AT, carried_end, 3):
             copy(address(target + job[at + 2]), address(memory + job[at]), address(job[at + 1]))
 
-    return play
+    @cfunc(signature)
+    def restart(model, data, sim, job):  # type: ignore[no-untyped-def]
+        row = integer(sim)
+        number, target = job[job[16] + row], job[5] + row * job[6]
+        reset(model, data)
+        set_state(model, data, address(job[7] + number * job[9]), types.int32(_JOINTS))
+        forward(model, data)
+        get_state(model, data, address(target), types.int32(_INTEGRATION))
+        memory = integer(data[job[12]])
+        for at in range(FIELDS_AT, FIELDS_AT + 3 * job[13], 3):
+            copy(address(target + job[at + 2]), address(memory + job[at]), address(job[at + 1]))
+
+    # They live as long as the process does.
+    _functions.extend((play, restart))
+    return MujocoFunctions(play.address, restart.address)

@@ -13,7 +13,7 @@ import numpy as np
 
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco_library import BatchConfig, batch_library
-from plangym_ext.native.mujoco_play import FIELDS_AT, compiled_play
+from plangym_ext.native.mujoco_play import FIELDS_AT, compiled_functions
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -94,7 +94,7 @@ class MujocoPlayer:
         n_threads: int,
     ) -> None:
         self._library = batch_library()
-        self._play = compiled_play()
+        self._functions = compiled_functions()
         self._model, self._n_threads = model, n_threads
         self._frame_skip, self._forces = frame_skip, task.contact_forces
         self._num_controls = model.nu
@@ -102,6 +102,11 @@ class MujocoPlayer:
         other = mujoco.MjData(model)
         self._pointer = _pointer_of_qpos(data, other)
         self._carried = [_field(name, data, other) for name in carried]
+        sizes = [field.size for field in self._carried]
+        #: Bytes from a state's beginning to each carried field, and behind the last.
+        *self._carried_at, self.carried_end = (
+            8 * self.state_size + np.cumsum([0, *sizes])
+        ).tolist()
         self._before = [_field(name, data, other) for name in task.reads_before]
         after = dict.fromkeys((*task.reads, *carried))
         self._after = [_field(name, data, other) for name in after]
@@ -157,11 +162,34 @@ class MujocoPlayer:
         if rows is not None:
             chosen = rows.astype(np.int32)
             np.asarray(job)[job[16] :][chosen] = self._everyone[: len(chosen)]
-        failed = self._library.mjb_apply(
-            self._batch, _address(chosen), len(chosen), self._play.address, played.job_address, 0
-        )
+        self._apply(self._functions.play, chosen, played.job_address)
+
+    def restart(self, joints: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
+        """Reset some rows of `target` to given joints.
+
+        Args:
+            joints: `[m, nq + nv]` float64 positions and velocities.
+            rows: `[m]` int, increasing.
+            target: as of `play`; other rows are left as they are.
+
+        Raises:
+            FatalError: of mujoco, in some row.
+        """
+        self._reserve(len(target))
+        chosen = rows.astype(np.int32)
+        positions = FIELDS_AT + 3 * len(self._carried)
+        job = np.zeros(positions + len(target), np.int64)
+        job[5:10] = _address(target), target.strides[0], _address(joints), 0, joints.strides[0]
+        job[12:17] = self._pointer, len(self._carried), 0, 0, positions
+        for k, (field, place) in enumerate(zip(self._carried, self._carried_at, strict=True)):
+            job[FIELDS_AT + 3 * k :][:3] = field.offset, field.size, place
+        job[positions:][chosen] = np.arange(len(chosen))
+        self._apply(self._functions.restart, chosen, _address(job))
+
+    def _apply(self, function: int, rows: np.ndarray, job: int) -> None:
+        failed = self._library.mjb_apply(self._batch, _address(rows), len(rows), function, job, 0)
         if failed:
-            self._raise(chosen)
+            self._raise(rows)
 
     def go_back(
         self,
@@ -181,12 +209,10 @@ class MujocoPlayer:
             rows: `[m]` their rows there.
         """
         assert played.states is not None
-        stop = 8 * self.state_size
-        target[rows, :stop] = played.states[steps, numbers].view(np.uint8)
-        for field in self._carried:
-            start, stop = stop, stop + field.size
+        target[rows, : 8 * self.state_size] = played.states[steps, numbers].view(np.uint8)
+        for field, start in zip(self._carried, self._carried_at, strict=True):
             values = getattr(played.after, field.name).reshape(*played.shape, -1)[steps, numbers]
-            target[rows, start:stop] = values.view(np.uint8)
+            target[rows, start : start + field.size] = values.view(np.uint8)
 
     def close(self) -> None:
         """End the threads; further calls do nothing."""
@@ -228,9 +254,7 @@ class MujocoPlayer:
         job[10] = 0 if played.states is None else _address(played.states)
         job[11:13] = 8 * self.state_size, self._pointer
         job[13:17] = len(self._carried), len(self._before), len(self._after), positions
-        sizes = [field.size for field in self._carried]
-        carried_at = 8 * self.state_size + np.cumsum([0, *sizes])[:-1]
-        places = [*carried_at, *map(_address, played.arrays)]
+        places = [*self._carried_at, *map(_address, played.arrays)]
         for k, (field, place) in enumerate(zip(fields, places, strict=True)):
             job[FIELDS_AT + 3 * k :][:3] = field.offset, field.size, place
         job[positions:] = np.arange(num_rows)

@@ -91,7 +91,7 @@ class MujocoRows:
             elapsed = self._states.elapsed(batch.target)
             elapsed += batch.env_steps
             truncated = elapsed >= self._states.limit
-        if request.wants_states:
+        if _shows_states(request):
             envelope.seal(batch.target, self._states.length)
         return RowResults(
             batch.target,
@@ -107,7 +107,7 @@ class MujocoRows:
         """The arrays of a request whose rows stand at their first states."""
         num_rows, horizon = request.num_rows, request.horizon
         # What nobody but the env sees is stepped where it is.
-        in_place = not request.wants_states and request.states.flags.writeable
+        in_place = not _shows_states(request) and request.states.flags.writeable
         repeats = request.dt * self._frameskip
         wanted = np.empty(num_rows, np.int64)
         wanted[...] = repeats * np.int64(horizon)
@@ -213,6 +213,11 @@ class MujocoRows:
             batch.terminated[finished] = outcome.ended[numbers]
         for column, array in zip(batch.columns, batch.infos, strict=True):
             array[finished] = outcome.infos[column.key][cells]
+
+
+def _shows_states(request: RowRequest) -> bool:
+    """Whether the caller will see the states."""
+    return request.wants_states or "states_out" in request.out
 
 
 def _held(

@@ -31,11 +31,14 @@ class MujocoTask(ABC):
         reads_before: fields that `reward` compares with.
         contact_forces: whether `mj_rnePostConstraint` runs after each step, for `cacc`,
             `cfrc_int` and `cfrc_ext`.
+        kept: positions that a reset draws and the env keeps beside the simulation too, as
+            `MujocoPart` has them in its states; None for none.
     """
 
     reads: tuple[str, ...] = ("qpos", "qvel")
     reads_before: tuple[str, ...] = ()
     contact_forces: bool = False
+    kept: slice | None = None
 
     @abstractmethod
     def observation(self, after: Rows) -> np.ndarray:
@@ -58,6 +61,20 @@ class MujocoTask(ABC):
 
     def terminated(self, after: Rows) -> np.ndarray | None:  # noqa: ARG002 - for overrides
         """`[n]` bool, rows whose episode is over; None for a task without endings."""
+        return None
+
+    def draw(
+        self,
+        rng: np.random.Generator,  # noqa: ARG002 - for overrides
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Joint positions `[nq]` and velocities `[nv]` of a fresh episode.
+
+        With them, ended rows are reset on MuJoCo's threads: `mj_resetData`, these, and
+        `mj_forward`. None, the default, leaves that to the env, one row after another.
+
+        Args:
+            rng: the row's own generator, to be drawn from exactly as the env does.
+        """
         return None
 
     @property
