@@ -239,11 +239,13 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = _bounds(leaf.space)
-    # The comparison is in the space's dtype: a float64 copy of the bound is in range.
-    with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
-        cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
+    cast = values
+    if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
+        # The comparison is in the space's dtype: a float64 copy of the bound is in range.
+        with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
+            cast = values.astype(leaf.dtype)
     good = (cast >= low) & (cast <= high)  # False for NaN
-    if np.all(good):
+    if good.all():
         return
     first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
     got = values[first] if values.ndim else values

@@ -20,6 +20,7 @@ from plangym_ext.native.mujoco_task import MujocoTask
 _ROW_STEPS, _MOST_STEPS = 256, 8
 # Other tasks are limited by the memory that is recorded into.
 _MOST_BYTES = 1 << 24
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass
@@ -29,14 +30,12 @@ class _Batch:
     Attributes:
         request: what is asked for.
         columns: infos that are stored.
-        repeats: `()` or `[B]` env steps for which an action is held.
         wanted: `[B]` env steps to take if nothing ends.
         target: `[B, S]` states after the steps taken.
     """
 
     request: RowRequest
     columns: tuple[InfoColumn, ...]
-    repeats: np.ndarray
     wanted: np.ndarray
     target: np.ndarray
     obs: np.ndarray
@@ -81,66 +80,107 @@ class MujocoRows:
 
     def run(self, request: RowRequest, layout: RowLayout, envelope: Envelope) -> RowResults:
         """Play checked rows, none of which is to be reset; see `RowStepper._run_rows`."""
-        batch = self._begun(request, layout)
-        if request.num_rows:
-            with np.errstate(all="ignore"):  # what a simulation that blew up leads to
+        # What nobody but the env sees is stepped where it is.
+        shown = request.wants_states or "states_out" in request.out
+        in_place = not shown and request.states.flags.writeable
+        target = request.states if in_place else request.states.copy()
+        columns = layout.info if request.infos != "none" else ()
+        repeats = request.dt * self._frameskip
+        once = request.horizon == 1 and repeats.ndim == 0 and repeats == 1
+        with np.errstate(all="ignore"):  # what a simulation that blew up leads to
+            if once and request.num_rows:
+                batch = self._one_step(request, columns, target)
+            else:
+                batch = self._begun(request, columns, target, layout)
                 self._play(batch)
         if self._states.limit is None:
             truncated = np.zeros(request.num_rows, bool)
         else:
-            elapsed = self._states.elapsed(batch.target)
+            elapsed = self._states.elapsed(target)
             elapsed += batch.env_steps
             truncated = elapsed >= self._states.limit
-        if _shows_states(request):
-            envelope.seal(batch.target, self._states.length)
+        if shown:
+            envelope.seal(target, self._states.length)
         return RowResults(
-            batch.target,
+            target,
             (batch.obs,),
             batch.rewards,
             batch.terminated,
             truncated,
-            -(-batch.env_steps // batch.repeats),
+            batch.env_steps.copy() if once else -(-batch.env_steps // repeats),
             _infos(batch),
         )
 
-    def _begun(self, request: RowRequest, layout: RowLayout) -> _Batch:
-        """The arrays of a request whose rows stand at their first states."""
-        num_rows, horizon = request.num_rows, request.horizon
-        # What nobody but the env sees is stepped where it is.
-        in_place = not _shows_states(request) and request.states.flags.writeable
-        repeats = request.dt * self._frameskip
-        wanted = np.empty(num_rows, np.int64)
-        wanted[...] = repeats * np.int64(horizon)
-        limit = self._states.limit
-        if limit is not None:
-            # The limit is looked at behind a step: one is always taken.
-            left = np.maximum(limit - self._states.elapsed(request.states), 1)
-            np.minimum(wanted, left, out=wanted)
-        columns = layout.info if request.infos != "none" else ()
-        (leaf,) = layout.obs.leaves
-        obs = request.out.get("obs0")
+    def _one_step(
+        self, request: RowRequest, columns: tuple[InfoColumn, ...], target: np.ndarray
+    ) -> _Batch:
+        """One env step of every row: what `_play` does, without its bookkeeping.
+
+        Of a batch of light rows that would take as long as the simulation.
+        """
+        num_rows, states = request.num_rows, self._states
+        played = self._player.memory(1, num_rows, states=False)
+        held = np.ascontiguousarray(request.actions[0][:, 0])
+        played.actions[0] = held
+        self._player.play(
+            played, None, states.simulation(request.states), states.simulation(target)
+        )
+        rewards, infos = self._task.reward(played.before, played.after, held)
+        ended = self._task.terminated(played.after) if self._task.can_end else None
         return _Batch(
             request,
             columns,
-            repeats,
-            wanted,
-            target=request.states if in_place else request.states.copy(),
-            obs=np.empty((num_rows, *leaf.shape), leaf.dtype) if obs is None else obs,
-            rewards=np.zeros((num_rows, horizon)),
+            wanted=_NOTHING,
+            target=target,
+            obs=_owned(self._task.observation(played.after)),
+            # The reference adds them to 0, which makes a zero of -0.
+            rewards=(rewards + 0.0).reshape(-1, 1),
+            terminated=np.zeros(num_rows, bool) if ended is None else _owned(ended),
+            env_steps=np.ones(num_rows, np.int32),
+            infos=[_owned(infos[column.key]) for column in columns],
+        )
+
+    def _begun(
+        self,
+        request: RowRequest,
+        columns: tuple[InfoColumn, ...],
+        target: np.ndarray,
+        layout: RowLayout,
+    ) -> _Batch:
+        """The arrays of a request whose rows stand at their first states."""
+        num_rows = request.num_rows
+        (leaf,) = layout.obs.leaves
+        return _Batch(
+            request,
+            columns,
+            self._wanted(request),
+            target,
+            obs=np.empty((num_rows, *leaf.shape), leaf.dtype),
+            rewards=np.zeros((num_rows, request.horizon)),
             terminated=np.zeros(num_rows, bool),
             env_steps=np.zeros(num_rows, np.int32),
             infos=[np.empty((num_rows, *c.shape), c.dtype) for c in columns],
         )
 
+    def _wanted(self, request: RowRequest) -> np.ndarray:
+        """`[B]` env steps that rows take if nothing ends; one of them is always taken."""
+        wanted = np.full(request.num_rows, request.horizon, np.int64)
+        wanted *= request.dt * self._frameskip
+        if self._states.limit is not None:
+            # The limit is looked at behind a step.
+            left = np.maximum(self._states.limit - self._states.elapsed(request.states), 1)
+            np.minimum(wanted, left, out=wanted)
+        return wanted
+
     def _play(self, batch: _Batch) -> None:
         """Play all rows to their ends, some steps at a time; rows drop out as they end."""
         states, source, done = self._states, batch.request.states, 0
         rows: np.ndarray | None = None  # all of them
-        wanted = batch.wanted
-        while True:
-            num_rows = len(wanted)
+        repeats, wanted = batch.request.dt * self._frameskip, batch.wanted
+        while len(wanted):
+            num_rows, longest = len(wanted), int(wanted.max())
             num_steps = min(self._most_steps(num_rows), int(wanted.min()) - done)
-            held, actions_at = _held(batch, rows, done, num_steps)
+            held, actions_at = _held(batch.request, repeats, rows, done, num_steps)
             keeps_states = self._task.can_end and num_steps > 1
             played = self._player.memory(num_steps, num_rows, states=keeps_states)
             played.actions[...] = held
@@ -150,12 +190,13 @@ class MujocoRows:
             outcome = self._outcome(played, held)
             _add_rewards(batch.rewards, rows, actions_at, outcome)
             done += num_steps
-            over = wanted == done
-            if outcome.ended is not None:
-                over |= outcome.ended
-            all_over = bool(over.all())
-            self._store(batch, rows, None if all_over else over, done, played, outcome)
-            if all_over:
+            over = None  # all of them
+            if done < longest:
+                over = wanted == done
+                if outcome.ended is not None:
+                    over |= outcome.ended
+            self._store(batch, rows, over, done, played, outcome)
+            if over is None or over.all():
                 return
             rows = np.flatnonzero(~over) if rows is None else rows[~over]
             wanted, source = batch.wanted[rows], batch.target
@@ -215,46 +256,37 @@ class MujocoRows:
             array[finished] = outcome.infos[column.key][cells]
 
 
-def _shows_states(request: RowRequest) -> bool:
-    """Whether the caller will see the states."""
-    return request.wants_states or "states_out" in request.out
+def _owned(values: np.ndarray) -> np.ndarray:
+    """The values as an array of their own: a task may return what was recorded."""
+    return values if values.flags.owndata else values.copy()
 
 
 def _held(
-    batch: _Batch, rows: np.ndarray | None, done: int, num_steps: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """The actions `[K, n, *act]` of the next steps, and which of each row's they are.
-
-    The second is `[K, n]`, or None where every row has but one action.
-    """
-    actions = batch.request.actions[0]
-    if batch.request.horizon == 1:
-        first = actions[None, :, 0] if rows is None else actions[None, rows, 0]
-        return (first if num_steps == 1 else np.repeat(first, num_steps, axis=0)), None
+    request: RowRequest, repeats: np.ndarray, rows: np.ndarray | None, done: int, num_steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The actions `[K, n, *act]` of the next steps, and `[K, n]`, which of the H they are."""
+    actions = request.actions[0]
     if rows is None:
         rows = np.arange(len(actions))
-    repeats = batch.repeats if batch.repeats.ndim == 0 else batch.repeats[rows]
+    elif repeats.ndim:
+        repeats = repeats[rows]
     steps = (done + np.arange(num_steps))[:, None]
     actions_at = np.broadcast_to(steps // repeats, (num_steps, len(rows)))
-    return actions[rows, actions_at], actions_at
+    # Contiguous, so that sums over the last axis are those of a single action.
+    return np.ascontiguousarray(actions[rows, actions_at]), actions_at
 
 
 def _add_rewards(
-    sums: np.ndarray, rows: np.ndarray | None, actions_at: np.ndarray | None, outcome: _Outcome
+    sums: np.ndarray, rows: np.ndarray | None, actions_at: np.ndarray, outcome: _Outcome
 ) -> None:
     """Add the rewards of each step to those of its action, first step first.
 
     A sum of floats depends on the order, and the reference adds them one by one to 0.
     """
-    if rows is None and actions_at is None and outcome.taken is None:
-        for rewards in outcome.rewards:
-            sums[:, 0] += rewards
-        return
     places = np.arange(len(sums)) if rows is None else rows
     for k, rewards in enumerate(outcome.rewards):
-        live = slice(None) if outcome.taken is None else outcome.taken > k
-        column = 0 if actions_at is None else actions_at[k, live]
-        sums[places[live], column] += rewards[live]
+        live: Any = slice(None) if outcome.taken is None else outcome.taken > k
+        sums[places[live], actions_at[k, live]] += rewards[live]
 
 
 def _infos(batch: _Batch) -> InfoBatch:

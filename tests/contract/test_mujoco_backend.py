@@ -57,8 +57,17 @@ class MujocoContract(BackendContract):
             want = serial.step_batch(actions, pool[:9], infos=infos)
             got = candidate.step_batch(actions, pool[:9], infos=infos, out=out)
             assert all(getattr(got, name) is array for name, array in out.items())
+            assert out["obs"].any()
             assert got.rewards.tolist() == want.rewards.astype(np.float32).tolist()
             assert_equal(got._replace(rewards=want.rewards), want, f"infos={infos}")
+
+    def test_order_of_the_actions_in_memory_does_not_matter(self, serial, candidate, pool):
+        actions = self.actions(serial, (9, 4), seed=4)
+        for given in (np.asfortranarray(actions), actions[::-1, ::-1]):
+            want = serial.rollout_batch(given, pool[:9])
+            assert_equal(candidate.rollout_batch(given, pool[:9]), want, "rollout")
+            want = serial.step_batch(given[:, 0], pool[:9])
+            assert_equal(candidate.step_batch(given[:, 0], pool[:9]), want, "step")
 
     def test_slots_and_async(self, serial, candidate, pool):
         found = []
