@@ -18,6 +18,7 @@ from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.core.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.errors import EnvClosed, ResetNeeded
@@ -55,6 +56,7 @@ class GymEnv(PlanEnv):
         check: bool = True,
         trust: bool = False,
     ) -> None:
+        super().__init__()
         if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
             raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
         self._arguments: dict[str, Any] = {
@@ -212,24 +214,18 @@ class GymEnv(PlanEnv):
             )
         return self.get_state()
 
-    def _run_rows(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> RowResults:
+    def _run_rows(self, request: RowRequest) -> RowResults:
         self._check_open("step_batch")
-        num_rows, horizon = actions[0].shape[:2]
         # The rows run on the one env there is, which then goes back to its place.
-        here = self.get_state() if self.is_reset and num_rows else None
+        here = self.get_state() if self.is_reset and request.num_rows else None
         try:
             while True:
-                batch = RowBatch(self.layout, num_rows, horizon)
-                batch.load(actions, states, dt, reset_first)
+                given, infos = request.out, request.infos
+                batch = RowBatch(self.layout, request.num_rows, request.horizon, None, given, infos)
+                batch.load(request)
                 try:
-                    if num_rows:
-                        run_rows(self, batch, 0, num_rows)
+                    if request.num_rows:
+                        run_rows(self, batch, 0, request.num_rows)
                     return batch.results(copy=False)
                 except RowError as error:
                     if not isinstance(error.reason, StateTooWide):

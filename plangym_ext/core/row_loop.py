@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -42,6 +43,8 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     # element of an array costs as much as a tenth of a light env's step.
     width = batch.layout.state_width
     source, target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
+    starts = range(first, stop) if batch.sources is None else batch.sources[first:stop].tolist()
+    progress, infos = batch.progress, batch.infos
     restore, capture = env.codec.restore, env.codec.capture
     write_obs, write_info = env.obs_writer.write, env.info_writer.write
     actions = row_actions(batch, first, stop)
@@ -49,18 +52,24 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     resets = batch.reset_first[first:stop].tolist()
     lengths: list[int] = []
     outcomes: list[_Outcome] = []
+    odd: list[int] = []
     row = first
     try:
         for row in range(first, stop):
-            payload_at = row * width + HEADER
-            restore(source, payload_at)
+            progress[0] = row
+            restore(source, starts[row - first] * width + HEADER)
             if resets[row - first]:
                 env.gym_env.reset()
             outcome = _play(env.gym_env.step, actions[row - first], repeats[row - first])
             write_obs(batch.obs, row, outcome.obs)
-            own = write_info(batch.info, row, outcome.info)
-            if own is not None:
-                batch.own_infos[row] = own
+            if infos != "none":
+                own = write_info(batch.info, row, outcome.info)
+                own = outcome.info if infos == "all" else own
+                if own is not None:
+                    # Copied now: an env may go on writing to what it put into its info.
+                    batch.own_infos[row] = copy.deepcopy(own)
+                    odd.append(row)
+            payload_at = row * width + HEADER
             lengths.append(capture(target, payload_at) - payload_at)
             outcomes.append(outcome)
     except Exception as error:
@@ -71,10 +80,12 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
         done = slice(first, first + len(outcomes))
         if outcomes:
             env.envelope.seal(batch.states_out[done], np.array(lengths, np.uint32))
+            if batch.targets is not None:
+                assert batch.store is not None
+                batch.store[batch.targets[done]] = batch.states_out[done]
             batch.done[done] = True
         # Infos of their own are not in the memory, so these rows are not done yet.
-        for odd in batch.own_infos:
-            batch.done[odd] = False
+        batch.done[odd] = False
 
 
 class _Outcome(NamedTuple):

@@ -11,6 +11,7 @@ import numpy as np
 from plangym_ext.core.envelope import HEADER, Envelope, fingerprint
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, ResetNeeded
@@ -33,6 +34,7 @@ class BatchEnv(RowStepper):
     """
 
     def __init__(self, envs: Iterable[ExternalProcess], blocking: bool = False) -> None:
+        super().__init__()
         self._envs = list(envs)
         self._blocking = blocking
         if not self._envs:
@@ -177,18 +179,12 @@ class BatchEnv(RowStepper):
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."
         )
 
-    def _run_rows(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> RowResults:
+    def _run_rows(self, request: RowRequest) -> RowResults:
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
         while True:
             try:
-                return self._lane.run(actions, states, dt, reset_first, one_by_one=self._blocking)
+                return self._lane.run(request, one_by_one=self._blocking)
             except StateTooWide as error:
                 self.widen(self.wider(error.excess))
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.part import StateTooWide
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_readable
@@ -49,35 +50,11 @@ class Lane:
         #: Processes that have mapped the current block.
         self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def run(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-        *,
-        one_by_one: bool = False,
-    ) -> RowResults:
-        """Run one batch and wait for it.
-
-        Args:
-            actions: checked leaf arrays `[B, H, *act]`.
-            states: checked `[B, S]` uint8.
-            dt: int or `[B]` int32.
-            reset_first: `[B]` bool or None.
-            one_by_one: give all rows to the first worker instead of sharing them.
-
-        Returns:
-            Fresh arrays.
-
-        Raises:
-            WorkerDied: a worker ended, was replaced, and its rows killed a worker again.
-            StateTooWide: a state outgrew its row; the batch can be run again in wider ones.
-            Exception: what an env raised; the workers stay usable.
-        """
-        num_rows, horizon = actions[0].shape[:2]
+    def run(self, request: RowRequest, *, one_by_one: bool = False) -> RowResults:
+        """Run one batch and wait for it."""
+        num_rows, horizon = request.num_rows, request.horizon
         batch = self._batch(num_rows, horizon)
-        batch.load(actions, states, dt, reset_first)
+        batch.load(request)
         workers = self._workers[:1] if one_by_one else self._workers
         ranges = split_rows(num_rows, len(workers))
         recoveries = 0

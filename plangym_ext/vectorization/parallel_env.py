@@ -13,6 +13,7 @@ from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState
 from plangym_ext.vectorization.batch_env import BatchEnv
@@ -67,6 +68,7 @@ class ParallelEnv(PlanEnv):
         trust: bool = False,
         **kwargs: Any,
     ) -> None:
+        super().__init__()
         if n_workers is None:
             n_workers = default_n_workers()
         if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
@@ -222,16 +224,10 @@ class ParallelEnv(PlanEnv):
     def _first_state(self) -> np.ndarray:
         return self.plan_env._first_state()
 
-    def _run_rows(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> RowResults:
+    def _run_rows(self, request: RowRequest) -> RowResults:
         if self.plan_env.state_width > self.batch_env.state_width:
             self.batch_env.widen(self.plan_env.state_width)
-        found = self.batch_env._run_rows(actions, states, dt, reset_first)
+        found = self.batch_env._run_rows(request)
         if self.batch_env.state_width > self.plan_env.state_width:
             self.plan_env.widen(self.batch_env.state_width)
         return found
