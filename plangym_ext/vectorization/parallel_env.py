@@ -44,6 +44,7 @@ class ParallelEnv(PlanEnv):
         n_workers: worker processes; as many as there are processors if None.
         blocking: run batches in one worker after another rather than in parallel.
         state, check, trust: how states are captured; see `GymEnv`.
+        invalid: what batches do about values that are not a number; see `GymEnv`.
         kwargs: further arguments for `env_class`.
 
     Raises:
@@ -66,6 +67,7 @@ class ParallelEnv(PlanEnv):
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
+        invalid: str = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -83,6 +85,7 @@ class ParallelEnv(PlanEnv):
             "state": state,
             "check": check,
             "trust": trust,
+            "invalid": invalid,
             **kwargs,
         }
         self.n_workers, self._blocking = n_workers, blocking
@@ -97,6 +100,7 @@ class ParallelEnv(PlanEnv):
             state=state,
             check=check,
             trust=trust,
+            invalid=invalid,
         )
         self._given_name = name
         self._closed = False
