@@ -103,7 +103,7 @@ class GymEnv(PlanEnv):
         *_, info = self.gym_env.step(probe.sample())
         self.obs_writer = ObsWriter(obs_layout)
         self.info_writer = InfoWriter(info)
-        self.values = ValuePolicy(self._invalid, obs_layout, self.info_writer.columns)
+        self.values = ValuePolicy(self._invalid, self.name, obs_layout, self.info_writer.columns)
         self.layout = RowLayout(obs_layout, action_layout, self.envelope.width, self.values.columns)
         # A worker's env is only ever restored into, which a fresh reset allows.
         self.gym_env.reset(seed=0)

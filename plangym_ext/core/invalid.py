@@ -46,6 +46,7 @@ class ValuePolicy:
 
     Args:
         policy: one of `POLICIES`.
+        name: of the env, for messages.
         obs: layout of the observations.
         columns: those of the env's infos.
 
@@ -56,8 +57,10 @@ class ValuePolicy:
         columns: the env's, and that of the marks if there is one.
     """
 
-    def __init__(self, policy: str, obs: SpaceLayout, columns: tuple[InfoColumn, ...]) -> None:
-        self._policy = policy
+    def __init__(
+        self, policy: str, name: str, obs: SpaceLayout, columns: tuple[InfoColumn, ...]
+    ) -> None:
+        self._policy, self._name = policy, name
         self._leaves = [
             _LeafCheck(k, leaf) for k, leaf in enumerate(obs.leaves) if leaf.dtype.kind == "f"
         ]
@@ -116,10 +119,10 @@ class ValuePolicy:
                 at = tuple(int(k) for k in np.argwhere(bad)[0])
                 value = batch.obs[check.index][row][at]
                 return InvalidObservation(
-                    f"observation{check.leaf.name}: expected numbers within the bounds of "
-                    f"{check.leaf.space}; got {value} at index {at}. {remedy}"
+                    f"{self._name}: observation{check.leaf.name}: expected numbers within the "
+                    f"bounds of {check.leaf.space}; got {value} at index {at}. {remedy}"
                 )
-        return InvalidObservation(f"reward: expected a number; got nan. {remedy}")
+        return InvalidObservation(f"{self._name}: reward: expected a number; got nan. {remedy}")
 
 
 class _LeafCheck:
