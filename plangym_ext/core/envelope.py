@@ -96,9 +96,11 @@ class Envelope:
         header[:4] = np.frombuffer(MAGIC, np.uint8)
         header[4:6] = np.frombuffer(VERSION.to_bytes(2, "little"), np.uint8)
         header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
+        header[_WIDTH].view("<u4")[0] = self.width
         header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
         self._header = header
-        self._own_words = header.view("<u8")[_OWN_WORDS]
+        self._header_words = header.view("<u8").copy()
+        self._own_words = self._header_words[_OWN_WORDS]
 
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
         """Write header and checksum around payloads already in place.
@@ -107,10 +109,9 @@ class Envelope:
             rows: `[B, width]` uint8, each row contiguous; written in place.
             lengths: `[B]` payload bytes used in each row; the rest must be zero.
         """
-        rows[:, :HEADER] = self._header
-        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
-        rows[:, _WIDTH].view("<u4")[:, 0] = rows.shape[1]
         words = rows.view("<u8")
+        words[:, : HEADER // _WORD] = self._header_words
+        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
         words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
