@@ -242,7 +242,7 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
 
 def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.Discrete):
-        return space.start, space.start + space.n - 1
+        return int(space.start), int(space.start + space.n - 1)
     if isinstance(space, spaces.MultiDiscrete):
         start = getattr(space, "start", 0)
         return start, start + space.nvec - 1
@@ -253,6 +253,10 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = _bounds(leaf.space)
+    # Two reductions instead of four arrays: this is paid for every batch.
+    one_pair = values.size and isinstance(leaf.space, spaces.Discrete)
+    if one_pair and low <= values.min() and values.max() <= high:
+        return
     # The comparison is in the space's dtype: a float64 copy of the bound is in range.
     with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
         cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
