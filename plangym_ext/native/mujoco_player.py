@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco_library import BatchConfig, batch_library
-from plangym_ext.native.mujoco_play import FIELDS_AT, compiled_functions
+from plangym_ext.native.mujoco_play import FIELDS_AT, compiled_play
 from plangym_ext.native.mujoco_task import MujocoTask, Rows
 
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
 _ERROR_BYTES = 1000
+# Before the first call: so long that it plays one step.
+_UNKNOWN_SECONDS = 1.0
 #: Pointers of `mjData` that are looked through at once for that of `qpos`.
 _WINDOW = 64
 
@@ -31,6 +34,18 @@ class _Field:
     size: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+
+class FreshRows(NamedTuple):
+    """Rows that begin a new episode.
+
+    Attributes:
+        rows: `[m]` int, which.
+        joints: `[m, nq + nv]` float64, their positions and velocities.
+    """
+
+    rows: np.ndarray
+    joints: np.ndarray
 
 
 class Played:
@@ -81,6 +96,10 @@ class MujocoPlayer:
 
     Raises:
         BackendUnavailable: MuJoCo has no batch API, or a field cannot be recorded.
+
+    Attributes:
+        step_seconds: what an env step of one row took in the last call; results do not
+            depend on it.
     """
 
     def __init__(
@@ -94,7 +113,7 @@ class MujocoPlayer:
         n_threads: int,
     ) -> None:
         self._library = batch_library()
-        self._functions = compiled_functions()
+        self._play = compiled_play()
         self._model, self._n_threads = model, n_threads
         self._frame_skip, self._forces = frame_skip, task.contact_forces
         self._num_controls = model.nu
@@ -115,6 +134,7 @@ class MujocoPlayer:
         self._batch: int | None = None
         self._delete: Callable[[], Any] = lambda: None
         self._spare: Played | None = None
+        self.step_seconds = _UNKNOWN_SECONDS
 
     @property
     def cell_bytes(self) -> int:
@@ -139,7 +159,12 @@ class MujocoPlayer:
         return spare
 
     def play(
-        self, played: Played, rows: np.ndarray | None, source: np.ndarray, target: np.ndarray
+        self,
+        played: Played,
+        rows: np.ndarray | None,
+        source: np.ndarray,
+        target: np.ndarray,
+        fresh: FreshRows | None = None,
     ) -> None:
         """Play the actions of `played` from states, and record into it.
 
@@ -149,6 +174,7 @@ class MujocoPlayer:
             source: `[B, W]` uint8, integration state and carried fields of all rows, each
                 row contiguous.
             target: like `source`, for those after the last step; may be the same memory.
+            fresh: rows that begin at a reset instead.
 
         Raises:
             FatalError: of mujoco, in some row.
@@ -158,36 +184,27 @@ class MujocoPlayer:
         job = self._job(played, num_rows)
         job[3], job[4] = _address(source), source.strides[0]
         job[5], job[6] = _address(target), target.strides[0]
-        chosen = self._everyone[: len(job) - job[16]]
+        chosen = self._everyone[:num_rows]
         if rows is not None:
             chosen = rows.astype(np.int32)
             np.asarray(job)[job[16] :][chosen] = self._everyone[: len(chosen)]
-        self._apply(self._functions.play, chosen, played.job_address)
+        begins = job[16] + num_rows
+        if fresh is not None:
+            job[18], job[19] = _address(fresh.joints), fresh.joints.strides[0]
+            for number, row in enumerate(fresh.rows.tolist()):
+                job[begins + row] = number
+        begin = time.perf_counter()
+        try:
+            self._apply(chosen, played.job_address)
+        finally:
+            for row in () if fresh is None else fresh.rows.tolist():
+                job[begins + row] = -1
+        self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
 
-    def restart(self, joints: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
-        """Reset some rows of `target` to given joints.
-
-        Args:
-            joints: `[m, nq + nv]` float64 positions and velocities.
-            rows: `[m]` int, increasing.
-            target: as of `play`; other rows are left as they are.
-
-        Raises:
-            FatalError: of mujoco, in some row.
-        """
-        self._reserve(len(target))
-        chosen = rows.astype(np.int32)
-        positions = FIELDS_AT + 3 * len(self._carried)
-        job = np.zeros(positions + len(target), np.int64)
-        job[5:10] = _address(target), target.strides[0], _address(joints), 0, joints.strides[0]
-        job[12:17] = self._pointer, len(self._carried), 0, 0, positions
-        for k, (field, place) in enumerate(zip(self._carried, self._carried_at, strict=True)):
-            job[FIELDS_AT + 3 * k :][:3] = field.offset, field.size, place
-        job[positions:][chosen] = np.arange(len(chosen))
-        self._apply(self._functions.restart, chosen, _address(job))
-
-    def _apply(self, function: int, rows: np.ndarray, job: int) -> None:
-        failed = self._library.mjb_apply(self._batch, _address(rows), len(rows), function, job, 0)
+    def _apply(self, rows: np.ndarray, job: int) -> None:
+        failed = self._library.mjb_apply(
+            self._batch, _address(rows), len(rows), self._play.address, job, 0
+        )
         if failed:
             self._raise(rows)
 
@@ -244,20 +261,22 @@ class MujocoPlayer:
 
         What changes from call to call is left open: states, and which rows are played.
         """
-        if played.job is not None and len(played.job) - played.job[16] == num_rows:
+        if played.job is not None and played.job[17] == num_rows:
             return played.job
         fields = [*self._carried, *self._before, *self._after]
         positions = FIELDS_AT + 3 * len(fields)
-        job = np.zeros(positions + num_rows, np.int64)
+        job = np.zeros(positions + 2 * num_rows, np.int64)
         job[:3] = played.shape[0], self._frame_skip, self._forces
         job[7:10] = _address(played.actions), played.shape[1], 8 * self._num_controls
         job[10] = 0 if played.states is None else _address(played.states)
         job[11:13] = 8 * self.state_size, self._pointer
-        job[13:17] = len(self._carried), len(self._before), len(self._after), positions
+        job[13:16] = len(self._carried), len(self._before), len(self._after)
+        job[16:18] = positions, num_rows
         places = [*self._carried_at, *map(_address, played.arrays)]
         for k, (field, place) in enumerate(zip(fields, places, strict=True)):
             job[FIELDS_AT + 3 * k :][:3] = field.offset, field.size, place
-        job[positions:] = np.arange(num_rows)
+        job[positions:][:num_rows] = np.arange(num_rows)
+        job[positions + num_rows :] = -1
         # Single entries of a memoryview are written in a tenth of the time.
         played.job, played.job_address = memoryview(job), _address(job)
         return played.job

@@ -11,13 +11,14 @@ from plangym_ext.core.envelope import Envelope
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
-from plangym_ext.native.mujoco_player import MujocoPlayer, Played
+from plangym_ext.native.mujoco_player import FreshRows, MujocoPlayer, Played
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
 
 # A native call plays several steps of each row. Of a task that can end, those behind an
-# ending are thrown away, so they are few: enough to make a call worth its while.
-_ROW_STEPS, _MOST_STEPS = 256, 8
+# ending are thrown away, so they are few: enough to make a call worth its while, which
+# takes a tenth of a millisecond beside the simulation.
+_CALL_SECONDS, _MOST_STEPS = 1e-3, 8
 # Other tasks are limited by the memory that is recorded into.
 _MOST_BYTES = 1 << 24
 _NOTHING = np.zeros(0, np.int64)
@@ -78,10 +79,23 @@ class MujocoRows:
         self._task, self._player = task, player
         self._states, self._frameskip = states, np.int32(frameskip)
 
-    def run(self, request: RowRequest, layout: RowLayout, envelope: Envelope) -> RowResults:
-        """Play checked rows, none of which is to be reset; see `RowStepper._run_rows`."""
+    def run(
+        self,
+        request: RowRequest,
+        layout: RowLayout,
+        envelope: Envelope,
+        fresh: FreshRows | None = None,
+    ) -> RowResults:
+        """Play checked rows; see `RowStepper._run_rows`.
+
+        Args:
+            request: its `reset_first` has been seen to.
+            layout: of the env.
+            envelope: of the env.
+            fresh: rows whose simulations begin at a reset.
+        """
         # What nobody but the env sees is stepped where it is.
-        shown = request.wants_states or "states_out" in request.out
+        shown = shows_states(request)
         in_place = not shown and request.states.flags.writeable
         target = request.states if in_place else request.states.copy()
         columns = layout.info if request.infos != "none" else ()
@@ -89,10 +103,10 @@ class MujocoRows:
         once = request.horizon == 1 and repeats.ndim == 0 and repeats == 1
         with np.errstate(all="ignore"):  # what a simulation that blew up leads to
             if once and request.num_rows:
-                batch = self._one_step(request, columns, target)
+                batch = self._one_step(request, columns, target, fresh)
             else:
                 batch = self._begun(request, columns, target, layout)
-                self._play(batch)
+                self._play(batch, fresh)
         if self._states.limit is None:
             truncated = np.zeros(request.num_rows, bool)
         else:
@@ -112,7 +126,11 @@ class MujocoRows:
         )
 
     def _one_step(
-        self, request: RowRequest, columns: tuple[InfoColumn, ...], target: np.ndarray
+        self,
+        request: RowRequest,
+        columns: tuple[InfoColumn, ...],
+        target: np.ndarray,
+        fresh: FreshRows | None,
     ) -> _Batch:
         """One env step of every row: what `_play` does, without its bookkeeping.
 
@@ -123,7 +141,7 @@ class MujocoRows:
         held = np.ascontiguousarray(request.actions[0][:, 0])
         played.actions[0] = held
         self._player.play(
-            played, None, states.simulation(request.states), states.simulation(target)
+            played, None, states.simulation(request.states), states.simulation(target), fresh
         )
         rewards, infos = self._task.reward(played.before, played.after, held)
         ended = self._task.terminated(played.after) if self._task.can_end else None
@@ -172,7 +190,7 @@ class MujocoRows:
             np.minimum(wanted, left, out=wanted)
         return wanted
 
-    def _play(self, batch: _Batch) -> None:
+    def _play(self, batch: _Batch, fresh: FreshRows | None) -> None:
         """Play all rows to their ends, some steps at a time; rows drop out as they end."""
         states, source, done = self._states, batch.request.states, 0
         rows: np.ndarray | None = None  # all of them
@@ -185,8 +203,9 @@ class MujocoRows:
             played = self._player.memory(num_steps, num_rows, states=keeps_states)
             played.actions[...] = held
             self._player.play(
-                played, rows, states.simulation(source), states.simulation(batch.target)
+                played, rows, states.simulation(source), states.simulation(batch.target), fresh
             )
+            fresh = None
             outcome = self._outcome(played, held)
             _add_rewards(batch.rewards, rows, actions_at, outcome)
             done += num_steps
@@ -204,7 +223,8 @@ class MujocoRows:
     def _most_steps(self, num_rows: int) -> int:
         """Env steps of so many rows that one native call plays at most."""
         if self._task.can_end:
-            return max(1, min(_ROW_STEPS // num_rows, _MOST_STEPS))
+            steps = _CALL_SECONDS / (self._player.step_seconds * num_rows)
+            return max(1, int(min(steps, _MOST_STEPS)))
         return max(1, _MOST_BYTES // (self._player.cell_bytes * num_rows))
 
     def _outcome(self, played: Played, held: np.ndarray) -> _Outcome:
@@ -254,6 +274,11 @@ class MujocoRows:
             batch.terminated[finished] = outcome.ended[numbers]
         for column, array in zip(batch.columns, batch.infos, strict=True):
             array[finished] = outcome.infos[column.key][cells]
+
+
+def shows_states(request: RowRequest) -> bool:
+    """Whether the caller will see the states."""
+    return request.wants_states or "states_out" in request.out
 
 
 def _owned(values: np.ndarray) -> np.ndarray:
