@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from plangym_ext.errors import DamagedState, IncompleteState
 
 #: Bytes of a captured generator: 128-bit state, 128-bit increment, buffered half.
 RNG_BYTES = 40
+_LAYOUT = struct.Struct("<32s8s")
 
 
 class GeneratorBytes:
@@ -84,8 +86,7 @@ class GeneratorBytes:
         """Inverse of `capture`, into `generator` itself; returns the offset behind it."""
         if generator is not self._generator:
             self._bind(generator)
-        self._words[:] = row[offset : offset + 32]
-        self._half[:] = row[offset + 32 : offset + 40]
+        self._words[:], self._half[:] = _LAYOUT.unpack_from(row, offset)
         return offset + RNG_BYTES
 
     def check(self, generator: Any, data: bytes, where: str) -> None:
