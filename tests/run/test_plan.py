@@ -132,7 +132,7 @@ def test_doctor_proves_the_round_trip(capsys):
     out = capsys.readouterr().out
     assert "CartPoleEnv: codec" in out
     assert "TimeLimit: codec" in out
-    assert "state row    152 bytes" in out
+    assert "state row    144 bytes" in out
     # 3 save points, 30 steps each, in two instances.
     assert "exact: 180 transitions" in out
     for cost in ("get state", "set state", "step"):
