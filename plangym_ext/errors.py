@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class PlangymExtError(Exception):
@@ -63,16 +64,68 @@ class ResetNeeded(PlangymExtError, RuntimeError):
     """The env has not been reset yet, so it has no state to step or capture."""
 
 
+class ConcurrentUse(PlangymExtError, RuntimeError):
+    """Two threads called one env at the same time; nothing was done for the second."""
+
+
+class BatchPending(PlangymExtError, RuntimeError):
+    """A batch that was begun is still running, and the call would change what it reads."""
+
+
 class WorkerError(PlangymExtError, RuntimeError):
     """A worker raised an exception that could not be brought over as itself."""
 
 
 class WorkerDied(PlangymExtError, RuntimeError):
-    """A worker process ended although nobody asked it to."""
+    """A worker process ended although nobody asked it to.
+
+    Attributes:
+        worker: its number.
+        pid: its process id.
+        exit_status: as `subprocess` has it: minus the signal's number if one killed it.
+        last_command: what it was asked last.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: int | None = None,
+        pid: int | None = None,
+        exit_status: int | None = None,
+        last_command: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.worker, self.pid = worker, pid
+        self.exit_status, self.last_command = exit_status, last_command
+
+
+class PoisonState(WorkerDied):
+    """Stepping one state killed two workers, one after the other.
+
+    The other rows are not to blame: run them again without this one.
+
+    Attributes:
+        row: its row in the batch.
+        state: `[S]` uint8, the state itself.
+        action: what was to be played from it.
+    """
+
+    def __init__(self, message: str, *, row: int, state: Any, action: Any, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.row, self.state, self.action = row, state, action
 
 
 class WorkerTimeout(PlangymExtError, TimeoutError):
-    """A worker did not answer within the deadline and was stopped."""
+    """A worker did not answer within the deadline and was stopped.
+
+    Attributes:
+        workers: numbers of the workers that did not answer.
+    """
+
+    def __init__(self, message: str, *, workers: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.workers = workers
 
 
 class StorageError(PlangymExtError, OSError):

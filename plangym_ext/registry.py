@@ -32,6 +32,7 @@ def make(
     state: str = "auto",
     check: bool = True,
     trust: bool = False,
+    invalid: str = "raise",
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -51,6 +52,9 @@ def make(
             inexact way and never chosen unless named here.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
+        invalid: what batches do about rewards and observations that are not a number, or
+            infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
+            rows in an info column `invalid`, or "off".
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari.
 
@@ -85,6 +89,7 @@ def make(
         "state": state,
         "check": check,
         "trust": trust,
+        "invalid": invalid,
     }
     if backend == "process" or (backend == "auto" and n_workers is not None):
         from plangym_ext.vectorization.parallel_env import ParallelEnv

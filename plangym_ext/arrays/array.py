@@ -245,18 +245,29 @@ class Array(BaseArray):
         except (TypeError, ValueError) as error:
             raise misfit(self.shape, self.dtype, value, error) from error
 
-    def to_ndarray(self) -> Ndarray:
+    def to_ndarray(self, *, copy: bool | None = None) -> Ndarray:
         """Return the visible part as a numpy array.
+
+        Args:
+            copy: False raises rather than copy.
 
         Returns:
             A writable view of the same memory, valid for as long as the
             caller keeps it, 0-dimensional for a single element; a copy if
             the view was picked by arrays or masks.
+
+        Raises:
+            ValueError: `copy` is False and the view was picked by arrays or masks.
         """
         data = self._data
         if data is None or self._buffer.base is None:
             base = self._settled()._buffer.open_base("read")
             if self._picked is not None:
+                if copy is False:
+                    raise ValueError(
+                        f"Array: a view picked by arrays or masks, here of shape {self.shape}, has "
+                        f"no memory of its own. Pick with slices, or copy it."
+                    )
                 return indexing.take(base, self._picked)
             assert self._reach is not None
             axes = self._axes

@@ -14,10 +14,12 @@ from plangym_ext.core.choice import choose_codec
 from plangym_ext.core.codec import layers
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
+from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.core.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.errors import EnvClosed, ResetNeeded
@@ -36,6 +38,9 @@ class GymEnv(PlanEnv):
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
+        invalid: what batches do about rewards and observations that are not a number, or
+            infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
+            rows in an info column `invalid`, or "off".
 
     Raises:
         IncompleteState: the env's state cannot be captured exactly.
@@ -54,7 +59,10 @@ class GymEnv(PlanEnv):
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
+        invalid: str = "raise",
     ) -> None:
+        super().__init__()
+        self._invalid = checked_policy(invalid, "GymEnv")
         if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
             raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
         self._arguments: dict[str, Any] = {
@@ -65,6 +73,7 @@ class GymEnv(PlanEnv):
             "state": state,
             "check": check,
             "trust": trust,
+            "invalid": invalid,
         }
         self.gym_env = _made(make)
         self.frameskip, self.autoreset = frameskip, autoreset
@@ -94,9 +103,8 @@ class GymEnv(PlanEnv):
         *_, info = self.gym_env.step(probe.sample())
         self.obs_writer = ObsWriter(obs_layout)
         self.info_writer = InfoWriter(info)
-        self.layout = RowLayout(
-            obs_layout, action_layout, self.envelope.width, self.info_writer.columns
-        )
+        self.values = ValuePolicy(self._invalid, self.name, obs_layout, self.info_writer.columns)
+        self.layout = RowLayout(obs_layout, action_layout, self.envelope.width, self.values.columns)
         # A worker's env is only ever restored into, which a fresh reset allows.
         self.gym_env.reset(seed=0)
 
@@ -212,24 +220,18 @@ class GymEnv(PlanEnv):
             )
         return self.get_state()
 
-    def _run_rows(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> RowResults:
+    def _run_rows(self, request: RowRequest) -> RowResults:
         self._check_open("step_batch")
-        num_rows, horizon = actions[0].shape[:2]
         # The rows run on the one env there is, which then goes back to its place.
-        here = self.get_state() if self.is_reset and num_rows else None
+        here = self.get_state() if self.is_reset and request.num_rows else None
         try:
             while True:
-                batch = RowBatch(self.layout, num_rows, horizon)
-                batch.load(actions, states, dt, reset_first)
+                given, infos = request.out, request.infos
+                batch = RowBatch(self.layout, request.num_rows, request.horizon, None, given, infos)
+                batch.load(request)
                 try:
-                    if num_rows:
-                        run_rows(self, batch, 0, num_rows)
+                    if request.num_rows:
+                        run_rows(self, batch, 0, request.num_rows)
                     return batch.results(copy=False)
                 except RowError as error:
                     if not isinstance(error.reason, StateTooWide):

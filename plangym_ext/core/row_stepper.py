@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.arrays.buffer import Storage
 from plangym_ext.core.envelope import Envelope, stacked
+from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.out_fields import OutFields
+from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
+from plangym_ext.core.row_request import RowRequest, SlotRequest, checked_infos
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.core.spaces import check_actions
-from plangym_ext.errors import InvalidAction
+from plangym_ext.core.state_store import StateStore
+from plangym_ext.errors import BatchPending, InvalidAction
+
+_ONE = np.ones((), np.int32)
+_ONE.flags.writeable = False
 
 
 class RowStepper(ABC):
@@ -28,18 +40,24 @@ class RowStepper(ABC):
     envelope: Envelope
     autoreset: bool
 
-    _row_states: np.ndarray | None = None
-    _row_ended: np.ndarray | None = None
+    #: Where the slots of `states` lie.
+    slot_storage: Storage = "local"
+
+    def __init__(self) -> None:
+        self._one_caller = OneCaller(type(self).__name__)
+        self._store: StateStore | None = None
+        self._row_states: np.ndarray | None = None
+        self._row_ended: np.ndarray | None = None
+        #: The last batch that was begun without states.
+        self._continuing: weakref.ref[PendingBatch[Any]] | None = None
 
     @abstractmethod
-    def _run_rows(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> RowResults:
-        """Play `[B, H]` checked actions from `[B, S]` checked states; fresh arrays."""
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        """Run checked rows that name no slots; fresh arrays, or those of `request.out`.
+
+        `request.states` stays as it is unless `wants_states` is False, and the arrays
+        that come back are nobody else's.
+        """
 
     @abstractmethod
     def _first_state(self) -> np.ndarray:
@@ -75,12 +93,24 @@ class RowStepper(ABC):
         """S, the bytes of one state row."""
         return self.layout.state_width
 
+    @property
+    def states(self) -> StateStore:
+        """Slots for states that `step_slots` steps without copying them through here."""
+        if self._store is None:
+            self._store = StateStore(self.state_width, self.slot_storage, self.checked_states)
+        return self._store
+
+    # Batches --------------------------------------------------------------------
+
     def step_batch(
         self,
         actions: Any,
-        states: np.ndarray | None = None,
+        states: Any = None,
         dt: int | np.ndarray = 1,
         return_state: bool | None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
     ) -> Transitions | StateTransitions:
         """Restore B states and advance row i by `dt[i]` control steps.
 
@@ -95,69 +125,254 @@ class RowStepper(ABC):
                 steps; fewer are taken if the episode ends.
             return_state: whether the result carries the new states; None means
                 that it does if `states` were given.
+            infos: "numeric" for the fields that are numbers, "all" for every field (they
+                are pickled), "none" for the counts alone.
+            out: arrays that results are written to, by the name of the result's field:
+                numpy arrays or `Array`s (shared ones are written by the workers
+                themselves), nested as the space for `obs`. Undefined after an error.
 
         Returns:
-            Named tuple of fresh arrays, in plangym's order: `[states,] obs, rewards
-            (summed over the steps taken), terminateds, truncateds, infos`.
+            Named tuple in plangym's order: `[states,] obs, rewards (summed over the
+            steps taken), terminateds, truncateds, infos`; fresh arrays, but for those
+            of `out`.
 
         Raises:
             InvalidAction: length, shape, dtype or range does not match.
             StateError: a state is damaged or belongs to another env.
             ResetNeeded: no states were given and the env was never reset.
+            BatchPending: no states were given, and the rows are being stepped.
+            ConcurrentUse: another thread is in the middle of a call.
 
         Source: signature after plangym's `PlanEnv.step_batch`.
         """
-        reset_first = None
-        if states is None:
-            leaves = check_actions(self.layout.action, actions, (-1,), "step_batch")
-            rows, reset_first = self._continued_rows(len(leaves[0]))
-        else:
-            rows = self.checked_states(states, "step_batch")
-            leaves = check_actions(self.layout.action, actions, (len(rows),), "step_batch")
-        held = self._checked_dt(dt, len(rows), "step_batch")
-        found = self._run_rows(tuple(a[:, None] for a in leaves), rows, held, reset_first)
-        if states is None:
-            self._keep_rows(found.states, found.terminated | found.truncated)
-        result = Transitions(
-            self.layout.obs.join(found.obs),
-            found.rewards[:, 0],
-            found.terminated,
-            found.truncated,
-            found.infos,
-        )
-        if return_state or (return_state is None and states is not None):
-            # The rows that go on keep the array itself; the caller may write to a copy.
-            mine = found.states.copy() if states is None else found.states
-            return StateTransitions(mine, *result)
-        return result
+        with self._one_caller:
+            request, finish = self._step_request(actions, states, dt, return_state, infos, out)
+            return finish(self._run(request))
 
-    def rollout_batch(self, actions: Any, states: np.ndarray) -> Rollouts:
+    def step_batch_async(
+        self,
+        actions: Any,
+        states: Any = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> PendingBatch[Transitions | StateTransitions]:
+        """Begin `step_batch` and return at once; `wait()` gives its result.
+
+        Several batches with states may be in flight, of one without states only one. The
+        states must not be written to until the batch is done.
+        """
+        with self._one_caller:
+            request, finish = self._step_request(actions, states, dt, return_state, infos, out)
+            pending = PendingBatch(self._start(request), finish, self._one_caller)
+            if states is None:
+                self._continuing = weakref.ref(pending)
+            return pending
+
+    def rollout_batch(
+        self,
+        actions: Any,
+        states: Any,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Rollouts:
         """Restore B states once and play H actions from each, stopping at an ending.
 
         Args:
             actions: `[B, H, *act]`, dtype of `action_space`.
             states: `[B, S]` uint8 from `get_state`.
+            infos: as in `step_batch`.
+            out: as in `step_batch`, with the fields of `Rollouts`.
 
         Returns:
-            `Rollouts` of fresh arrays.
+            `Rollouts` of fresh arrays, but for those of `out`.
 
         Raises:
-            InvalidAction, StateError: as `step_batch`.
+            InvalidAction, StateError, ConcurrentUse: as `step_batch`.
         """
-        rows = self.checked_states(states, "rollout_batch")
-        leaves = check_actions(self.layout.action, actions, (len(rows), -1), "rollout_batch")
-        if leaves[0].shape[1] == 0:
-            raise InvalidAction("rollout_batch: actions must be [B, H] with H >= 1; got H = 0")
-        found = self._run_rows(leaves, rows, 1, None)
-        return Rollouts(
-            found.states,
-            self.layout.obs.join(found.obs),
-            found.rewards,
-            found.terminated,
-            found.truncated,
-            found.steps,
-            found.infos,
+        with self._one_caller:
+            rows = self.checked_states(states, "rollout_batch")
+            leaves = check_actions(self.layout.action, actions, (len(rows), -1), "rollout_batch")
+            if leaves[0].shape[1] == 0:
+                raise InvalidAction("rollout_batch: actions must be [B, H] with H >= 1; got H = 0")
+            targets = OutFields(self.layout, out, leaves[0].shape[:2], "rollout_batch")
+            request = RowRequest(
+                leaves,
+                rows,
+                _ONE,
+                infos=checked_infos(infos, "rollout_batch"),
+                out=targets.arrays,
+            )
+            found = targets.filled(self._run(request))
+            return Rollouts(
+                targets.field("states", found.states),
+                targets.obs(found),
+                targets.field("rewards", found.rewards),
+                targets.field("terminateds", found.terminated),
+                targets.field("truncateds", found.truncated),
+                targets.field("steps", found.steps),
+                found.infos,
+            )
+
+    def step_slots(
+        self,
+        actions: Any,
+        src: Any,
+        dst: Any,
+        dt: int | np.ndarray = 1,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Transitions:
+        """Advance row i from the state in slot `src[i]`, and put the state after it in `dst[i]`.
+
+        All rows read before any writes: a slot may be source and target at once.
+
+        Args:
+            actions: as in `step_batch`.
+            src: `[B]` int slots of `env.states`; one may occur several times.
+            dst: `[B]` int slots, distinct.
+            dt: as in `step_batch`.
+            infos: as in `step_batch`.
+            out: as in `step_batch`.
+
+        Returns:
+            As `step_batch`, without the states.
+
+        Raises:
+            IndexError: a slot is not in use, or a target is named twice.
+            InvalidAction, ConcurrentUse: as `step_batch`.
+        """
+        with self._one_caller:
+            request, finish = self._slot_request(actions, src, dst, dt, infos, out)
+            return finish(self._run(request))
+
+    def step_slots_async(
+        self,
+        actions: Any,
+        src: Any,
+        dst: Any,
+        dt: int | np.ndarray = 1,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> PendingBatch[Transitions]:
+        """Begin `step_slots` and return at once; `wait()` gives its result.
+
+        Of batches in flight, none may write a slot that another reads or writes.
+        """
+        with self._one_caller:
+            request, finish = self._slot_request(actions, src, dst, dt, infos, out)
+            return PendingBatch(self._start(request), finish, self._one_caller)
+
+    # How they are asked for -----------------------------------------------------
+
+    def _step_request(
+        self,
+        actions: Any,
+        states: Any,
+        dt: Any,
+        return_state: bool | None,
+        infos: str,
+        out: Mapping[str, Any] | None,
+    ) -> tuple[RowRequest, Callable[[RowResults], Transitions | StateTransitions]]:
+        """The checked request of a `step_batch`, and what makes its result."""
+        reset_first = None
+        if states is None:
+            leaves = check_actions(self.layout.action, actions, (-1,), "step_batch")
+            self._check_rows_free("step_batch")
+            rows, reset_first = self._continued_rows(len(leaves[0]))
+        else:
+            rows = self.checked_states(states, "step_batch")
+            leaves = check_actions(self.layout.action, actions, (len(rows),), "step_batch")
+        held = self._checked_dt(dt, len(rows), "step_batch")
+        targets = OutFields(self.layout, out, (len(rows),), "step_batch")
+        wants_states = return_state or (return_state is None and states is not None)
+        request = RowRequest(
+            tuple(a[:, None] for a in leaves),
+            rows,
+            held,
+            reset_first,
+            infos=checked_infos(infos, "step_batch"),
+            wants_states=bool(wants_states),
+            out=targets.arrays,
         )
+
+        def finish(found: RowResults) -> Transitions | StateTransitions:
+            found = targets.filled(found)
+            if states is None:
+                # The rows that go on keep an array that the caller has no hand on.
+                shown = wants_states or "states_out" in targets.arrays
+                kept = found.states.copy() if shown else found.states
+                self._keep_rows(kept, found.terminated | found.truncated)
+            result = _transitions(targets, found)
+            if not wants_states:
+                return result
+            return StateTransitions(targets.field("states", found.states), *result)
+
+        return request, finish
+
+    def _slot_request(
+        self,
+        actions: Any,
+        src: Any,
+        dst: Any,
+        dt: Any,
+        infos: str,
+        out: Mapping[str, Any] | None,
+    ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
+        """The checked request of a `step_slots`, and what makes its result."""
+        store = self.states
+        store.widen(self.state_width)
+        sources = store.checked(src, "step_slots: src")
+        targets = store.checked(dst, "step_slots: dst", distinct=True)
+        if len(targets) != len(sources):
+            raise ValueError(
+                f"step_slots: dst must name as many slots as src, {len(sources)}; "
+                f"got {len(targets)}"
+            )
+        leaves = check_actions(self.layout.action, actions, (len(sources),), "step_slots")
+        fields = OutFields(self.layout, out, (len(sources),), "step_slots")
+        request = RowRequest(
+            tuple(a[:, None] for a in leaves),
+            store.rows,
+            self._checked_dt(dt, len(sources), "step_slots"),
+            infos=checked_infos(infos, "step_slots"),
+            out=fields.arrays,
+            slots=SlotRequest(store, sources, targets),
+        )
+
+        def finish(found: RowResults) -> Transitions:
+            return _transitions(fields, fields.filled(found))
+
+        return request, finish
+
+    def _run(self, request: RowRequest) -> RowResults:
+        """Run a request, which may name slots; a backend may do so without the copies."""
+        slots = request.slots
+        if slots is None:
+            return self._run_rows(request)
+        rows = request.states[slots.sources]
+        found = self._run_rows(dataclasses.replace(request, states=rows, slots=None))
+        slots.store.widen(found.states.shape[1])
+        slots.store.rows[slots.targets] = found.states
+        return found
+
+    def _start(self, request: RowRequest) -> RunningRows:
+        """Begin what `_run` does; a backend that cannot, does it at once."""
+        return RowsRun(lambda: self._run(request))
+
+    def _check_rows_free(self, where: str) -> None:
+        """Refuse to touch the rows while a batch without states is in flight."""
+        pending = self._continuing() if self._continuing is not None else None
+        if pending is not None and pending.open:
+            raise BatchPending(
+                f"{where}: a batch without states is in flight and will move the rows. Wait for "
+                "it first, or pass states."
+            )
 
     # Checks and the rows that continue -----------------------------------------
 
@@ -189,6 +404,8 @@ class RowStepper(ABC):
 
     def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
         """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""
+        if type(dt) is int and dt == 1:
+            return _ONE
         held = np.asarray(dt)
         if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
             rows = "" if num_rows is None else f" or ({num_rows},) int"
@@ -208,6 +425,7 @@ class RowStepper(ABC):
         Raises:
             StateError: a state is damaged or belongs to another env.
         """
+        self._check_rows_free("set_state")
         rows = self.checked_states(states, "set_state")
         self._keep_rows(rows.copy(), np.zeros(len(rows), bool))
 
@@ -240,7 +458,18 @@ class RowStepper(ABC):
             self._row_ended[: len(states)] = ended
 
     def _drop_rows(self) -> None:
+        self._check_rows_free("reset")
         self._row_states = self._row_ended = None
+
+
+def _transitions(targets: OutFields, found: RowResults) -> Transitions:
+    return Transitions(
+        targets.obs(found),
+        targets.field("rewards", found.rewards.reshape(-1)),
+        targets.field("terminateds", found.terminated),
+        targets.field("truncateds", found.truncated),
+        found.infos,
+    )
 
 
 def equally_wide(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

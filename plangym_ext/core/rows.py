@@ -6,12 +6,15 @@ compute it from the same numbers, so only the block itself has to travel.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.spaces import SpaceLayout
 
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
@@ -46,6 +49,7 @@ class RowLayout:
         found["states_in"] = found["states_out"] = ((b, self.state_width), "|u1")
         found["rewards"] = ((b, h), "<f8")
         found["dt"] = found["steps"] = found["env_steps"] = ((b,), "<i4")
+        found["sources"] = found["targets"] = ((b,), "<i8")
         for name in ("reset_first", "terminated", "truncated", "done"):
             found[name] = ((b,), "|b1")
         return found
@@ -55,7 +59,7 @@ class RowLayout:
         offsets, end = {}, 0
         for name, (shape, dtype) in self.fields(num_rows, horizon).items():
             offsets[name] = end
-            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            size = math.prod(shape) * np.dtype(dtype).itemsize
             end += -(-size // _ALIGN) * _ALIGN
         return offsets, max(end, _ALIGN)
 
@@ -70,6 +74,18 @@ class RowBatch:
         horizon: H, actions a row.
         memory: uint8 with at least `layout.offsets(B, H)[1]` bytes, or None for
             memory of its own.
+        given: arrays that take the place of fields of the memory, by name; those of
+            results have the field's shape, but for rewards, which may be `[B]` if H is 1.
+            `states_in` may have any number of rows, of which `sources` tells.
+        infos: which infos are stored: one of `row_request.INFOS`.
+
+    Attributes:
+        sources: `[B]` int64, the row of `states_in` at which each row begins; None
+            stands for its own.
+        targets: `[B]` int64, the row of `store` that each final state is copied to, or
+            None.
+        store: `[N, S]` uint8, or None.
+        progress: the row that is being run, in an int64 that others may watch.
 
     `done[i]` is set last, when everything of row i is in place; a row with infos of its
     own is never done by the memory alone.
@@ -79,6 +95,8 @@ class RowBatch:
     num_rows: int
     horizon: int
     memory: np.ndarray | None = None
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
+    infos: str = "numeric"
     #: Infos of the rows that do not fit the columns; not part of the memory.
     own_infos: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -86,69 +104,97 @@ class RowBatch:
         offsets, size = self.layout.offsets(self.num_rows, self.horizon)
         if self.memory is None:
             self.memory = np.zeros(size, np.uint8)
+        # States are read and written as one run of bytes.
+        self.given = {
+            name: array
+            for name, array in self.given.items()
+            if name != "states_out" or array.flags.c_contiguous
+        }
         views = {}
         for name, (shape, dtype) in self.layout.fields(self.num_rows, self.horizon).items():
-            count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-            start = offsets[name]
-            views[name] = self.memory[start : start + count].view(dtype).reshape(shape)
+            if name in self.given:
+                views[name] = self.given[name]
+                if name == "states_out" and views[name].shape != shape:
+                    raise ValueError(
+                        f"out: states must be {shape} uint8, for they have outgrown their rows; "
+                        f"got {views[name].shape}. Make them anew with env.state_width."
+                    )
+            else:
+                views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
         self.states_in, self.states_out = views["states_in"], views["states_out"]
-        self.rewards, self.dt = views["rewards"], views["dt"]
-        self.steps, self.env_steps = views["steps"], views["env_steps"]
+        rewards = views["rewards"]
+        self.rewards = rewards if rewards.ndim == 2 else rewards[:, None]
+        self.dt, self.steps, self.env_steps = views["dt"], views["steps"], views["env_steps"]
         self.reset_first, self.done = views["reset_first"], views["done"]
         self.terminated, self.truncated = views["terminated"], views["truncated"]
+        self._views = views
+        self.sources: np.ndarray | None = None
+        self.targets: np.ndarray | None = None
+        self.store: np.ndarray | None = None
+        self.progress = memoryview(bytearray(8)).cast("q")
+        #: What the row loop has gathered of this batch.
+        self.cells: Any = None
 
-    def load(
-        self,
-        actions: tuple[np.ndarray, ...],
-        states: np.ndarray,
-        dt: int | np.ndarray,
-        reset_first: np.ndarray | None,
-    ) -> None:
-        """Copy the inputs of all rows in and mark every row as not done.
+    def field(self, name: str) -> np.ndarray:
+        """The array of a field, by `RowLayout`'s name for it."""
+        return self._views[name]
+
+    def load(self, request: RowRequest, *, states: bool = True) -> None:
+        """Copy the inputs of all rows in and mark no row as done.
 
         Args:
-            actions: leaf arrays `[B, H, *act]`.
-            states: `[B, S]` uint8, checked; at most as wide as the layout says.
-            dt: int or `[B]` int32, control steps an action is held.
-            reset_first: `[B]` bool, rows to reset after their state is restored.
+            request: whose rows.
+            states: whether its states are among them; False if the rows read them elsewhere.
         """
-        for mine, given in zip(self.actions, actions, strict=True):
-            mine[...] = given
-        width = states.shape[1]
-        self.states_in[:, :width] = states
-        self.states_in[:, width:] = 0
-        self.dt[...] = dt
-        self.reset_first[...] = False if reset_first is None else reset_first
+        for mine, theirs in zip(self.actions, request.actions, strict=True):
+            mine[...] = theirs
+        if states:
+            width = request.states.shape[1]
+            self.states_in[:, :width] = request.states
+            self.states_in[:, width:] = 0
+        self.dt[...] = request.dt
+        self.reset_first[...] = False if request.reset_first is None else request.reset_first
         self.done[...] = False
         self.own_infos.clear()
 
-    def results(self, *, copy: bool) -> RowResults:
-        """What came back, as views of the memory or as arrays of their own."""
+    def results(self, *, copy: bool, given: Mapping[str, np.ndarray] | None = None) -> RowResults:
+        """What came back.
 
-        def out(array: np.ndarray) -> np.ndarray:
+        Args:
+            copy: give arrays of their own rather than views of the memory.
+            given: arrays to return instead, by field; those of the batch if None.
+        """
+        given = self.given if given is None else given
+
+        def out(name: str) -> np.ndarray:
+            if name in given:
+                return given[name]
+            array = self._views[name]
             return array.copy() if copy else array
 
-        columns = {
-            column.key: out(array)
-            for column, array in zip(self.layout.info, self.info, strict=True)
-        }
-        columns["n_step"], columns["dt"] = out(self.env_steps), out(self.dt)
+        columns = {}
+        if self.infos != "none":
+            columns = {c.key: out(f"info{k}") for k, c in enumerate(self.layout.info)}
+        columns["n_step"], columns["dt"] = out("env_steps"), out("dt")
         return RowResults(
-            out(self.states_out),
-            tuple(out(leaf) for leaf in self.obs),
-            out(self.rewards),
-            out(self.terminated),
-            out(self.truncated),
-            out(self.steps),
+            out("states_out"),
+            tuple(out(f"obs{k}") for k in range(len(self.obs))),
+            out("rewards"),
+            out("terminated"),
+            out("truncated"),
+            out("steps"),
             InfoBatch(columns, self.own_infos),
         )
 
 
 class RowResults(NamedTuple):
-    """Outputs of B rows; shapes as in `Rollouts`, obs one array per leaf."""
+    """Outputs of B rows; shapes as in `Rollouts`, obs one array per leaf.
+
+    `rewards` is `[B, H]`, or the `[B]` array given for them if H is 1.
+    """
 
     states: np.ndarray
     obs: tuple[np.ndarray, ...]

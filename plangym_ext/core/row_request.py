@@ -1,0 +1,81 @@
+"""What a batch call asks of a backend, checked: the rows to run and what to return of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from plangym_ext.core.state_store import StateStore
+from plangym_ext.errors import UnknownName, suggestion
+
+#: Which infos come back: none but the counts, the numeric fields, or every field.
+INFOS = ("none", "numeric", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequest:
+    """Rows that begin and end in slots of a store.
+
+    Attributes:
+        store: which.
+        sources: `[B]` int64, slots at which the rows begin.
+        targets: `[B]` int64, distinct slots for the states after them.
+    """
+
+    store: StateStore
+    sources: np.ndarray
+    targets: np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class RowRequest:
+    """Play H actions from each of B states.
+
+    Attributes:
+        actions: one array `[B, H, *act]` per leaf of the action space.
+        states: `[B, S]` uint8, at most as wide as the env's rows; with `slots`, the rows
+            of the whole store.
+        dt: `()` or `[B]` int32, control steps for which an action is held.
+        reset_first: `[B]` bool, rows to reset once their state is restored; None for none.
+        infos: one of `INFOS`.
+        wants_states: whether anyone but the env will see the states that come out. If
+            not, they need no seal, and may take the place of `states`.
+        out: arrays to write results to, by the names that `RowBatch` gives its fields
+            (`obs0`, `rewards`, `terminated`, ...); any strides. A backend that fills
+            them returns these very arrays; what it returns otherwise is copied there.
+    """
+
+    actions: tuple[np.ndarray, ...]
+    states: np.ndarray
+    dt: np.ndarray
+    reset_first: np.ndarray | None = None
+    infos: str = "numeric"
+    wants_states: bool = True
+    out: Mapping[str, np.ndarray] = field(default_factory=dict)
+    slots: SlotRequest | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """B."""
+        return len(self.actions[0])
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return int(self.actions[0].shape[1])
+
+
+def checked_infos(infos: str, where: str) -> str:
+    """The mode, if it is one.
+
+    Raises:
+        UnknownName: it is not.
+    """
+    if infos not in INFOS:
+        raise UnknownName(
+            f"{where}: infos must be one of {', '.join(INFOS)}; got {infos!r}"
+            f"{suggestion(str(infos), INFOS)}"
+        )
+    return infos

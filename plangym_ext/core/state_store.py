@@ -1,0 +1,177 @@
+"""Slots for states that stay where they are stepped: `env.states`.
+
+A planner keeps the states of its tree in slots and says "step from slot i into slot
+j" (`step_slots`). With worker processes the store lies in shared memory, so states
+never pass through the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.buffer import Storage, allocate
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.errors import BatchPending
+
+Slots = npt.NDArray[np.int64]
+_FEWEST = 64  # slots that a store begins with
+
+
+class StateStore:
+    """A growing table of state rows, used slot by slot.
+
+    Slots hold whole states: `store[slots]` may be saved, or given to any call that
+    takes states.
+
+    Args:
+        width: S, the bytes of a row.
+        storage: "shared" if other processes are to reach it.
+        check: turns what a caller gives for states into checked `[n, S]` rows.
+    """
+
+    def __init__(
+        self, width: int, storage: Storage, check: Callable[[Any, str], np.ndarray]
+    ) -> None:
+        self._storage: Storage = storage
+        self._check = check
+        self._rows = np.zeros((0, width), np.uint8)
+        self._block: SharedBlock | None = None
+        self._used = np.zeros(0, bool)
+        self._free: list[int] = []
+        #: Batches that are running on the rows; they must not move meanwhile.
+        self.pins = 0
+
+    def __len__(self) -> int:
+        """Slots in use."""
+        return int(self._used.sum())
+
+    @property
+    def capacity(self) -> int:
+        """Slots that there is memory for; more are made when they are needed."""
+        return len(self._rows)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """View `[capacity, S]` uint8 of the memory, until the store grows."""
+        return self._rows
+
+    def allocate(self, count: int) -> Slots:
+        """Take `count` slots; what they hold is undefined until it is written.
+
+        Returns:
+            `[count]` int64, distinct.
+
+        Raises:
+            BatchPending: the store has to grow while a batch runs on it; `reserve` before.
+        """
+        count = _at_least_zero("allocate: count", count)
+        if count > len(self._free):
+            self.reserve(max(_FEWEST, 2 * self.capacity, len(self) + count))
+        taken = self._free[len(self._free) - count :][::-1]
+        del self._free[len(self._free) - count :]
+        slots = np.array(taken, np.int64)
+        self._used[slots] = True
+        return slots
+
+    def free(self, slots: Any) -> None:
+        """Give slots back; they will be handed out again.
+
+        Raises:
+            IndexError: a slot is not in use, or is named twice.
+        """
+        rows = self.checked(slots, "free: slots", distinct=True)
+        self._used[rows] = False
+        self._free.extend(rows[::-1].tolist())
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for `capacity` slots in all, if there is less.
+
+        Raises:
+            BatchPending: a batch runs on the store.
+        """
+        capacity = _at_least_zero("reserve: capacity", capacity)
+        known = self.capacity
+        if capacity > known:
+            self._move(capacity, self._rows.shape[1])
+            self._used = np.concatenate([self._used, np.zeros(capacity - known, bool)])
+            # Lowest last, so that it is the first to be taken.
+            self._free[:0] = range(capacity - 1, known - 1, -1)
+
+    def widen(self, width: int) -> None:
+        """Make rows `width` bytes wide; zeros may follow a state."""
+        if width > self._rows.shape[1]:
+            self._move(self.capacity, width)
+
+    def _move(self, capacity: int, width: int) -> None:
+        if self.pins:
+            raise BatchPending(
+                "states: the store cannot grow while a batch runs on it. Wait for the batch "
+                "first, or reserve enough slots before you begin it."
+            )
+        # The block is held with the rows: whoever maps it asks it for its descriptor.
+        rows, self._block = allocate((capacity, width), np.dtype(np.uint8), self._storage)
+        known, old_width = self._rows.shape
+        rows[:known, :old_width] = self._rows
+        self._rows = rows
+
+    def __getitem__(self, slots: Any) -> np.ndarray:
+        """Fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
+
+        Raises:
+            IndexError: a slot is not in use.
+        """
+        rows = self.checked(slots, "states: slots")
+        found: np.ndarray = self._rows[rows]
+        return found[0] if np.ndim(slots) == 0 else found
+
+    def __setitem__(self, slots: Any, states: Any) -> None:
+        """Write states `[n, S]`, or one `[S]` for an int or for all the slots.
+
+        Raises:
+            IndexError: a slot is not in use, or is named twice.
+            StateError: a state is damaged or belongs to another env.
+        """
+        rows = self.checked(slots, "states: slots", distinct=True)
+        given = np.asarray(states)
+        checked = self._check(given[None] if given.ndim == 1 else given, "states")
+        if len(checked) not in (1, len(rows)):
+            raise ValueError(f"states: expected one state or {len(rows)}; got {len(checked)}")
+        width = checked.shape[1]
+        self.widen(width)
+        self._rows[rows, :width] = checked
+        self._rows[rows, width:] = 0
+
+    def checked(self, slots: Any, where: str, *, distinct: bool = False) -> Slots:
+        """`[n]` int64 slots, all in use.
+
+        Raises:
+            IndexError: a slot is not in use, or `distinct` ones are wanted and one is
+                named twice.
+        """
+        rows = np.atleast_1d(np.asarray(slots))
+        if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+            raise IndexError(
+                f"{where} must be [n] ints from allocate; got {rows.shape}, {rows.dtype}"
+            )
+        rows = rows.astype(np.int64, copy=False)
+        inside = (rows >= 0) & (rows < self.capacity)
+        if not (inside.all() and self._used[rows].all()):
+            good = inside & self._used[np.where(inside, rows, 0)] if self.capacity else inside
+            raise IndexError(
+                f"{where}[{int(np.argmin(good))}] is {rows[np.argmin(good)]}, which is not in "
+                f"use; {len(self)} of {self.capacity} slots are. Take slots with "
+                "env.states.allocate."
+            )
+        if distinct and len(np.unique(rows)) < len(rows):
+            raise IndexError(f"{where} must be distinct; one of the {len(rows)} is named twice")
+        return rows
+
+
+def _at_least_zero(what: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise ValueError(f"{what} must be an int >= 0; got {value!r}")
+    return int(value)
