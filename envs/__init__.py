@@ -37,6 +37,8 @@ for _family in (
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
         options=("episodic_life", "montezuma"),
+        registers="ale_py",
+        building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(
         name="box2d",
@@ -44,6 +46,7 @@ for _family in (
         codec=None,
         approximate=f"{_HERE}.box2d:KinematicPart",
         playback=f"{_HERE}.box2d:playback",
+        building=f"{_HERE}.box2d:quiet_import",
     ),
     Family(
         name="dm_control",
@@ -84,6 +87,7 @@ for _family in (
         name="mujoco",
         module="gymnasium.envs.mujoco",
         codec=f"{_HERE}.mujoco:MujocoPart",
+        building=f"{_HERE}.mujoco:quiet_compiler",
         task=f"{_HERE}.mujoco_tasks:task_of",
     ),
     Family(
