@@ -94,9 +94,10 @@ class MujocoRows:
             envelope: of the env.
             fresh: rows whose simulations begin at a reset.
         """
-        # What nobody but the env sees is stepped where it is.
         shown = shows_states(request)
-        in_place = not shown and request.states.flags.writeable
+        # The env's own rows are stepped where they are; states that a caller gave are not
+        # written to, even if those that come out are of no interest. Only own rows reset.
+        in_place = not shown and request.reset_first is not None
         target = request.states if in_place else request.states.copy()
         columns = layout.info if request.infos != "none" else ()
         repeats = request.dt * self._frameskip
