@@ -52,6 +52,14 @@ class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 
 
+class NoKernel(PlangymExtError, ValueError):
+    """An env has no compiled kernel, or none for its arguments or wrappers."""
+
+
+class KernelDiffers(PlangymExtError, RuntimeError):
+    """A compiled kernel does not give what the env itself gives; its results were not used."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

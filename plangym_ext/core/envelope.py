@@ -97,6 +97,16 @@ class Envelope:
         header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
         self._header = header
 
+    @property
+    def header(self) -> bytes:
+        """Header of this env's states, but for lengths and checksum."""
+        return self._header.tobytes()
+
+    @property
+    def weights(self) -> np.ndarray:
+        """`[width / 8]` uint64: what each word of a row counts in its checksum."""
+        return self._weights
+
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
         """Write header and checksum around payloads already in place.
 

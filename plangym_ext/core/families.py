@@ -38,6 +38,8 @@ class Family:
         names: patterns (as of `fnmatch`) of ids that gymnasium may not know by itself.
         resolve: "module:name" of a callable from such an id to its gymnasium `EnvSpec`,
             or the callable itself. It raises `MissingExtra` or `UnknownName`.
+        kernel: "module:name" of a callable from the unwrapped env to its compiled
+            `Kernel`, or the callable itself. It raises `NoKernel` where it has none.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Family:
     options: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     resolve: str | Callable[[str], Any] | None = None
+    kernel: str | Callable[[Any], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -70,6 +73,10 @@ class Family:
     def load_wrap(self) -> Callable[..., Any] | None:
         """What `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
+
+    def load_kernel(self) -> Callable[[Any], Any] | None:
+        """What finds the compiled kernel of an env, or None."""
+        return None if self.kernel is None else _loaded(self.kernel)
 
     def spec(self, name: str) -> Any:
         """The gymnasium `EnvSpec` of an id that matches `names`.
