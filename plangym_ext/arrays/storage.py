@@ -35,6 +35,8 @@ ANONYMOUS = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
 # Blocks of this process by (device, inode): unpickling a block that is here
 # already, its creator included, gives the same mapping, so views keep aliasing.
 _blocks: weakref.WeakValueDictionary[tuple[int, int], SharedBlock] = weakref.WeakValueDictionary()
+# Open blocks by the identity of their mapping, which arrays made of them refer to.
+_by_map: weakref.WeakValueDictionary[int, SharedBlock] = weakref.WeakValueDictionary()
 
 
 class SharedBlock:
@@ -45,7 +47,7 @@ class SharedBlock:
     is gone, never under a live array.
     """
 
-    __slots__ = ("__weakref__", "_finalizer", "_key", "_map", "_name", "fd", "nbytes")
+    __slots__ = ("__weakref__", "_address", "_finalizer", "_key", "_map", "_name", "fd", "nbytes")
 
     fd: int  # -1 once closed
     nbytes: int
@@ -66,6 +68,8 @@ class SharedBlock:
                 _unlink(name)
             raise
         self.fd, self.nbytes, self._name = fd, nbytes, name
+        self._address = np.frombuffer(self._map, np.uint8).__array_interface__["data"][0]
+        _by_map[id(self._map)] = self
         self._key = (stat.st_dev, stat.st_ino)
         self._finalizer = weakref.finalize(
             self, _release, fd, name if creator else None, os.getpid()
@@ -93,6 +97,22 @@ class SharedBlock:
         block = cls(fd, int(nbytes), name, creator=True)
         _blocks[block._key] = block
         return block
+
+    @staticmethod
+    def of(array: npt.NDArray[Any]) -> tuple[SharedBlock, int] | None:
+        """The open block that an array made by `ndarray`, or a view of it, lies in.
+
+        Returns:
+            The block and the byte at which the array's first element lies, or None.
+        """
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        block = _by_map.get(id(root.base))
+        # The number may have gone to another object: a closed block keeps its mapping no more.
+        if block is None or block._map is not root.base:
+            return None
+        return block, array.__array_interface__["data"][0] - block._address
 
     @classmethod
     def attach(cls, fd: int, nbytes: int) -> SharedBlock:

@@ -323,6 +323,7 @@ class RowStepper(ABC):
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
         """The checked request of a `step_slots`, and what makes its result."""
         store = self.states
+        store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")
         targets = store.checked(dst, "step_slots: dst", distinct=True)
         if len(targets) != len(sources):

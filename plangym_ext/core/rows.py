@@ -48,6 +48,7 @@ class RowLayout:
         found["states_in"] = found["states_out"] = ((b, self.state_width), "|u1")
         found["rewards"] = ((b, h), "<f8")
         found["dt"] = found["steps"] = found["env_steps"] = ((b,), "<i4")
+        found["sources"] = found["targets"] = ((b,), "<i8")
         for name in ("reset_first", "terminated", "truncated", "done"):
             found[name] = ((b,), "|b1")
         return found
@@ -102,6 +103,12 @@ class RowBatch:
         offsets, size = self.layout.offsets(self.num_rows, self.horizon)
         if self.memory is None:
             self.memory = np.zeros(size, np.uint8)
+        # States are read and written as one run of bytes.
+        self.given = {
+            name: array
+            for name, array in self.given.items()
+            if name != "states_out" or array.flags.c_contiguous
+        }
         views = {}
         for name, (shape, dtype) in self.layout.fields(self.num_rows, self.horizon).items():
             if name in self.given:
@@ -130,11 +137,20 @@ class RowBatch:
         self.store: np.ndarray | None = None
         self.progress = memoryview(bytearray(8)).cast("q")
 
-    def load(self, request: RowRequest) -> None:
-        """Copy the inputs of all rows in, but for those given, and mark no row as done."""
+    def field(self, name: str) -> np.ndarray:
+        """The array of a field, by `RowLayout`'s name for it."""
+        return self._views[name]
+
+    def load(self, request: RowRequest, *, states: bool = True) -> None:
+        """Copy the inputs of all rows in and mark no row as done.
+
+        Args:
+            request: whose rows.
+            states: whether its states are among them; False if the rows read them elsewhere.
+        """
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
-        if "states_in" not in self.given:
+        if states:
             width = request.states.shape[1]
             self.states_in[:, :width] = request.states
             self.states_in[:, width:] = 0
@@ -143,23 +159,25 @@ class RowBatch:
         self.done[...] = False
         self.own_infos.clear()
 
-    def results(self, *, copy: bool) -> RowResults:
+    def results(self, *, copy: bool, given: Mapping[str, np.ndarray] | None = None) -> RowResults:
         """What came back.
 
         Args:
-            copy: give arrays of their own rather than views of the memory. What was
-                `given` comes back as it is.
+            copy: give arrays of their own rather than views of the memory.
+            given: arrays to return instead, by field; those of the batch if None.
         """
+        given = self.given if given is None else given
 
         def out(name: str) -> np.ndarray:
+            if name in given:
+                return given[name]
             array = self._views[name]
-            return array.copy() if copy and name not in self.given else array
+            return array.copy() if copy else array
 
         columns = {}
         if self.infos != "none":
             columns = {c.key: out(f"info{k}") for k, c in enumerate(self.layout.info)}
         columns["n_step"], columns["dt"] = out("env_steps"), out("dt")
-        own_infos = dict(self.own_infos) if copy else self.own_infos
         return RowResults(
             out("states_out"),
             tuple(out(f"obs{k}") for k in range(len(self.obs))),
@@ -167,7 +185,7 @@ class RowBatch:
             out("terminated"),
             out("truncated"),
             out("steps"),
-            InfoBatch(columns, own_infos),
+            InfoBatch(columns, self.own_infos),
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
+from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import BatchPending
 
 Slots = npt.NDArray[np.int64]
@@ -38,6 +39,7 @@ class StateStore:
         self._storage: Storage = storage
         self._check = check
         self._rows = np.zeros((0, width), np.uint8)
+        self._block: SharedBlock | None = None
         self._used = np.zeros(0, bool)
         self._free: list[int] = []
         #: Batches that are running on the rows; they must not move meanwhile.
@@ -110,7 +112,8 @@ class StateStore:
                 "states: the store cannot grow while a batch runs on it. Wait for the batch "
                 "first, or reserve enough slots before you begin it."
             )
-        rows, _ = allocate((capacity, width), np.dtype(np.uint8), self._storage)
+        # The block is held with the rows: whoever maps it asks it for its descriptor.
+        rows, self._block = allocate((capacity, width), np.dtype(np.uint8), self._storage)
         known, old_width = self._rows.shape
         rows[:known, :old_width] = self._rows
         self._rows = rows
@@ -138,6 +141,7 @@ class StateStore:
         if len(checked) not in (1, len(rows)):
             raise ValueError(f"states: expected one state or {len(rows)}; got {len(checked)}")
         width = checked.shape[1]
+        self.widen(width)
         self._rows[rows, :width] = checked
         self._rows[rows, width:] = 0
 

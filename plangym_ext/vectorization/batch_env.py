@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.core.envelope import HEADER, Envelope, fingerprint
 from plangym_ext.core.part import StateTooWide
+from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, ResetNeeded
+from plangym_ext.vectorization.crew import Crew
 from plangym_ext.vectorization.external_process import ExternalProcess
-from plangym_ext.vectorization.lane import Lane
+from plangym_ext.vectorization.flight import Flight
+
+#: Seconds that a worker may spend on one row, unless told otherwise.
+ROW_TIMEOUT = 300.0
 
 
 class BatchEnv(RowStepper):
@@ -28,15 +33,28 @@ class BatchEnv(RowStepper):
     Args:
         envs: `ExternalProcess` of equal envs.
         blocking: step in one process after another rather than in parallel.
+        timeout: seconds that a worker may spend on one row before it is held to hang:
+            it is stopped, replaced and named. None waits for ever.
+        on_widening: called with the new width when state rows have become wider.
 
     Raises:
         ValueError: no envs, or two of them differ.
     """
 
-    def __init__(self, envs: Iterable[ExternalProcess], blocking: bool = False) -> None:
+    slot_storage = "shared"
+
+    def __init__(
+        self,
+        envs: Iterable[ExternalProcess],
+        blocking: bool = False,
+        *,
+        timeout: float | None = ROW_TIMEOUT,
+        on_widening: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__()
         self._envs = list(envs)
-        self._blocking = blocking
+        self._blocking, self._timeout = blocking, timeout
+        self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")
         first, *others = [env.describe() for env in self._envs]
@@ -55,7 +73,7 @@ class BatchEnv(RowStepper):
                     )
         self.layout, self.autoreset = first["layout"], first["autoreset"]
         self.envelope = Envelope(first["identity"], first["payload_width"])
-        self._lane = Lane(self._envs, self.layout)
+        self._crew = Crew(self._envs)
         self._closed = False
         #: States of rows that were reset before one in front of them.
         self._waiting: dict[int, np.ndarray] = {}
@@ -180,28 +198,73 @@ class BatchEnv(RowStepper):
         )
 
     def _run_rows(self, request: RowRequest) -> RowResults:
+        return self._run(request)
+
+    def _run(self, request: RowRequest) -> RowResults:
+        return self._start(request).wait(None)
+
+    def _start(self, request: RowRequest) -> RunningRows:
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
-        while True:
-            try:
-                return self._lane.run(request, one_by_one=self._blocking)
-            except StateTooWide as error:
-                self.widen(self.wider(error.excess))
+        self._crew.reap()
+        return _Running(self, request)
+
+    def begin(self, request: RowRequest) -> Flight:
+        """Have the workers run a request."""
+        return Flight(
+            self._crew,
+            self.layout,
+            request,
+            one_by_one=self._blocking,
+            row_timeout=self._timeout,
+        )
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
+        # Their rows are as wide as they were when they began.
+        self._crew.settle()
         self.envelope = Envelope(self.envelope.identity, width - HEADER)
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
         for env in self._envs:
             env.widen(self.envelope.width)
-        self._lane.close()
-        self._lane = Lane(self._envs, self.layout)
+        if self._on_widening is not None:
+            self._on_widening(self.envelope.width)
 
     def close(self) -> None:
         """Close all envs and end their processes; further calls do nothing."""
         self._closed = True
-        self._lane.close()
+        self._crew.close()
         for env in self._envs:
             env.begin_close()
         for env in self._envs:
             env.close()
+
+
+class _Running:
+    """Rows in flight that are run again if their states outgrow the rows they have."""
+
+    def __init__(self, env: BatchEnv, request: RowRequest) -> None:
+        self._env, self._request = env, request
+        self._flight = env.begin(request)
+
+    def poll(self, timeout: float) -> bool:
+        """Whether they are done, as far as one attempt tells."""
+        return self._flight.poll(timeout)
+
+    def wait(self, timeout: float | None) -> RowResults:
+        """Their results; see `Flight.wait`."""
+        while True:
+            try:
+                return self._flight.wait(timeout)
+            except StateTooWide as error:
+                self._env.widen(self._env.wider(error.excess))
+            slots = self._request.slots
+            if slots is not None:
+                slots.store.widen(self._env.state_width)
+                self._request = dataclasses.replace(self._request, states=slots.store.rows)
+            self._flight = self._env.begin(self._request)
+
+    def __del__(self) -> None:
+        flight = getattr(self, "_flight", None)
+        if flight is not None:
+            flight.abandoned = True

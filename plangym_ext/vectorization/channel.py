@@ -1,12 +1,13 @@
 """Framed messages between a parent and its worker, over one Unix socket.
 
-A frame is `[length: uint32][descriptors: uint32][pickle]`, then one byte that
-carries the descriptors if there are any. Both ends are ours and trust each other;
-nothing read from a file or a network ever comes this way.
+A frame is `[length: uint32][descriptors: uint32][pickle]`; the descriptors travel
+with its first byte. Both ends are ours and trust each other; nothing read from a file
+or a network ever comes this way.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import pickle
 import select
@@ -16,6 +17,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _HEADER = struct.Struct("<II")
+_CHUNK = 1 << 16
+#: Most descriptors that one message carries.
+_MAX_FDS = 4
+_ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * struct.calcsize("i"))
+
+Message = tuple[Any, list[int]]
 
 
 class ChannelClosed(ConnectionError):
@@ -38,7 +45,7 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
 
 
 class Channel:
-    """One end of the connection; blocking, one message at a time.
+    """One end of the connection; for one thread at a time.
 
     Args:
         sock: connected stream socket; owned by the channel.
@@ -46,9 +53,11 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._read = bytearray()
+        self._fds: list[int] = []
 
     def fileno(self) -> int:
-        """Descriptor to wait on for the next message."""
+        """Descriptor to wait on for the next messages."""
         return self._sock.fileno()
 
     def send(
@@ -62,7 +71,7 @@ class Channel:
         Args:
             message: what to send.
             fds: descriptors to send along.
-            meanwhile: called to receive a message that has come while this one does
+            meanwhile: called to receive messages that have come while this one does
                 not fit: two ends that only send would wait for each other for ever.
 
         Raises:
@@ -78,16 +87,16 @@ class Channel:
     ) -> None:
         """`send` for a message that is pickled already."""
         rest = memoryview(_HEADER.pack(len(data), len(fds)) + data)
+        left = list(fds)
         try:
             while rest:
                 try:
-                    rest = rest[self._sock.send(rest, socket.MSG_DONTWAIT) :]
-                except BlockingIOError:
-                    self._wait_for_room(meanwhile)
-            while fds:
-                try:
-                    socket.send_fds(self._sock, [b"."], list(fds), socket.MSG_DONTWAIT)
-                    break
+                    if left:
+                        sent = socket.send_fds(self._sock, [rest], left, socket.MSG_DONTWAIT)
+                        left = []
+                    else:
+                        sent = self._sock.send(rest, socket.MSG_DONTWAIT)
+                    rest = rest[sent:]
                 except BlockingIOError:
                     self._wait_for_room(meanwhile)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -109,39 +118,56 @@ class Channel:
         if meanwhile is not None and event & select.POLLIN:
             meanwhile()
 
-    def receive(self) -> tuple[Any, list[int]]:
-        """Next message and the descriptors that came with it, owned by the caller.
+    def receive(self) -> list[Message]:
+        """All whole messages that have come, at least one, which is waited for.
+
+        Each comes with its descriptors, owned by the caller.
 
         Raises:
             ChannelClosed: the other end is gone.
         """
         try:
-            length, num_fds = _HEADER.unpack(self._read(_HEADER.size))
-            data = self._read(length)
-            fds: list[int] = []
-            if num_fds:
-                _, fds, _, _ = socket.recv_fds(self._sock, 1, num_fds)
+            while not (found := self._whole_messages()):
+                self._fill()
         except ChannelClosed:
             raise
         except BaseException:
             self._break()
             raise
-        return pickle.loads(data), fds
+        return [(pickle.loads(data), fds) for data, fds in found]
 
-    def _read(self, size: int) -> bytes:
+    def _fill(self) -> None:
+        """Append what has come, at least a byte, to what was read."""
+        # Never more than one message's descriptors at a time: the system ends a read there.
         try:
-            data = self._sock.recv(size)
-            if len(data) == size:
-                return data
-            parts = bytearray(data)
-            while len(parts) < size:
-                data = self._sock.recv(size - len(parts))
-                if not data:
-                    raise ChannelClosed("the other end of the channel is gone")
-                parts += data
+            data, ancillary, flags, _ = self._sock.recvmsg(_CHUNK, _ANCILLARY)
         except ConnectionResetError as error:
             raise ChannelClosed("the other end of the channel is gone") from error
-        return bytes(parts)
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds = array.array("i")
+                fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+                self._fds.extend(fds)
+        if flags & socket.MSG_CTRUNC:
+            raise OSError("channel: descriptors were lost; raise the limit on open files")
+        if not data:
+            raise ChannelClosed("the other end of the channel is gone")
+        self._read += data
+
+    def _whole_messages(self) -> list[tuple[bytes, list[int]]]:
+        found = []
+        start = 0
+        while len(self._read) - start >= _HEADER.size:
+            length, num_fds = _HEADER.unpack_from(self._read, start)
+            begin = start + _HEADER.size
+            if len(self._read) - begin < length:
+                break
+            start = begin + length
+            found.append((bytes(self._read[begin:start]), self._fds[:num_fds]))
+            del self._fds[:num_fds]
+        if start:
+            del self._read[:start]
+        return found
 
     def _break(self) -> None:
         # An interrupt in the middle of a message: whatever follows would be taken for

@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.channel import ChannelClosed, wait_readable
@@ -24,12 +25,54 @@ START_TIMEOUT = 120.0
 
 _requests = itertools.count(READY + 1)
 
-Promise = Callable[[], Any]
-
 
 def next_request() -> int:
     """Number for one request; never used again in this process."""
     return next(_requests)
+
+
+class Promise:
+    """An answer to come: call it to wait for the result; further calls give it again.
+
+    A promise that nobody keeps takes its answer along.
+    """
+
+    def __init__(self, worker: ExternalProcess, request: int) -> None:
+        self._worker = worker
+        self._process = worker.process
+        self._request = request
+        self._settled = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def __call__(self, timeout: float | None = None) -> Any:
+        """Wait for the result.
+
+        Args:
+            timeout: seconds after which the worker is stopped; None waits as long as it
+                lives.
+
+        Raises:
+            EnvClosed: the process was closed.
+            WorkerTimeout: no answer in time; the worker has been stopped.
+            WorkerDied: the worker is gone.
+            Exception: what the env raised.
+        """
+        if not self._settled:
+            try:
+                self._result = self._worker.result(self._request, timeout, self._process)
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._settled = True
+        elif self._error is not None:
+            raise self._error
+        return self._result
+
+    def __del__(self) -> None:
+        if not self._settled:
+            self._worker.forget(self._request)
 
 
 class ExternalProcess:
@@ -54,10 +97,16 @@ class ExternalProcess:
         self, constructor: Callable[[], Any], *, index: int = 0, wait: bool = True
     ) -> None:
         self.index = index
+        self._one_caller = OneCaller("ExternalProcess")
         self._closed = False
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
         self._width: int | None = None
+        #: Answers that have come and that nobody has taken yet, those of workers that
+        #: were replaced since among them.
+        self._answers: dict[int, tuple[str, Any]] = {}
+        #: Requests that nobody will ask about any more.
+        self._forgotten: set[int] = set()
         self._begin()
         if wait:
             self.describe()
@@ -66,7 +115,9 @@ class ExternalProcess:
         self.process = WorkerProcess(self._constructor, self.index)
         self._description = None
         self._last_command = "start"
-        self._answers: dict[int, tuple[str, Any]] = {}
+        self._answers.pop(READY, None)  # that of the worker before
+        #: How the worker ended, once that was seen; until it is restarted.
+        self.fallen: WorkerDied | None = None
 
     def restart(self) -> None:
         """Replace the worker, dead or alive, by a new one with a new env."""
@@ -85,6 +136,11 @@ class ExternalProcess:
                 self.close()
                 raise
         return self._description
+
+    @property
+    def ready(self) -> bool:
+        """Whether the env is built, as far as answers have been received."""
+        return self._description is not None or READY in self._answers
 
     def widen(self, width: int) -> None:
         """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
@@ -106,14 +162,24 @@ class ExternalProcess:
     def post(self, message: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
         """Send a request without waiting for its answer.
 
+        Args:
+            message: its name, then what belongs to it.
+            fds: descriptors to send along.
+
         Raises:
             EnvClosed: `close` was called.
             WorkerDied: the worker is gone.
         """
+        self.post_pickled(str(message[0]), pickle.dumps(message, protocol=5), fds)
+
+    def post_pickled(self, name: str, message: bytes, fds: tuple[int, ...] = ()) -> None:
+        """`post` for a message that is pickled already."""
         self._check_open()
-        self._last_command = str(message[0])
+        if self.fallen is not None:
+            raise self.fallen
+        self._last_command = name
         try:
-            self.process.channel.send(message, fds, meanwhile=self.receive)
+            self.process.channel.send_pickled(message, fds, meanwhile=self.receive)
         except ChannelClosed:
             raise self.death() from None
 
@@ -122,16 +188,25 @@ class ExternalProcess:
             raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
-        """Take one answer off the channel and keep it for `taken`.
+        """Take what has come off the channel, at least one answer, and keep it for `taken`.
 
         Raises:
             WorkerDied: the worker is gone.
         """
         try:
-            (request, status, payload), _ = self.process.channel.receive()
+            messages = self.process.channel.receive()
         except ChannelClosed:
             raise self.death() from None
-        self._answers[request] = (status, payload)
+        for (request, status, payload), _ in messages:
+            if request in self._forgotten:
+                self._forgotten.discard(request)
+            else:
+                self._answers[request] = (status, payload)
+
+    def forget(self, request: int) -> None:
+        """Nobody will ask for the answer to a request any more."""
+        if self._answers.pop(request, None) is None:
+            self._forgotten.add(request)
 
     def taken(self, request: int) -> tuple[str, Any] | None:
         """Answer to a request, if it has come; it is given once."""
@@ -143,30 +218,45 @@ class ExternalProcess:
 
     def death(self) -> WorkerDied:
         """Error that says how the worker, which is gone, ended."""
-        return self.process.death(self._last_command)
+        if self.fallen is None:
+            self.fallen = self.process.death(self._last_command)
+            self._forgotten.clear()  # it will not answer them
+        return self.fallen
 
-    def result(self, request: int, timeout: float | None = None) -> Any:
+    def result(
+        self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
+    ) -> Any:
         """Wait for the answer to a request and return or raise what it says.
 
         Args:
             request: its number.
             timeout: seconds to wait; None waits as long as the worker lives.
+            process: the one that was asked; the present one if None.
 
         Raises:
             EnvClosed: `close` was called.
             WorkerTimeout: no answer in time. The worker has been stopped.
             WorkerDied: the worker is gone.
         """
+        with self._one_caller:
+            return self._result(request, timeout, process or self.process)
+
+    def _result(self, request: int, timeout: float | None, process: WorkerProcess) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
         while (answer := self.taken(request)) is None:
             self._check_open()
+            if process is not self.process:
+                raise WorkerDied(
+                    f"worker {self.index} (pid {process.pid}) was replaced before it had answered. "
+                    "Ask again.",
+                    worker=self.index,
+                    pid=process.pid,
+                )
+            if self.fallen is not None:
+                raise self.fallen
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not (ready := wait_readable(self.process.signs, left)):
-                self.process.stop(0.0)
-                raise WorkerTimeout(
-                    f"worker {self.index} (pid {self.process.pid}) did not answer "
-                    f"{self._last_command!r} within {timeout} s and was stopped."
-                )
+                raise self.hung(timeout)
             if self.process.channel.fileno() not in ready:
                 # A process that the env started may still hold the socket open.
                 raise self.death()
@@ -176,16 +266,34 @@ class ExternalProcess:
             raise payload.rebuild(self.where)
         return payload
 
+    def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
+        """Error for a worker that has not answered in time; ends it, whatever it does."""
+        stack = self.process.stack()
+        self.process.stop(0.0)
+        self.fallen = WorkerDied(
+            f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
+            "Call restart() to go on with a new one.",
+            worker=self.index,
+            pid=self.process.pid,
+            last_command=self._last_command,
+        )
+        return WorkerTimeout(
+            f"{self.where} did not answer {self._last_command!r} within {seconds} s{doing} and "
+            f"was stopped.\n{stack or 'It gave no stack.'}".rstrip(),
+            workers=(self.index,),
+        )
+
     @property
     def where(self) -> str:
         """The worker by name, for messages."""
         return f"worker {self.index} (pid {self.process.pid})"
 
     def _ask(self, kind: str, *arguments: Any) -> Promise:
-        self.describe()
-        request = next_request()
-        self.post((kind, request, *arguments))
-        return lambda: self.result(request)
+        with self._one_caller:
+            self.describe()
+            request = next_request()
+            self.post((kind, request, *arguments))
+            return Promise(self, request)
 
     # The env --------------------------------------------------------------------
 

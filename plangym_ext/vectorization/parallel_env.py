@@ -11,12 +11,13 @@ import numpy as np
 
 from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState
-from plangym_ext.vectorization.batch_env import BatchEnv
+from plangym_ext.vectorization.batch_env import ROW_TIMEOUT, BatchEnv
 from plangym_ext.vectorization.external_process import ExternalProcess
 
 
@@ -43,6 +44,8 @@ class ParallelEnv(PlanEnv):
         delay_setup: build nothing until `setup` or first use.
         n_workers: worker processes; as many as there are processors if None.
         blocking: run batches in one worker after another rather than in parallel.
+        timeout: seconds that a worker may spend on one row before it is held to hang:
+            it is stopped, replaced and named. None waits for ever.
         state, check, trust: how states are captured; see `GymEnv`.
         kwargs: further arguments for `env_class`.
 
@@ -52,6 +55,7 @@ class ParallelEnv(PlanEnv):
     """
 
     backend = "process"
+    slot_storage = "shared"
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class ParallelEnv(PlanEnv):
         n_workers: int | None = None,
         blocking: bool = False,
         *,
+        timeout: float | None = ROW_TIMEOUT,
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
@@ -80,12 +85,14 @@ class ParallelEnv(PlanEnv):
             "autoreset": autoreset,
             "n_workers": n_workers,
             "blocking": blocking,
+            "timeout": timeout,
             "state": state,
             "check": check,
             "trust": trust,
             **kwargs,
         }
         self.n_workers, self._blocking = n_workers, blocking
+        self._timeout = timeout
         self.frameskip, self.autoreset = frameskip, autoreset
         make = functools.partial(env_class, *([] if name is None else [name]), **kwargs)
         self._constructor = functools.partial(
@@ -117,7 +124,9 @@ class ParallelEnv(PlanEnv):
             for index in range(self.n_workers):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
             self._plan_env = self._constructor()
-            batch_env = BatchEnv(workers, self._blocking)
+            batch_env = BatchEnv(
+                workers, self._blocking, timeout=self._timeout, on_widening=self._widened
+            )
             _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
             self._batch_env = batch_env
         except BaseException:
@@ -225,16 +234,23 @@ class ParallelEnv(PlanEnv):
         return self.plan_env._first_state()
 
     def _run_rows(self, request: RowRequest) -> RowResults:
+        return self._run(request)
+
+    def _run(self, request: RowRequest) -> RowResults:
+        return self._start(request).wait(None)
+
+    def _start(self, request: RowRequest) -> RunningRows:
         if self.plan_env.state_width > self.batch_env.state_width:
             self.batch_env.widen(self.plan_env.state_width)
-        found = self.batch_env._run_rows(request)
-        if self.batch_env.state_width > self.plan_env.state_width:
-            self.plan_env.widen(self.batch_env.state_width)
-        return found
+        return self.batch_env._start(request)
+
+    def _widened(self, width: int) -> None:
+        """The workers have made their rows wider."""
+        if width > self.plan_env.state_width:
+            self.plan_env.widen(width)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
-        self.plan_env.widen(width)
         self.batch_env.widen(width)
 
     # Life -----------------------------------------------------------------------

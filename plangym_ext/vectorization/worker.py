@@ -1,12 +1,13 @@
 """The worker program: one env, driven through a socket and shared memory.
 
-Started as `python -P -m plangym_ext.vectorization.worker SOCKET LIFELINE` with two
-inherited descriptors. The first message carries the parent's module path and the
+Started as `python -P -m plangym_ext.vectorization.worker SOCKET LIFELINE STACK` with
+three inherited descriptors. The first message carries the parent's module path and the
 env's constructor; after that the worker answers one request at a time:
 
-    ("lane", id, nbytes)                 map shared memory; brings the descriptors of the
-                                         claim queue and of the memory
-    ("rows", request, id, B, H)          run the rows that this worker claims
+    ("block", id, nbytes)                map shared memory; brings its descriptor
+    ("drop", id)                         let go of it
+    ("lane", id, index)                  a claim queue; brings its descriptor
+    ("rows", request, lane, RowsMessage) run the rows of a batch that this worker claims
     ("call", request, name, pickle)      call a method of the env with (args, kwargs)
     ("get", request, name)               read an attribute of the env
     ("widen", width)                     make state rows wider
@@ -18,6 +19,7 @@ Every answer is `(request, "result" | "error" | "too wide", payload)`.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import os
 import pickle
@@ -28,11 +30,13 @@ from typing import Any
 
 from plangym_ext.core import trust
 from plangym_ext.core.families import register_family
-from plangym_ext.vectorization.channel import Channel, ChannelClosed
+from plangym_ext.vectorization.channel import Channel, ChannelClosed, Message
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
 
 READY = 0  # request number of the answer to the first message
+#: Makes a worker write the stacks of its threads to the third descriptor.
+STACK_SIGNAL = signal.SIGUSR2
 
 
 def watch_parent(lifeline: int) -> None:
@@ -68,50 +72,51 @@ class Worker:
 
         self._channel = channel
         self._env = WorkerEnv(constructor)
-        self._lanes: dict[int, tuple[Any, int]] = {}
+        #: Claim queues, and this worker's number among those that share one.
+        self._lanes: dict[int, tuple[int, int]] = {}
 
     def description(self) -> dict[str, Any]:
         """What the parent has to know of the env."""
         return self._env.description()
 
-    def serve(self) -> None:
-        """Answer requests until told to close."""
+    def serve(self, messages: list[Message]) -> None:
+        """Answer requests, those that have come already first, until told to close."""
         while True:
-            message, fds = self._channel.receive()
-            kind = message[0]
-            if kind == "rows":
-                self._answer(message[1], self._run_rows, *message[1:])
-            elif kind == "lane":
-                self._open_lane(message[1], message[2], *fds)
-            elif kind == "call":
-                self._answer(message[1], self._call, message[2], message[3])
-            elif kind == "widen":
-                self._env.widen(message[1])
-            elif kind == "get":
-                self._answer(message[1], self._env.get, message[2])
-            elif kind == "close":
-                self._env.close()
-                return
-            else:
-                raise ValueError(f"worker: unknown message {kind!r}")
+            for message, fds in messages:
+                if message[0] == "close":
+                    self._env.close()
+                    return
+                self._serve(message, fds)
+            messages = self._channel.receive()
+
+    def _serve(self, message: tuple[Any, ...], fds: list[int]) -> None:
+        kind = message[0]
+        if kind == "rows":
+            self._answer(message[1], self._run_rows, *message[1:])
+        elif kind == "block":
+            self._env.open_block(message[1], fds[0], message[2])
+        elif kind == "drop":
+            self._env.drop_block(message[1])
+        elif kind == "lane":
+            self._lanes[message[1]] = (fds[0], message[2])
+        elif kind == "call":
+            self._answer(message[1], self._call, message[2], message[3])
+        elif kind == "widen":
+            self._env.widen(message[1])
+        elif kind == "get":
+            self._answer(message[1], self._env.get, message[2])
+        else:
+            raise ValueError(f"worker: unknown message {kind!r}")
 
     def _call(self, name: str, arguments: bytes) -> Any:
         # Unpickled here, so that arguments which cannot be are an error of this call.
         args, kwargs = pickle.loads(arguments)
         return self._env.call(name, args, kwargs)
 
-    def _open_lane(self, lane: int, nbytes: int, claim_fd: int, block_fd: int) -> None:
-        from plangym_ext.arrays.storage import SharedBlock
-
-        block = SharedBlock.attach(block_fd, nbytes)
-        if lane in self._lanes:
-            os.close(self._lanes[lane][1])
-        self._lanes[lane] = (self._env.memory(block), claim_fd)
-
-    def _run_rows(self, request: int, lane: int, num_rows: int, horizon: int) -> Any:
-        memory, claim_fd = self._lanes[lane]
+    def _run_rows(self, request: int, lane: int, what: Any) -> Any:
+        claim_fd, index = self._lanes[lane]
         try:
-            return self._env.run(memory, num_rows, horizon, claims(claim_fd, request))
+            return self._env.run(what, index, claims(claim_fd, request))
         except BaseException:
             # The batch has failed: what nobody has begun need not be run.
             for _ in claims(claim_fd, None):
@@ -142,10 +147,14 @@ def main(argv: list[str]) -> int:
     """Run the worker; returns the exit status."""
     # The parent alone decides what an interrupt means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (stack_fd := int(argv[3])) >= 0:
+        # Written inside the signal handler: native code that holds the interpreter lock
+        # cannot keep it from that.
+        faulthandler.register(STACK_SIGNAL, file=stack_fd)
     watch_parent(int(argv[2]))
     channel = Channel(socket.socket(fileno=int(argv[1])))
     try:
-        (path, key, families, constructor), _ = channel.receive()
+        ((path, key, families, constructor), _), *rest = channel.receive()
         sys.path[:] = path
         trust.join_session(key)
         try:
@@ -157,7 +166,7 @@ def main(argv: list[str]) -> int:
             channel.send((READY, "error", ErrorReport.of(error)))
             return 1
         channel.send((READY, "result", description))
-        worker.serve()
+        worker.serve(rest)
     except ChannelClosed:
         return 0
     return 0

@@ -12,6 +12,10 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_loop import run_rows
 from plangym_ext.core.rows import RowBatch
+from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, progress_view
+
+#: Batches whose views are kept: making them costs as much as a few rows.
+_MAX_BATCHES = 256
 
 
 class WorkerEnv:
@@ -32,7 +36,8 @@ class WorkerEnv:
                 f"{type(env).__module__}.{type(env).__qualname__}"
             )
         self._env = env
-        self._batches: dict[tuple[int, int, int], RowBatch] = {}
+        self._blocks: dict[int, SharedBlock] = {}
+        self._batches: dict[tuple[RowsMessage, int], RowBatch] = {}
 
     def description(self) -> dict[str, Any]:
         """Name, spaces and row layout; what the parent checks and shows."""
@@ -49,15 +54,24 @@ class WorkerEnv:
             "exact": env.codec.exact,
         }
 
-    def memory(self, block: SharedBlock) -> np.ndarray:
-        """View `[nbytes]` uint8 of a block; the views made of an earlier one are dropped."""
+    def open_block(self, number: int, fd: int, nbytes: int) -> None:
+        """Map shared memory, to be known by a number."""
+        self._blocks[number] = SharedBlock.attach(fd, nbytes)
+
+    def drop_block(self, number: int) -> None:
+        """Let go of a block and of the views of it."""
         self._batches.clear()
-        return block.ndarray((block.nbytes,), np.uint8)
+        self._blocks.pop(number).close()
 
     def run(
-        self, memory: np.ndarray, num_rows: int, horizon: int, ranges: Iterable[tuple[int, int]]
+        self, what: RowsMessage, worker: int, ranges: Iterable[tuple[int, int]]
     ) -> dict[int, dict[str, Any]]:
         """Run the given row ranges of a batch in place.
+
+        Args:
+            what: the batch.
+            worker: number of this worker, which tells where its progress is written.
+            ranges: rows, each range as first and behind the last.
 
         Returns:
             Infos of the rows whose fields do not fit the shared columns, by row.
@@ -65,17 +79,31 @@ class WorkerEnv:
         Raises:
             RowError: the env raised.
         """
-        key = (memory.ctypes.data, num_rows, horizon)
+        key = (what, worker)
         batch = self._batches.get(key)
         if batch is None:
-            if len(self._batches) > 64:
+            if len(self._batches) >= _MAX_BATCHES:
                 self._batches.clear()
-            batch = RowBatch(self._env.layout, num_rows, horizon, memory)
-            self._batches[key] = batch
+            batch = self._batches[key] = self._batch(what, worker)
         batch.own_infos.clear()
-        for first, stop in ranges:
-            run_rows(self._env, batch, first, stop)
+        try:
+            for first, stop in ranges:
+                run_rows(self._env, batch, first, stop)
+        finally:
+            batch.progress[0] = NO_ROW
         return batch.own_infos
+
+    def _batch(self, what: RowsMessage, worker: int) -> RowBatch:
+        page = self._blocks[what.page]
+        memory = page.ndarray((page.nbytes,), np.uint8)
+        given = {place.field: place.view(self._blocks[place.block]) for place in what.places}
+        store = given.pop("store", None)
+        batch = RowBatch(self._env.layout, what.num_rows, what.horizon, memory, given, what.infos)
+        batch.store = store
+        batch.sources = batch.field("sources") if what.by_source else None
+        batch.targets = batch.field("targets") if what.by_target else None
+        batch.progress = progress_view(memory, worker).data.cast("B").cast("q")
+        return batch
 
     def widen(self, width: int) -> None:
         """Make rows wider; batches are viewed anew."""

@@ -14,7 +14,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import weakref
+from pathlib import Path
 
 import cloudpickle
 
@@ -22,6 +24,9 @@ from plangym_ext.core import trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, wait_readable
+from plangym_ext.vectorization.worker import STACK_SIGNAL
+
+_STACK_PATIENCE = 15  # hundredths of a second that it may take
 
 _COMMAND = [sys.executable, "-P", "-m", "plangym_ext.vectorization.worker"]
 
@@ -46,14 +51,17 @@ class WorkerProcess:
         self.index = index
         mine, theirs = socket.socketpair()
         life_read, life_write = os.pipe()
+        # Where a worker writes its stack if it is asked for it; it alone keeps it open.
+        self._stack_fd = os.memfd_create("stack") if hasattr(os, "memfd_create") else -1
+        inherited = [fd for fd in (theirs.fileno(), life_read, self._stack_fd) if fd >= 0]
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
         path = [entry or os.getcwd() for entry in sys.path]
         try:
             self._process = subprocess.Popen(
-                [*_COMMAND, str(theirs.fileno()), str(life_read)],
+                [*_COMMAND, str(theirs.fileno()), str(life_read), str(self._stack_fd)],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), life_read),
+                pass_fds=inherited,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
                 # Its own group: a terminal's Ctrl-C reaches the parent alone, and
                 # processes that an env starts end with their worker.
@@ -66,7 +74,11 @@ class WorkerProcess:
         finally:
             theirs.close()
             os.close(life_read)
+            if self._stack_fd >= 0:
+                os.close(self._stack_fd)
         self.channel = Channel(mine)
+        #: What it has been told of: memory and queues, by number.
+        self.told: set[tuple[str, int]] = set()
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         fds = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
         # Holds no reference to self, so a forgotten worker is stopped when collected.
@@ -116,6 +128,22 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout)
 
+    def stack(self) -> str:
+        """Python stacks of the worker's threads, even if it hangs in native code.
+
+        Empty if the system cannot tell, or the process does not react.
+        """
+        path = Path(f"/proc/{self.pid}/fd/{self._stack_fd}")
+        text = ""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, STACK_SIGNAL)
+            for _ in range(_STACK_PATIENCE):
+                time.sleep(0.01)
+                before, text = text, path.read_text(errors="replace")
+                if text and text == before:
+                    break
+        return text
+
     def death(self, last_command: str) -> WorkerDied:
         """Error that says how a worker that is gone ended; reaps it."""
         if self._process.returncode is None:
@@ -129,7 +157,11 @@ class WorkerProcess:
             how = f"exited with status {code}"
         return WorkerDied(
             f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}. "
-            "If the system ran out of memory, use fewer workers."
+            "If the system ran out of memory, use fewer workers.",
+            worker=self.index,
+            pid=self.pid,
+            exit_status=code,
+            last_command=last_command,
         )
 
 

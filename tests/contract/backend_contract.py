@@ -77,10 +77,12 @@ class BackendContract:
     @classmethod
     def candidate(cls, request, pool):
         with ParallelEnv(cls.constructor(), n_workers=request.param) as env:
-            # The largest batch of the tests: what it maps belongs to the class, and the
-            # leak check of a single test must not find it.
+            # The largest batches of the tests, and results kept as they keep them: what
+            # that maps belongs to the class, and the leak check of a test must not find it.
             size, horizon = max(12, *cls.batch_sizes), max(cls.horizons)
-            env.rollout_batch(cls.actions(env, (size, horizon), seed=0), pool[:size])
+            actions = cls.actions(env, (size, horizon), seed=0)
+            held = [env.rollout_batch(actions, pool[:size]) for _ in range(6)]
+            del held
             yield env
 
     @pytest.fixture(scope="class")

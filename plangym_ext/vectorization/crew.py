@@ -1,0 +1,214 @@
+"""Workers that share out batches: what they have been told, and what they answer."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import time
+import weakref
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.errors import WorkerDied
+from plangym_ext.vectorization.channel import wait_readable
+from plangym_ext.vectorization.claims import ClaimQueue
+from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.vectorization.pages import Pages
+
+# Numbers that a worker knows memory and queues by; it may serve several crews.
+_numbers = itertools.count()
+
+
+class Batch(Protocol):
+    """What a crew has to know of a batch in flight."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody will ask for its results."""
+
+    def wait(self, timeout: float | None) -> Any:
+        """Bring it to its end."""
+
+    def reap(self) -> None:
+        """Release it, if its workers are through with it."""
+
+    def progress_of(self, worker: int) -> int:
+        """The row that a worker is running, or `NO_ROW`."""
+
+
+class Lane:
+    """A claim queue that serves one batch at a time."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.queue = ClaimQueue()
+
+
+class Crew:
+    """Equal workers, their shared memory, and the one place that waits for them.
+
+    Args:
+        workers: with equal envs, all built.
+    """
+
+    def __init__(self, workers: list[ExternalProcess]) -> None:
+        self.workers = workers
+        self.pages = Pages()
+        #: Batches that have begun and not landed.
+        self.flights: set[Batch] = set()
+        self._free_lanes: list[Lane] = []
+        self._lanes: list[Lane] = []
+        self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
+        #: Numbers of blocks that are gone; workers are told before their next batch.
+        self._gone: list[int] = []
+        self._poller = select.poll()
+        self._watched: dict[int, ExternalProcess] = {}
+        self._watched_processes: list[object] = []
+
+    # Batches --------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Bring every batch in flight to its end; each keeps its outcome."""
+        for flight in list(self.flights):
+            # Whoever waits for it is the one to hear what went wrong.
+            with contextlib.suppress(Exception):
+                flight.wait(None)
+
+    def reap(self) -> None:
+        """Release batches that nobody will ask for, as far as they are done."""
+        abandoned = [flight for flight in self.flights if flight.abandoned]
+        if abandoned:
+            self.pump(0.0)
+            for flight in abandoned:
+                flight.reap()
+
+    def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
+        """What a worker is at, in all batches: as long as this changes, it lives."""
+        index = self.workers.index(worker)
+        return tuple(flight.progress_of(index) for flight in self.flights)
+
+    # What workers know ----------------------------------------------------------
+
+    def number(self, block: SharedBlock) -> int:
+        """The number that workers know a block by."""
+        known = self._numbers.get(block)
+        if known is None:
+            known = self._numbers[block] = next(_numbers)
+            weakref.finalize(block, self._gone.append, known)
+        return known
+
+    def take_lane(self) -> Lane:
+        """A lane that no batch uses."""
+        if self._free_lanes:
+            return self._free_lanes.pop()
+        lane = Lane()
+        self._lanes.append(lane)
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        """Let another batch use a lane; nobody runs rows of the last one any more."""
+        self._free_lanes.append(lane)
+
+    def introduce(self, worker: ExternalProcess, lane: Lane, blocks: Iterable[SharedBlock]) -> None:
+        """Tell a worker of the lane and the memory of a batch, unless it knows them.
+
+        Raises:
+            WorkerDied: it is gone.
+        """
+        worker.describe()
+        told = worker.process.told
+        for number in self._gone:
+            if ("block", number) in told:
+                told.remove(("block", number))
+                worker.post(("drop", number))
+        if ("lane", lane.number) not in told:
+            index = self.workers.index(worker)
+            worker.post(("lane", lane.number, index), (lane.queue.read_fd,))
+            told.add(("lane", lane.number))
+        for block in blocks:
+            number = self.number(block)
+            if ("block", number) not in told:
+                worker.post(("block", number, block.nbytes), (block.fd,))
+                told.add(("block", number))
+
+    def forget_gone(self) -> None:
+        """Every worker has been told which blocks are gone."""
+        self._gone.clear()
+
+    # What workers say -----------------------------------------------------------
+
+    def pump(self, timeout: float | None) -> bool:
+        """Receive answers and notice deaths, of any worker.
+
+        Args:
+            timeout: seconds to wait for the first of them; None waits as long as it takes.
+
+        Returns:
+            Whether anything came.
+        """
+        self._watch()
+        events = self._poller.poll(None if timeout is None else timeout * 1000)
+        for fd, _ in events:
+            worker = self._watched[fd]
+            if worker.fallen is not None:
+                continue
+            if fd == worker.process.pidfd and not wait_readable(
+                [worker.process.channel.fileno()], 0
+            ):
+                # A process that the env started may still hold the socket open.
+                worker.death()
+            else:
+                with contextlib.suppress(WorkerDied):  # kept as `fallen`
+                    worker.receive()
+        return bool(events)
+
+    def _watch(self) -> None:
+        """Poll the workers of now: some may have been replaced since the last time."""
+        processes = [worker.process for worker in self.workers if worker.fallen is None]
+        if processes == self._watched_processes:
+            return
+        self._poller = select.poll()
+        self._watched.clear()
+        for worker in self.workers:
+            if worker.fallen is None:
+                for fd in worker.process.signs:
+                    self._poller.register(fd, select.POLLIN)
+                    self._watched[fd] = worker
+        self._watched_processes = list(processes)
+
+    def ready_workers(self) -> list[ExternalProcess]:
+        """Workers whose env is built; if there is none, all, which will be waited for."""
+        if not all(worker.ready for worker in self.workers):
+            self.pump(0.0)
+        return [worker for worker in self.workers if worker.ready] or self.workers
+
+    def close(self) -> None:
+        """Let go of memory and queues; the workers are not closed."""
+        for lane in self._lanes:
+            lane.queue.close()
+        self._lanes.clear()
+        self._free_lanes.clear()
+        self.pages.close()
+
+
+class StillWatch:
+    """Tells for how long something has stayed the same.
+
+    Args:
+        limit: seconds after which it counts as stuck; None for never.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self._seen: dict[object, tuple[object, float]] = {}
+
+    def stuck(self, key: object, sign: object) -> bool:
+        """Whether `sign` of `key` has not changed for the limit; looked at now and then."""
+        now = time.monotonic()
+        before, since = self._seen.get(key, (None, now))
+        if before != sign:
+            self._seen[key] = (sign, now)
+            return False
+        return self._limit is not None and now - since >= self._limit
