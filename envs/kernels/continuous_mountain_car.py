@@ -62,7 +62,7 @@ def _later_step(vector: Any, force: Any, p: Any) -> bool:
     if position < np.float32(p.min_position):
         position, far_enough = np.float32(p.min_position), p.min_position >= p.goal_position
     if position == np.float32(p.min_position) and velocity < np.float32(0):
-        velocity, fast_enough = np.float32(0), 0.0 >= p.goal_velocity
+        velocity, fast_enough = np.float32(0), p.goal_velocity <= 0.0
     vector[0], vector[1] = position, velocity
     return far_enough and fast_enough
 

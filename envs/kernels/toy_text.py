@@ -51,7 +51,8 @@ def kernel(env: Any) -> Kernel:
     """The kernel of one of the three envs.
 
     Raises:
-        NoKernel: a probability is not a Python float, so that rows of infos differ.
+        NoKernel: a probability is no Python float, so that rows of infos differ, or it
+            is negative.
     """
     is_taxi = hasattr(env, "action_mask")
     squares, actions = range(len(env.P)), range(len(env.P[0]))
@@ -60,10 +61,11 @@ def kernel(env: Any) -> Kernel:
         outcomes += pair
         sums += np.cumsum(np.asarray([outcome[0] for outcome in pair])).tolist()
         first.append(len(outcomes))
-    if any(type(outcome[0]) is not float for outcome in outcomes):
+    wrong = [outcome[0] for outcome in outcomes if type(outcome[0]) is not float or outcome[0] < 0]
+    if wrong:
         raise NoKernel(
-            f"{type(env).__qualname__}: its kernel takes probabilities as Python floats; got "
-            f"{sorted({type(outcome[0]).__qualname__ for outcome in outcomes})}"
+            f"{type(env).__qualname__}: its kernel takes probabilities that are Python floats, "
+            f"at least 0; got {wrong[0]!r}"
         )
     masks = [env.action_mask(s) for s in squares] if is_taxi else np.zeros((0, 6))
     params = Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable
@@ -75,6 +76,11 @@ class KernelEnv(PlanEnv):
         self.compile_seconds: float | None = None
 
     # The env proper -------------------------------------------------------------
+
+    @property
+    def gym_env(self) -> Any:
+        """The gymnasium env that is played."""
+        return self.plan_env.gym_env
 
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
@@ -183,11 +189,9 @@ class KernelEnv(PlanEnv):
             else:
                 bounds = [size * k // threads for k in range(threads + 1)]
                 pool = self._threads(threads)
-                parts = [
-                    pool.submit(run, first, stop, seal)
-                    for first, stop in zip(bounds[1:], bounds[2:], strict=False)
-                ]
-                refused = max(run(0, bounds[1], seal), *(part.result() for part in parts))
+                shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
+                parts = [pool.submit(run, *share) for share in shares[1:]]
+                refused = max(run(*shares[0]), *(part.result() for part in parts))
         except Exception:
             return None
         return None if refused >= 0 else self._memory.results(request, arrays)

@@ -118,7 +118,7 @@ def integers(rng: Any, count: Any) -> Any:
 
 @compiled
 def categorical(rng: Any, cumulated: Any) -> Any:
-    """gymnasium's `categorical_sample`: the first index whose sum exceeds a `random()`.
+    """As gymnasium's `categorical_sample`: the first index whose sum exceeds a `random()`.
 
     Args:
         rng: the generator.

@@ -85,7 +85,7 @@ def _differs(want: RowResults, got: RowResults) -> str:
     mine, theirs = _fields(want), _fields(got)
     if mine.keys() != theirs.keys():
         return "info fields"
-    if list(want.infos) and any(a.keys() != b.keys() for a, b in zip(want.infos, got.infos)):
+    if any(a.keys() != b.keys() for a, b in zip(want.infos, got.infos, strict=True)):
         return "info fields"
     return next((name for name in mine if mine[name].tobytes() != theirs[name].tobytes()), "")
 
