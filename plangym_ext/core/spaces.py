@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,11 @@ class Leaf:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     space: spaces.Space[Any]
+
+    @functools.cached_property
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value, each broadcasting over the shape."""
+        return _bounds(self.space)
 
     @property
     def name(self) -> str:
@@ -228,7 +234,7 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
 
 def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.Discrete):
-        return space.start, space.start + space.n - 1
+        return int(space.start), int(space.start + space.n - 1)
     if isinstance(space, spaces.MultiDiscrete):
         start = getattr(space, "start", 0)
         return start, start + space.nvec - 1
@@ -238,12 +244,14 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
-    low, high = _bounds(leaf.space)
+    low, high = leaf.bounds
+    cast = values
     # The comparison is in the space's dtype: a float64 copy of the bound is in range.
-    with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
-        cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
+    if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
+        with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
+            cast = values.astype(leaf.dtype)
     good = (cast >= low) & (cast <= high)  # False for NaN
-    if np.all(good):
+    if good.all():
         return
     first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
     got = values[first] if values.ndim else values

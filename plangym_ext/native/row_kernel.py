@@ -55,10 +55,16 @@ def sum_row(row: Any, weights: Any) -> Any:
 
 
 @compiled
-def seal_row(row: Any, header: Any, weights: Any) -> None:
-    """Write header and checksum of one row."""
-    row[: header.size] = header
-    row[_CHECKSUM_WORD] = sum_row(row, weights)
+def seal_rows(rows: Any, header: Any, weights: Any) -> None:
+    """Write header and checksum of `[B, S / 8]` uint64 rows."""
+    header_sum = sum_row(header, weights[: header.size])
+    tail = weights[header.size :]
+    for i in range(rows.shape[0]):
+        # The header counts as written, unread: to read what has just been written stalls.
+        total = header_sum + sum_row(rows[i, header.size :], tail)
+        for word in range(header.size):
+            rows[i, word] = header[word]
+        rows[i, _CHECKSUM_WORD] = total
 
 
 def make_loop(
@@ -105,8 +111,8 @@ def make_loop(
             batch.terminated[row], batch.truncated[row] = terminated, truncated
             batch.steps[row], batch.env_steps[row] = taken, env_steps
             observe(state, params, batch.obs[row])
-            if seal:
-                seal_row(batch.rows[row], rules.header, rules.weights)
+        if seal:
+            seal_rows(batch.rows[first:stop], rules.header, rules.weights)
         return -1
 
     return loop
@@ -117,11 +123,12 @@ def are_sealed(rows: Any, header: Any, weights: Any) -> bool:
 
     False says only that something is unusual: `Envelope.check` finds out what.
     """
+    header_sum = sum_row(header, weights[: header.size])
+    tail = weights[header.size :]
     for i in range(rows.shape[0]):
-        row = rows[i]
-        for word in range(_CHECKSUM_WORD):
-            if row[word] != header[word]:
+        for word in range(header.size):
+            if rows[i, word] != header[word] and word != _CHECKSUM_WORD:
                 return False
-        if row[_CHECKSUM_WORD] != sum_row(row, weights):
+        if rows[i, _CHECKSUM_WORD] != header_sum + sum_row(rows[i, header.size :], tail):
             return False
     return True

@@ -42,7 +42,8 @@ class RowMemory:
         leaf = env.layout.obs.leaves[0]
         self._obs_shape, self._obs_dtype = leaf.shape or (1,), leaf.dtype
         self._obs_is_number = not leaf.shape
-        self._action_dtype = env.layout.action.leaves[0].dtype
+        action = env.layout.action.leaves[0]
+        self._action = (action.dtype, len(action.shape) + 2)
         row = np.zeros((1, self.width), np.uint8)
         env.envelope.seal(row, sum(part.width for part in env.codec.parts))
         header = row[0, :HEADER].view("<u8").copy()
@@ -55,8 +56,13 @@ class RowMemory:
         )
 
     def arrays(self, request: RowRequest, new: Allocate = np.empty) -> RowArrays:
-        """Arrays for a request: inputs as they came where that is possible, fresh outputs."""
-        size, horizon = request.actions[0].shape[:2]
+        """Arrays for a request: inputs as they came where that is possible, fresh outputs.
+
+        Their types and layouts are the same for all requests, as compiled code relies on.
+        """
+        actions, reset_first = request.actions[0], request.reset_first
+        assert (actions.dtype, actions.ndim) == self._action
+        size, horizon = actions.shape[:2]
         # Two rows at least: numpy takes a column of one row for contiguous, which is
         # another type to compiled code.
         rows = new((max(size, 2), self.width), np.uint8)
@@ -67,12 +73,11 @@ class RowMemory:
         payload = rows[:, self._payload]
         dt = new(size, np.int32)
         dt[...] = request.dt
-        reset_first = request.reset_first
         return RowArrays(
             words,
             payload if self._is_bytes else payload.view(self._state)[:, 0],
             words[:, HEADER // 8].view(np.int64) if self._limited else _apart(size),
-            usable(request.actions[0]),
+            usable(actions),
             dt,
             np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
             self._obs(request, new, size),

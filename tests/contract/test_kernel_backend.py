@@ -102,8 +102,8 @@ class TestFrozenLakeDry(KernelContract):
 
 
 class TestCliffWalking(KernelContract):
-    name = "CliffWalkingSlippery-v1"
-    options: ClassVar = {"max_episode_steps": 20}
+    name = "CliffWalking-v1"
+    options: ClassVar = {"is_slippery": True, "max_episode_steps": 20}
 
 
 class TestTaxi(KernelContract):
