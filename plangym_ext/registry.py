@@ -34,6 +34,7 @@ def make(
     state: str = "auto",
     check: bool = True,
     trust: bool = False,
+    invalid: str = "raise",
     threads: int | None = None,
     **kwargs: Any,
 ) -> PlanEnv:
@@ -56,6 +57,9 @@ def make(
             inexact way and never chosen unless named here.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
+        invalid: what batches do about rewards and observations that are not a number, or
+            infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
+            rows in an info column `invalid`, or "off".
         threads: of the kernel backend, to share the rows of a batch; None lets the size
             of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
@@ -98,6 +102,7 @@ def make(
         "state": state,
         "check": check,
         "trust": trust,
+        "invalid": invalid,
     }
     if backend == "process" or (backend == "auto" and n_workers is not None):
         from plangym_ext.vectorization.parallel_env import ParallelEnv

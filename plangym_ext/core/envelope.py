@@ -39,6 +39,8 @@ VERSION = 1
 HEADER = 48
 _WORD = 8
 _CHECKSUM_WORD = 4
+# Magic, version and header size; both halves of the fingerprint: equal in all own rows.
+_OWN_WORDS = [0, 2, 3]
 _LENGTH = slice(8, 12)
 _WIDTH = slice(12, 16)
 # In the text of a function or of an object without a text of its own.
@@ -94,8 +96,11 @@ class Envelope:
         header[:4] = np.frombuffer(MAGIC, np.uint8)
         header[4:6] = np.frombuffer(VERSION.to_bytes(2, "little"), np.uint8)
         header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
+        header[_WIDTH].view("<u4")[0] = self.width
         header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
         self._header = header
+        self._header_words = header.view("<u8").copy()
+        self._own_words = self._header_words[_OWN_WORDS]
 
     @property
     def header(self) -> bytes:
@@ -114,10 +119,9 @@ class Envelope:
             rows: `[B, width]` uint8, each row contiguous; written in place.
             lengths: `[B]` payload bytes used in each row; the rest must be zero.
         """
-        rows[:, :HEADER] = self._header
-        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
-        rows[:, _WIDTH].view("<u4")[:, 0] = rows.shape[1]
         words = rows.view("<u8")
+        words[:, : HEADER // _WORD] = self._header_words
+        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
         words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
@@ -153,9 +157,20 @@ class Envelope:
             rows = np.ascontiguousarray(rows)
         words = rows.view("<u8")
         weights = self._weights if width == self.width else _weights(width // _WORD)
+        if not (
+            (_sums(words, weights) == words[:, _CHECKSUM_WORD]).all()
+            and (words[:, _OWN_WORDS] == self._own_words).all()
+            # Zeros behind a row do not change its sum, so its own width has to be asked.
+            and (rows[:, _WIDTH].view("<u4") <= width).all()
+        ):
+            self._refuse(rows, words, weights, where)
+        return rows
+
+    def _refuse(self, rows: np.ndarray, words: np.ndarray, weights: np.ndarray, where: str) -> None:
+        """Say what is wrong with rows of which not all are good."""
+        width = rows.shape[1]
         whole = _sums(words, weights) == words[:, _CHECKSUM_WORD]
         whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
-        # Zeros behind a row do not change its sum, so its own width has to be asked.
         whole &= rows[:, _WIDTH].view("<u4")[:, 0] <= width
         if not whole.all():
             raise DamagedState(
@@ -166,9 +181,7 @@ class Envelope:
         # Version, header size and fingerprint; the lengths in between may differ.
         same = (rows[:, 4:8] == self._header[4:8]).all(axis=1)
         same &= (words[:, 2:4] == self._header.view("<u8")[2:4]).all(axis=1)
-        if not same.all():
-            raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
-        return rows
+        raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
 
     def _foreign(self, row: np.ndarray, index: int, where: str) -> ForeignState:
         version = int(row[4:6].view("<u2")[0])

@@ -14,6 +14,7 @@ from plangym_ext.core.choice import choose_codec
 from plangym_ext.core.codec import layers
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
+from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
@@ -37,6 +38,9 @@ class GymEnv(PlanEnv):
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
+        invalid: what batches do about rewards and observations that are not a number, or
+            infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
+            rows in an info column `invalid`, or "off".
 
     Raises:
         IncompleteState: the env's state cannot be captured exactly.
@@ -55,8 +59,10 @@ class GymEnv(PlanEnv):
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
+        invalid: str = "raise",
     ) -> None:
         super().__init__()
+        self._invalid = checked_policy(invalid, "GymEnv")
         if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
             raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
         self._arguments: dict[str, Any] = {
@@ -67,6 +73,7 @@ class GymEnv(PlanEnv):
             "state": state,
             "check": check,
             "trust": trust,
+            "invalid": invalid,
         }
         self.gym_env = _made(make)
         self.frameskip, self.autoreset = frameskip, autoreset
@@ -96,9 +103,8 @@ class GymEnv(PlanEnv):
         *_, info = self.gym_env.step(probe.sample())
         self.obs_writer = ObsWriter(obs_layout)
         self.info_writer = InfoWriter(info)
-        self.layout = RowLayout(
-            obs_layout, action_layout, self.envelope.width, self.info_writer.columns
-        )
+        self.values = ValuePolicy(self._invalid, self.name, obs_layout, self.info_writer.columns)
+        self.layout = RowLayout(obs_layout, action_layout, self.envelope.width, self.values.columns)
         # A worker's env is only ever restored into, which a fresh reset allows.
         self.gym_env.reset(seed=0)
 

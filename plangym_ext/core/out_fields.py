@@ -69,6 +69,8 @@ class OutFields:
 
     def filled(self, found: RowResults) -> RowResults:
         """Copy what the backend has not written into the given arrays itself."""
+        if not self.arrays:
+            return found
         results = {
             "states_out": found.states,
             "rewards": found.rewards,

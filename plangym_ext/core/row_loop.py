@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import numpy as np
 
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
+from plangym_ext.core.invalid import InvalidValue, ValuePolicy
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.core.spaces import ObsWriter
 
@@ -21,6 +23,7 @@ class RowEnv(Protocol):
     codec: StateCodec
     envelope: Envelope
     obs_writer: ObsWriter
+    values: ValuePolicy
     info_writer: InfoWriter
     frameskip: int
 
@@ -39,99 +42,137 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     Raises:
         RowError: the env raised. The rows before it are done.
     """
-    # What the loop reads or writes for every row is gathered outside it: touching one
-    # element of an array costs as much as a tenth of a light env's step.
+    # What the loop reads or writes for every row is gathered outside it, and single
+    # values go to the memory itself: touching one element of an array costs as much as a
+    # tenth of a light env's step.
     width = batch.layout.state_width
     source, target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
-    starts = range(first, stop) if batch.sources is None else batch.sources[first:stop].tolist()
-    progress, infos = batch.progress, batch.infos
-    restore, capture = env.codec.restore, env.codec.capture
-    write_obs, write_info = env.obs_writer.write, env.info_writer.write
-    actions = row_actions(batch, first, stop)
-    repeats = (batch.dt[first:stop] * env.frameskip).tolist()
+    own_places = range(first * width + HEADER, stop * width + HEADER, width)
+    starts: Any = own_places
+    if batch.sources is not None:
+        starts = (batch.sources[first:stop] * width + HEADER).tolist()
     resets = batch.reset_first[first:stop].tolist()
+    rewards, progress, infos = batch.rewards[:, 0].data, batch.progress, batch.infos
+    terminations, truncations = batch.terminated.data, batch.truncated.data
+    restore, capture = env.codec.restore, env.codec.capture
+    put_obs, put_info = env.obs_writer.into(batch.obs), env.info_writer.into(batch.info)
+    step, moves, played = _steps(env, batch, first, stop)
     lengths: list[int] = []
-    outcomes: list[_Outcome] = []
     odd: list[int] = []
+    failure: RowError | None = None
     row = first
     try:
-        for row in range(first, stop):
+        for row, start, place, reset, move in zip(
+            range(first, stop), starts, own_places, resets, moves, strict=True
+        ):
             progress[0] = row
-            restore(source, starts[row - first] * width + HEADER)
-            if resets[row - first]:
+            restore(source, start)
+            if reset:
                 env.gym_env.reset()
-            outcome = _play(env.gym_env.step, actions[row - first], repeats[row - first])
-            write_obs(batch.obs, row, outcome.obs)
+            obs, rewards[row], terminations[row], truncations[row], info = step(move)
+            put_obs(row, obs)
             if infos != "none":
-                own = write_info(batch.info, row, outcome.info)
-                own = outcome.info if infos == "all" else own
+                own = put_info(row, info)
+                own = info if infos == "all" else own
                 if own is not None:
                     # Copied now: an env may go on writing to what it put into its info.
                     batch.own_infos[row] = copy.deepcopy(own)
                     odd.append(row)
-            payload_at = row * width + HEADER
-            lengths.append(capture(target, payload_at) - payload_at)
-            outcomes.append(outcome)
+            lengths.append(capture(target, place) - place)
     except Exception as error:
-        action = batch.layout.action.join(tuple(a[row] for a in batch.actions))
-        raise RowError(row, action, error) from error
-    finally:
-        _store(batch, first, outcomes)
-        done = slice(first, first + len(outcomes))
-        if outcomes:
-            env.envelope.seal(batch.states_out[done], np.array(lengths, np.uint32))
-            if batch.targets is not None:
-                assert batch.store is not None
-                batch.store[batch.targets[done]] = batch.states_out[done]
-            batch.done[done] = True
+        failure = _row_error(batch, row, error)
+    if lengths:
+        _store_counts(batch, slice(first, first + len(lengths)), played)
+        try:
+            env.values.apply(batch, slice(first, first + len(lengths)))
+        except InvalidValue as error:
+            failure = _row_error(batch, error.row, error.reason)
+            del lengths[error.row - first :]
+        _finish(env, batch, first, lengths, odd)
+    if failure is not None:
+        raise failure from failure.reason
+
+
+def _row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
+    return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
+
+
+def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: list[int]) -> None:
+    """Seal the states of the rows that were run, bring them where they belong, and say so."""
+    rows = slice(first, first + len(lengths))
+    env.envelope.seal(batch.states_out[rows], np.array(lengths, np.uint32))
+    if batch.targets is not None:
+        assert batch.store is not None
+        batch.store[batch.targets[rows]] = batch.states_out[rows]
+    batch.done[rows] = True
+    if odd:
         # Infos of their own are not in the memory, so these rows are not done yet.
         batch.done[odd] = False
 
 
-class _Outcome(NamedTuple):
-    """What one row came to."""
+def _steps(
+    env: RowEnv, batch: RowBatch, first: int, stop: int
+) -> tuple[Callable[[Any], Any], Iterable[Any], _Sequences | None]:
+    """How rows are stepped: a function, what it takes for each row, and what it remembers."""
+    repeats = (batch.dt[first:stop] * env.frameskip).tolist()
+    actions = row_actions(batch, first, stop)
+    if batch.horizon == 1 and repeats.count(1) == len(repeats):
+        moves = actions[:, 0] if batch.layout.action.is_flat else [held for (held,) in actions]
+        return env.gym_env.step, moves, None
+    played = _Sequences(env.gym_env.step)
+    return played.step, zip(actions, repeats, strict=True), played
 
-    obs: Any
-    info: dict[str, Any]
-    rewards: list[float]
-    terminated: bool
-    truncated: bool
-    env_steps: int
 
+class _Sequences:
+    """Plays each row's actions, and each of them for some env steps, as if it were one step.
 
-def _play(step: Any, actions: Any, repeats: int) -> _Outcome:
-    """Step the restored env through a row's actions until they or the episode end."""
-    rewards = []
-    env_steps = 0
-    obs, info, terminated, truncated = None, {}, False, False
-    for action in actions:
-        total = 0.0
-        for _ in range(repeats):
+    Attributes:
+        rewards: of every row, one for each action taken.
+        env_steps: of every row.
+    """
+
+    def __init__(self, step: Callable[[Any], Any]) -> None:
+        self._step = step
+        self.rewards: list[list[float]] = []
+        self.env_steps: list[int] = []
+
+    def step(self, move: tuple[Iterable[Any], int]) -> Any:
+        """Step the restored env until a row's actions or the episode end."""
+        step, (actions, repeats) = self._step, move
+        rewards: list[float] = []
+        env_steps = 0
+        obs, info, terminated, truncated = None, {}, False, False
+        for action in actions:
             obs, reward, terminated, truncated, info = step(action)
-            total += float(reward)
+            total = float(reward)
             env_steps += 1
+            for _ in range(repeats - 1):
+                if terminated or truncated:
+                    break
+                obs, reward, terminated, truncated, info = step(action)
+                total += float(reward)
+                env_steps += 1
+            rewards.append(total)
             if terminated or truncated:
                 break
-        rewards.append(total)
-        if terminated or truncated:
-            break
-    return _Outcome(obs, info, rewards, terminated, truncated, env_steps)
+        self.rewards.append(rewards)
+        self.env_steps.append(env_steps)
+        return obs, rewards[0], terminated, truncated, info
 
 
-def _store(batch: RowBatch, first: int, outcomes: list[_Outcome]) -> None:
-    """Write what rows `first` on came to, but for obs, infos and states."""
-    rows = slice(first, first + len(outcomes))
-    if batch.horizon == 1:
-        batch.rewards[rows, 0] = [outcome.rewards[0] for outcome in outcomes]
-    else:
-        for row, outcome in enumerate(outcomes, start=first):
-            taken = len(outcome.rewards)
-            batch.rewards[row, :taken] = outcome.rewards
+def _store_counts(batch: RowBatch, rows: slice, played: _Sequences | None) -> None:
+    """Write how many steps rows took, and the rewards behind the first."""
+    if played is None:
+        batch.steps[rows] = 1
+        batch.env_steps[rows] = 1
+        return
+    batch.steps[rows] = [len(rewards) for rewards in played.rewards][: rows.stop - rows.start]
+    batch.env_steps[rows] = played.env_steps[: rows.stop - rows.start]
+    if batch.horizon > 1:
+        for row, rewards in zip(range(rows.start, rows.stop), played.rewards, strict=False):
+            taken = len(rewards)
+            batch.rewards[row, :taken] = rewards
             batch.rewards[row, taken:] = 0.0
-    batch.terminated[rows] = [outcome.terminated for outcome in outcomes]
-    batch.truncated[rows] = [outcome.truncated for outcome in outcomes]
-    batch.steps[rows] = [len(outcome.rewards) for outcome in outcomes]
-    batch.env_steps[rows] = [outcome.env_steps for outcome in outcomes]
 
 
 def row_actions(batch: RowBatch, first: int, stop: int) -> Any:

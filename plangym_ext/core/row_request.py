@@ -29,7 +29,7 @@ class SlotRequest:
     targets: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class RowRequest:
     """Play H actions from each of B states.
 

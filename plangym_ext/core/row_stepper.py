@@ -23,6 +23,9 @@ from plangym_ext.core.spaces import check_actions
 from plangym_ext.core.state_store import StateStore
 from plangym_ext.errors import BatchPending, InvalidAction
 
+_ONE = np.ones((), np.int32)
+_ONE.flags.writeable = False
+
 
 class RowStepper(ABC):
     """Steps any number of rows, from given states or from where each row is.
@@ -199,7 +202,7 @@ class RowStepper(ABC):
             request = RowRequest(
                 leaves,
                 rows,
-                np.int32(1),  # type: ignore[arg-type]
+                _ONE,
                 infos=checked_infos(infos, "rollout_batch"),
                 out=targets.arrays,
             )
@@ -405,6 +408,8 @@ class RowStepper(ABC):
 
     def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
         """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""
+        if type(dt) is int and dt == 1:
+            return _ONE
         held = np.asarray(dt)
         if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
             rows = "" if num_rows is None else f" or ({num_rows},) int"

@@ -6,6 +6,7 @@ compute it from the same numbers, so only the block itself has to travel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ class RowLayout:
         offsets, end = {}, 0
         for name, (shape, dtype) in self.fields(num_rows, horizon).items():
             offsets[name] = end
-            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            size = math.prod(shape) * np.dtype(dtype).itemsize
             end += -(-size // _ALIGN) * _ALIGN
         return offsets, max(end, _ALIGN)
 
@@ -119,9 +120,7 @@ class RowBatch:
                         f"got {views[name].shape}. Make them anew with env.state_width."
                     )
             else:
-                count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-                start = offsets[name]
-                views[name] = self.memory[start : start + count].view(dtype).reshape(shape)
+                views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))

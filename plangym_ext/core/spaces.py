@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+<<<<<<< HEAD
 from collections.abc import Mapping
+=======
+from collections.abc import Callable, Mapping
+>>>>>>> main
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,33 +113,46 @@ class SpaceLayout:
 
 
 class ObsWriter:
-    """Checks the observations of one env and stores them in row `i` of leaf arrays."""
+    """Checks the observations of one env and stores them in rows of leaf arrays."""
 
     def __init__(self, layout: SpaceLayout) -> None:
         self._layout = layout
         self._flat = layout.is_flat and isinstance(layout.space, spaces.Box)
 
-    def write(self, arrays: tuple[np.ndarray, ...], i: int, obs: Any) -> None:
-        """Store `obs` in row `i` of `arrays` (one `[B, *leaf.shape]` array per leaf).
+    def into(self, arrays: tuple[np.ndarray, ...]) -> Callable[[int, Any], None]:
+        """Function of a row `i` and an observation that stores it there.
 
-        Raises:
-            InvalidObservation: shape or dtype is not the space's. Nothing is
-                ever broadcast or cast into a row.
+        Args:
+            arrays: one `[B, *leaf.shape]` array per leaf.
+
+        The function raises `InvalidObservation` if shape or dtype is not the space's.
+        Nothing is ever broadcast or cast into a row.
         """
-        if self._flat:
-            leaf = self._layout.leaves[0]
-            if type(obs) is np.ndarray and obs.shape == leaf.shape and obs.dtype == leaf.dtype:
-                arrays[0][i] = obs
-                return
-        try:
-            parts = self._layout.split(obs)
-        except (KeyError, IndexError, TypeError) as error:
-            raise InvalidObservation(
-                f"observation: expected the nesting of {self._layout.space}; "
-                f"got {type(obs).__name__} ({error!r})"
-            ) from error
-        for leaf, array, part in zip(self._layout.leaves, arrays, parts, strict=True):
-            array[i] = _checked_leaf(leaf, part)
+        layout = self._layout
+        if not self._flat:
+            return functools.partial(_put_leaves, layout, arrays)
+        (leaf,), (array,) = layout.leaves, arrays
+        shape, dtype = leaf.shape, leaf.dtype
+
+        def put(i: int, obs: Any) -> None:
+            if type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype:
+                array[i] = obs
+            else:
+                _put_leaves(layout, arrays, i, obs)
+
+        return put
+
+
+def _put_leaves(layout: SpaceLayout, arrays: tuple[np.ndarray, ...], i: int, obs: Any) -> None:
+    try:
+        parts = layout.split(obs)
+    except (KeyError, IndexError, TypeError) as error:
+        raise InvalidObservation(
+            f"observation: expected the nesting of {layout.space}; "
+            f"got {type(obs).__name__} ({error!r})"
+        ) from error
+    for leaf, array, part in zip(layout.leaves, arrays, parts, strict=True):
+        array[i] = _checked_leaf(leaf, part)
 
 
 def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
@@ -245,6 +262,10 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = leaf.bounds
+    # Two reductions instead of four arrays: this is paid for every batch.
+    one_pair = values.size and isinstance(leaf.space, spaces.Discrete)
+    if one_pair and low <= values.min() and values.max() <= high:
+        return
     cast = values
     # The comparison is in the space's dtype: a float64 copy of the bound is in range.
     if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:

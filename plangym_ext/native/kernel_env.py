@@ -169,7 +169,7 @@ class KernelEnv(PlanEnv):
             return self._run_rows(request)
         found = self._compiled_rows(request)
         if found is None:
-            # The env itself says what is wrong, in the words of every backend.
+            # The env itself says what is wrong, if it is, in the words of every backend.
             return self.plan_env._run_rows(request)
         return found
 

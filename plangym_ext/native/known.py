@@ -14,6 +14,7 @@ from plangym_ext.core.codec import layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn
+from plangym_ext.core.invalid import MARKS
 from plangym_ext.core.wrapper_parts import TimeLimitPart
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.kernel import Kernel
@@ -114,6 +115,7 @@ def _check_info(env: GymEnv, kernel: Kernel) -> None:
     fields = () if kernel.info is None else kernel.info.names or ()
     mine = [(name, *_shaped(kernel.info[name])) for name in fields]  # type: ignore[index]
     theirs = [(column.key, *_shaped(_dtype(column))) for column in env.layout.info]
+    theirs = theirs[:-1] if MARKS in env.layout.info else theirs
     if mine != theirs:
         raise NoKernel(
             f"{env.name}: the kernel's info fields must be {theirs}, as the env's; got {mine}"

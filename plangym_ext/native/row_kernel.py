@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,6 +47,15 @@ _32 = np.uint64(32)
 
 
 @compiled
+def all_finite(values: Any) -> bool:
+    """Whether no value is infinite or not a number."""
+    for value in values.flat:  # noqa: SIM110 - numba compiles no generator expressions
+        if not np.isfinite(value):
+            return False
+    return True
+
+
+@compiled
 def sum_row(row: Any, weights: Any) -> Any:
     """Checksum of one row, as `core.envelope` defines it."""
     total = np.uint64(0)
@@ -79,7 +89,8 @@ def make_loop(
         """Run rows `first` to `stop - 1` in place.
 
         Returns:
-            -1, or the first row with a state that the kernel refuses.
+            -1, or the first row that the env itself has to judge: the kernel refuses its
+            state, or it came to a number that may be invalid.
         """
         horizon = batch.actions.shape[1]
         for row in range(first, stop):
@@ -94,10 +105,11 @@ def make_loop(
             taken = env_steps = 0
             while taken < horizon and not terminated and not truncated:
                 action = batch.actions[row, taken]
+                # No zero is added to the first reward: it would turn -0 into 0.
                 total = 0.0
-                for _ in range(batch.dt[row] * rules.frameskip):
+                for repeat in range(batch.dt[row] * rules.frameskip):
                     reward, terminated, truncated = step(state, params, action, info)
-                    total += reward
+                    total = total + reward if repeat > 0 else reward * 1.0
                     env_steps += 1
                     batch.elapsed[row] += 1
                     if rules.limit > 0 and batch.elapsed[row] >= rules.limit:
@@ -106,11 +118,16 @@ def make_loop(
                         break
                 batch.rewards[row, taken] = total
                 taken += 1
+                if math.isnan(total):
+                    return row
             for untaken in range(taken, horizon):
                 batch.rewards[row, untaken] = 0.0
             batch.terminated[row], batch.truncated[row] = terminated, truncated
             batch.steps[row], batch.env_steps[row] = taken, env_steps
-            observe(state, params, batch.obs[row])
+            obs = batch.obs[row]
+            observe(state, params, obs)
+            if not all_finite(obs):
+                return row
         if seal:
             seal_rows(batch.rows[first:stop], rules.header, rules.weights)
         return -1

@@ -10,6 +10,7 @@ import numpy as np
 from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch
+from plangym_ext.core.invalid import MARKS
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.wrapper_parts import TimeLimitPart
@@ -39,6 +40,7 @@ class RowMemory:
         self._is_bytes = kernel.state.names is None
         self._info = _NO_INFO if kernel.info is None else kernel.info
         self._columns = () if kernel.info is None else kernel.info.names or ()
+        self._has_marks = MARKS in env.layout.info
         leaf = env.layout.obs.leaves[0]
         self._obs_shape, self._obs_dtype = leaf.shape or (1,), leaf.dtype
         self._obs_is_number = not leaf.shape
@@ -108,6 +110,8 @@ class RowMemory:
         columns: dict[str, np.ndarray] = {}
         if request.infos != "none":
             columns = {name: arrays.info[name].copy() for name in self._columns}
+            if self._has_marks:  # rows with invalid values run on the env itself
+                columns[MARKS.key] = np.zeros(request.num_rows, np.bool_)
         columns["n_step"], columns["dt"] = arrays.env_steps, arrays.dt
         return RowResults(
             arrays.rows.view(np.uint8)[: request.num_rows],

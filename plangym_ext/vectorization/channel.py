@@ -21,6 +21,10 @@ _CHUNK = 1 << 16
 #: Most descriptors that one message carries.
 _MAX_FDS = 4
 _ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * struct.calcsize("i"))
+# As plain numbers: the module has flags of an enum, whose arithmetic costs microseconds.
+_TRUNCATED = int(socket.MSG_CTRUNC)
+_DONTWAIT = int(socket.MSG_DONTWAIT)
+_RIGHTS = (int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS))
 
 Message = tuple[Any, list[int]]
 
@@ -92,10 +96,10 @@ class Channel:
             while rest:
                 try:
                     if left:
-                        sent = socket.send_fds(self._sock, [rest], left, socket.MSG_DONTWAIT)
+                        sent = socket.send_fds(self._sock, [rest], left, _DONTWAIT)
                         left = []
                     else:
-                        sent = self._sock.send(rest, socket.MSG_DONTWAIT)
+                        sent = self._sock.send(rest, _DONTWAIT)
                     rest = rest[sent:]
                 except BlockingIOError:
                     self._wait_for_room(meanwhile)
@@ -109,7 +113,7 @@ class Channel:
         """Send a small message if it can go out at once; else, or without a peer, do nothing."""
         data = pickle.dumps(message, protocol=5)
         with contextlib.suppress(OSError):
-            self._sock.send(_HEADER.pack(len(data), 0) + data, socket.MSG_DONTWAIT)
+            self._sock.send(_HEADER.pack(len(data), 0) + data, _DONTWAIT)
 
     def _wait_for_room(self, meanwhile: Callable[[], object] | None) -> None:
         poller = select.poll()
@@ -144,11 +148,11 @@ class Channel:
         except ConnectionResetError as error:
             raise ChannelClosed("the other end of the channel is gone") from error
         for level, kind, content in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            if (level, kind) == _RIGHTS:
                 fds = array.array("i")
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
                 self._fds.extend(fds)
-        if flags & socket.MSG_CTRUNC:
+        if flags & _TRUNCATED:
             raise OSError("channel: descriptors were lost; raise the limit on open files")
         if not data:
             raise ChannelClosed("the other end of the channel is gone")

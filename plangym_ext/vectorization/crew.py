@@ -11,11 +11,16 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
 from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.pages import Pages
+from plangym_ext.vectorization.rows_message import progress_bytes
+
+#: Sizes of batches that are remembered.
+_MAX_KEPT = 256
 
 # Numbers that a worker knows memory and queues by; it may serve several crews.
 _numbers = itertools.count()
@@ -58,6 +63,7 @@ class Crew:
         self.pages = Pages()
         #: Batches that have begun and not landed.
         self.flights: set[Batch] = set()
+        self._sizes: dict[tuple[int, int, int], int] = {}
         self._free_lanes: list[Lane] = []
         self._lanes: list[Lane] = []
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
@@ -88,6 +94,17 @@ class Crew:
         """What a worker is at, in all batches: as long as this changes, it lives."""
         index = self.workers.index(worker)
         return tuple(flight.progress_of(index) for flight in self.flights)
+
+    def page_size(self, layout: RowLayout, num_rows: int, horizon: int) -> int:
+        """Bytes of a page for B rows of H actions."""
+        key = (num_rows, horizon, layout.state_width)
+        size = self._sizes.get(key)
+        if size is None:
+            if len(self._sizes) >= _MAX_KEPT:
+                self._sizes.clear()
+            _, size = layout.offsets(num_rows, horizon)
+            size = self._sizes[key] = size + progress_bytes(len(self.workers))
+        return size
 
     # What workers know ----------------------------------------------------------
 

@@ -17,19 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
+from plangym_ext.vectorization.batch_memory import BatchMemory
 from plangym_ext.vectorization.claims import MAX_RANGES, split_rows
 from plangym_ext.vectorization.crew import Crew, StillWatch
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
 from plangym_ext.vectorization.rows_message import (
     NO_ROW,
-    Place,
-    RowsMessage,
-    progress_bytes,
     progress_view,
 )
 
@@ -64,7 +61,6 @@ class Flight:
         self._crew, self._layout, self._request = crew, layout, request
         self._one_by_one = one_by_one
         self._row_timeout = row_timeout
-        self._num_rows = request.num_rows
         self._outcome: RowResults | BaseException | None = None
         #: Nobody will ask for the results.
         self.abandoned: bool = False
@@ -74,99 +70,17 @@ class Flight:
         self._rung: dict[ExternalProcess, object] = {}
         self._kills: dict[int, int] = {}
         self._idle_rounds = 0
+        self._memory = BatchMemory(crew, layout, request)
+        self._batch = self._memory.batch
         self._lane = crew.take_lane()
         crew.flights.add(self)
-        _, arrays_size = layout.offsets(self._num_rows, request.horizon)
-        self._size = arrays_size + progress_bytes(len(crew.workers))
-        self._page = crew.pages.take(self._size)
-        self._place_fields()
-        self._batch.load(request, states=not self._states_placed)
-        if request.slots is not None:
-            request.slots.store.pins += 1
-            self._batch.field("sources")[...] = request.slots.sources
-            self._batch.field("targets")[...] = request.slots.targets
         try:
-            self._ring(split_rows(self._num_rows, 1 if one_by_one else len(crew.workers)))
+            self._ring(split_rows(request.num_rows, 1 if one_by_one else len(crew.workers)))
         except BaseException as error:
             self._abort()
             self._land(error)
             raise
-
-    # Memory ---------------------------------------------------------------------
-
-    def _place_fields(self) -> None:
-        """Decide which arrays lie in the page, and which where the caller has them."""
-        request, slots = self._request, self._request.slots
-        places: list[Place] = []
-        #: Blocks that workers need; held, so that none is closed meanwhile.
-        self._blocks: list[SharedBlock] = [self._page.block]
-        #: Results that workers write where the caller wants them.
-        self._written: dict[str, np.ndarray] = {}
-
-        def place(name: str, array: np.ndarray) -> bool:
-            found = SharedBlock.of(array)
-            if found is None:
-                return False
-            block, offset = found
-            self._blocks.append(block)
-            number = self._crew.number(block)
-            places.append(Place(name, number, offset, array.shape, array.dtype.str, array.strides))
-            return True
-
-        states = request.states
-        whole = states.shape[1] == self._layout.state_width and states.flags.c_contiguous
-        self._states_placed = whole and place("states_in", states)
-        # Rows that begin where others end: what they read must outlast the batch, in case
-        # a worker dies, so the targets are written when all is done.
-        self._commit_here = slots is not None and bool(np.isin(slots.targets, slots.sources).any())
-        if slots is not None:
-            assert self._states_placed or not self._num_rows, "slots lie in shared memory"
-            if not self._commit_here:
-                place("store", states)
-        for name, array in request.out.items():
-            if (name != "states_out" or array.flags.c_contiguous) and place(name, array):
-                self._written[name] = array
-        self._what = RowsMessage(
-            self._crew.number(self._page.block),
-            self._num_rows,
-            request.horizon,
-            request.infos,
-            tuple(places),
-            by_source=slots is not None,
-            by_target=slots is not None and not self._commit_here,
-        )
-        key = (self._num_rows, request.horizon, request.infos, self._layout.state_width)
-        kept = self._page.views.get(key)
-        if kept is None:
-            if len(self._page.views) >= 64:
-                self._page.views.clear()
-            kept = self._page.views[key] = RowBatch(
-                self._layout, self._num_rows, request.horizon, self._page.memory, infos=key[2]
-            )
-        assert isinstance(kept, RowBatch)
-        self._batch = kept
-
-    def _results(self) -> RowResults:
-        """What came back: views of the page that the caller keeps, or copies."""
-        slots = self._request.slots
-        if self._commit_here:
-            assert slots is not None
-            slots.store.rows[slots.targets] = self._batch.states_out
-        given = dict(self._written)
-        # Copied once, to where the caller wants it.
-        given |= {name: self._batch.field(name) for name in self._request.out if name not in given}
-        own_infos = self._batch.own_infos
-        if not self._crew.pages.may_lease(self._size):
-            return self._batch.results(copy=True, given=given)
-        leased = RowBatch(
-            self._layout,
-            self._num_rows,
-            self._request.horizon,
-            self._page.lease(),
-            infos=self._request.infos,
-            own_infos=own_infos,
-        )
-        return leased.results(copy=False, given=given)
+        self._memory.prepare_results()
 
     # Rounds ---------------------------------------------------------------------
 
@@ -178,16 +92,16 @@ class Flight:
         if not ranges:
             return
         for index in range(len(crew.workers)):
-            progress_view(self._page.memory, index)[...] = NO_ROW
-        self._lane.queue.discard()
+            progress_view(self._memory.page, index)[...] = NO_ROW
         self._lane.queue.offer(self._round, ranges)
-        message = pickle.dumps(("rows", self._round, self._lane.number, self._what), protocol=5)
+        message = ("rows", self._round, self._lane.number, self._memory.message)
+        pickled = pickle.dumps(message, protocol=5)
         able = crew.workers[:1] if self._one_by_one else crew.ready_workers()
         for worker in able[: len(ranges)]:
             self._rung[worker] = worker.process
             with contextlib.suppress(WorkerDied):  # seen again when it is waited for
-                crew.introduce(worker, self._lane, self._blocks)
-                worker.post_pickled("rows", message)
+                crew.introduce(worker, self._lane, self._memory.blocks)
+                worker.post_pickled("rows", pickled)
         if len(self._rung) == len(crew.workers):
             crew.forget_gone()
 
@@ -203,7 +117,7 @@ class Flight:
 
     def progress_of(self, worker: int) -> int:
         """The row of this batch that a worker is running, or `NO_ROW`."""
-        return int(progress_view(self._page.memory, worker)[0])
+        return int(progress_view(self._memory.page, worker)[0])
 
     def reap(self) -> None:
         """Release an abandoned batch, if its workers are through with it."""
@@ -286,11 +200,12 @@ class Flight:
         try:
             deaths = self._judge_answers()
             if not deaths:
-                self._land(self._results())
+                self._land(self._memory.results())
                 return
             self._blame(deaths)
-            rows = self._rows_left()
-            self._ring(rows)
+            # If all of them died, ranges are left that nobody has claimed.
+            self._lane.queue.discard()
+            self._ring(self._rows_left())
         except BaseException as error:
             if not isinstance(error, Exception):
                 self._abort()
@@ -417,9 +332,6 @@ class Flight:
         if self._outcome is not None:
             return
         self._outcome = outcome
-        self._page.busy = False
-        self._blocks.clear()
+        self._memory.release()
         self._crew.give_back(self._lane)
-        if self._request.slots is not None:
-            self._request.slots.store.pins -= 1
         self._crew.flights.discard(self)

@@ -47,6 +47,7 @@ class ParallelEnv(PlanEnv):
         timeout: seconds that a worker may spend on one row before it is held to hang:
             it is stopped, replaced and named. None waits for ever.
         state, check, trust: how states are captured; see `GymEnv`.
+        invalid: what batches do about values that are not a number; see `GymEnv`.
         kwargs: further arguments for `env_class`.
 
     Raises:
@@ -71,6 +72,7 @@ class ParallelEnv(PlanEnv):
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
+        invalid: str = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -89,6 +91,7 @@ class ParallelEnv(PlanEnv):
             "state": state,
             "check": check,
             "trust": trust,
+            "invalid": invalid,
             **kwargs,
         }
         self.n_workers, self._blocking = n_workers, blocking
@@ -104,6 +107,7 @@ class ParallelEnv(PlanEnv):
             state=state,
             check=check,
             trust=trust,
+            invalid=invalid,
         )
         self._given_name = name
         self._closed = False

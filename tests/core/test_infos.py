@@ -23,7 +23,7 @@ def stored(example, infos):
     arrays = tuple(np.full((size, *c.shape), 7).astype(c.dtype) for c in writer.columns)
     own = {}
     for i, info in enumerate(infos):
-        odd = writer.write(arrays, i, info)
+        odd = writer.into(arrays)(i, info)
         if odd is not None:
             own[i] = odd
     columns = {c.key: array for c, array in zip(writer.columns, arrays, strict=True)}

@@ -41,7 +41,7 @@ def test_split_and_join_are_inverse_and_samples_survive_the_arrays(space):
     space.seed(0)
     values = [space.sample() for _ in range(5)]
     for i, value in enumerate(values):
-        writer.write(batch, i, value)
+        writer.into(batch)(i, value)
     for i, value in enumerate(values):
         row = layout.join(tuple(leaf[i] for leaf in batch))
         for mine, given in zip(layout.split(row), layout.split(value), strict=True):
@@ -111,7 +111,7 @@ def test_spaces_without_an_array_form_are_refused_where_they_hang(space):
 def test_observation_is_never_cast_or_broadcast_into_a_row(obs, got):
     batch = arrays(SpaceLayout(BOX), 1)
     with pytest.raises(InvalidObservation, match=rf"expected \(2,\) float32.*got {got}"):
-        ObsWriter(SpaceLayout(BOX)).write(batch, 0, obs)
+        ObsWriter(SpaceLayout(BOX)).into(batch)(0, obs)
     assert not batch[0].any()
 
 
@@ -119,21 +119,21 @@ def test_observation_of_an_image_too_large_for_its_bytes_is_refused():
     # Cast to uint8, 300 would become 44.
     space = spaces.Box(0, 255, (2,), np.uint8)
     with pytest.raises(InvalidObservation, match="int64"):
-        ObsWriter(SpaceLayout(space)).write(arrays(SpaceLayout(space), 1), 0, np.array([300, 0]))
+        ObsWriter(SpaceLayout(space)).into(arrays(SpaceLayout(space), 1))(0, np.array([300, 0]))
 
 
 @pytest.mark.parametrize("obs", [{"a": np.zeros(2, np.float32)}, [0, 0], None, 3], ids=repr)
 def test_observation_with_another_nesting_is_refused(obs):
     layout = SpaceLayout(SPACES["dict"])
     with pytest.raises(InvalidObservation, match=r"nesting of Dict|observation\['"):
-        ObsWriter(layout).write(arrays(layout, 1), 0, obs)
+        ObsWriter(layout).into(arrays(layout, 1))(0, obs)
 
 
 @pytest.mark.parametrize("obs", [3, np.int64(3), np.int32(3), np.array(3)], ids=repr)
 def test_discrete_observation_may_be_any_integer(obs):
     layout = SpaceLayout(spaces.Discrete(5))
     batch = arrays(layout, 2)
-    ObsWriter(layout).write(batch, 1, obs)
+    ObsWriter(layout).into(batch)(1, obs)
     assert batch[0].tolist() == [0, 3]
 
 
@@ -247,12 +247,12 @@ def test_texts_are_unicode_arrays_where_they_are_allowed(space, length):
     writer = ObsWriter(layout)
     texts = ["", "snö \N{SNOWFLAKE}", "x" * length]
     for i, text in enumerate(texts):
-        writer.write(batch, i, {"text": text, "box": np.zeros(2, np.float32)})
+        writer.into(batch)(i, {"text": text, "box": np.zeros(2, np.float32)})
     assert layout.join(batch)["text"].tolist() == texts
     with pytest.raises(InvalidObservation, match=rf"\['text'\]: expected at most {length} char"):
-        writer.write(batch, 0, {"text": "x" * (length + 1), "box": np.zeros(2, np.float32)})
+        writer.into(batch)(0, {"text": "x" * (length + 1), "box": np.zeros(2, np.float32)})
     with pytest.raises(InvalidObservation, match=r"\['text'\]: expected \(\) <U"):
-        writer.write(batch, 0, {"text": 5, "box": np.zeros(2, np.float32)})
+        writer.into(batch)(0, {"text": 5, "box": np.zeros(2, np.float32)})
 
 
 def test_texts_are_no_actions():

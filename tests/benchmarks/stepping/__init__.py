@@ -1,0 +1,1 @@
+"""What `step_batch.py` measures, one question per file."""

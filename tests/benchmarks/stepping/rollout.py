@@ -1,0 +1,64 @@
+"""`rollout_batch` against the same steps by `step_batch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepping.cases import CARTPOLE
+from stepping.rounds import finding, interleaved, ratios, rows_per_second
+
+HORIZON = 50
+
+
+def measure(n_workers: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Ratio of steps/s on CartPole, none of whose episodes end meanwhile."""
+    rows = CARTPOLE.rows
+    env = CARTPOLE.make(backend="process", n_workers=n_workers)
+    try:
+        starts = np.stack([env.reset(seed=seed)[0] for seed in range(rows)])
+        actions = _balancing(env, starts)
+
+        def one_by_one() -> Any:
+            states = starts
+            for k in range(HORIZON):
+                states = env.step_batch(actions[:, k], states)[0]
+            return states
+
+        whole = env.rollout_batch(actions, starts)
+        assert (whole.steps == HORIZON).all()
+        assert (whole.states == one_by_one()).all()
+        found = interleaved(
+            {
+                "rollout": rows_per_second(
+                    lambda: env.rollout_batch(actions, starts), rows * HORIZON
+                ),
+                "step": rows_per_second(one_by_one, rows * HORIZON),
+            },
+            rounds,
+            seconds,
+        )
+    finally:
+        env.close()
+    return [
+        finding(
+            f"CartPole B={rows} H={HORIZON}, rollout_batch / step_batch",
+            ratios(found["rollout"], found["step"]),
+            "x",
+            at_least=3.0,
+            **{f"{key} steps/s": rates for key, rates in found.items()},
+        )
+    ]
+
+
+def _balancing(env: Any, states: np.ndarray) -> np.ndarray:
+    """Actions `[B, H]` that keep the poles up."""
+    obs = env.step_batch(np.zeros(len(states), np.int64), states).obs
+    actions = np.zeros((len(states), HORIZON), np.int64)
+    found = env.step_batch(actions[:, 0], states)
+    for k in range(1, HORIZON):
+        obs = found.obs
+        actions[:, k] = obs[:, 2] + 0.5 * obs[:, 3] > 0
+        found = env.step_batch(actions[:, k], found.states)
+    return actions

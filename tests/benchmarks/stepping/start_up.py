@@ -1,0 +1,70 @@
+"""Time until workers are ready, and what an idle one holds in memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from stepping.cases import CARTPOLE, CHEETAH, PACMAN_RGB
+from stepping.rounds import finding, interleaved, ratios
+
+WORKERS = 8
+#: What a program has to import that uses the env, and nothing else.
+_IMPORTS = {
+    "CartPole": "gymnasium.envs.classic_control.cartpole",
+    "HalfCheetah": "gymnasium.envs.mujoco.half_cheetah_v5",
+    "MsPacman RGB": "ale_py.env",
+}
+
+
+def measure(rounds: int) -> list[dict[str, Any]]:
+    """Ratio of seconds for eight workers, and MiB per idle worker."""
+    findings = []
+    for case in (CARTPOLE, CHEETAH, PACMAN_RGB):
+        memory: list[float] = []
+
+        def ours(_: float, case: Any = case, memory: list[float] = memory) -> float:
+            before, begun = set(_children()), time.perf_counter()
+            env = case.make(backend="process", n_workers=WORKERS)
+            taken = time.perf_counter() - begun
+            memory += [_proportional_mib(pid) for pid in set(_children()) - before]
+            env.close()
+            return taken
+
+        def imports(_: float, module: str = _IMPORTS[case.name]) -> float:
+            command = [sys.executable, "-P", "-c", f"import gymnasium, {module}"]
+            begun = time.perf_counter()
+            for process in [subprocess.Popen(command) for _ in range(WORKERS)]:
+                process.wait()
+            return time.perf_counter() - begun
+
+        found = interleaved({"ours": ours, "imports": imports}, rounds, 0.0)
+        findings.append(
+            finding(
+                f"{case.name}, {WORKERS} workers ready / {WORKERS} imports",
+                ratios(found["ours"], found["imports"]),
+                "x",
+                at_most=1.5,
+                **{f"{key} s": seconds for key, seconds in found.items()},
+            )
+        )
+        findings.append(finding(f"{case.name}, memory (PSS) of an idle worker", memory, "MiB"))
+    return findings
+
+
+def _children() -> list[int]:
+    """Processes that this one has started."""
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def _proportional_mib(pid: int) -> float:
+    """Memory of a process, pages that others map too in equal shares."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"no Pss in smaps_rollup of {pid}")

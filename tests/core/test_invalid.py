@@ -1,0 +1,146 @@
+"""Rewards and observations that are not a number: refused, marked, or let be."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.errors import InvalidObservation, UnknownName
+from plangym_ext.vectorization.parallel_env import ParallelEnv
+
+FINE, NAN, INF_FREE, INF_BOUND, NAN_REWARD, NAN_AND_ODD, INF_REWARD = range(7)
+INVALID = {NAN, INF_BOUND, NAN_REWARD, NAN_AND_ODD}
+
+
+class Wild(gym.Env):
+    """Returns what the action asks for."""
+
+    observation_space = spaces.Dict(
+        {
+            "free": spaces.Box(-np.inf, np.inf, (2, 2), np.float32),
+            "bound": spaces.Box(np.array([-1, -np.inf]), np.array([1, 1]), (2,), np.float64),
+            "count": spaces.Discrete(5),
+        }
+    )
+    action_space = spaces.Discrete(7)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._obs(), {"lives": 3}
+
+    def _obs(self):
+        return {"free": np.zeros((2, 2), np.float32), "bound": np.zeros(2), "count": 1}
+
+    def step(self, action):
+        obs, info = self._obs(), {"lives": 3}
+        if action in (NAN, NAN_AND_ODD):
+            obs["free"][1, 0] = np.nan
+        if action == INF_FREE:
+            obs["free"][:] = [np.inf, -np.inf]
+            obs["bound"][1] = -np.inf
+        if action == INF_BOUND:
+            obs["bound"][:] = -np.inf
+        if action == NAN_AND_ODD:
+            info["odd"] = 1.0
+        reward = {NAN_REWARD: np.nan, INF_REWARD: np.inf}.get(action, 1.0)
+        return obs, reward, False, False, info
+
+    def get_state(self):
+        return 0
+
+    def set_state(self, state):
+        pass
+
+
+class Marked(Wild):
+    """Has an info field of the name that marks have."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, terminated, truncated, {"invalid": 3}
+
+
+@pytest.fixture(params=["serial", pytest.param("process", marks=pytest.mark.slow)])
+def made(request):
+    """Function that makes an env of a policy, and a state."""
+    envs = []
+
+    def make(**settings):
+        if request.param == "serial":
+            env = GymEnv(Wild, name="Wild", **settings)
+        else:
+            env = ParallelEnv(lambda name: Wild(), "Wild", n_workers=2, **settings)
+        envs.append(env)
+        return env, env.reset(seed=0)[0]
+
+    yield make
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("action", "match"),
+    [
+        (NAN, r"Wild: observation\['free'\]: .*Box.*got nan at index \(1, 0\)"),
+        (INF_BOUND, r"Wild: observation\['bound'\]: .*Box.*got -inf at index \(0,\)"),
+        (NAN_REWARD, r"Wild: reward: expected a number; got nan"),
+    ],
+)
+def test_refused_unless_asked_otherwise(made, action, match):
+    env, state = made()
+    actions = np.array([FINE, INF_FREE, action, FINE, action])
+    with pytest.raises(InvalidObservation, match=match) as caught:
+        env.step_batch(actions, np.stack([state] * 5))
+    (note,) = caught.value.__notes__
+    # Workers may meet the second one first.
+    assert any(f"row {row}, action [{action}]" in note for row in (2, 4))
+    actions[[2, 4]] = INF_REWARD  # and the env can be used on
+    rewards = env.step_batch(actions, np.stack([state] * 5)).rewards
+    assert rewards.tolist() == [1, 1, np.inf, 1, np.inf]
+
+
+def test_reward_within_a_rollout_is_looked_at(made):
+    env, state = made()
+    actions = np.array([[FINE, FINE, FINE], [FINE, NAN_REWARD, FINE]])
+    with pytest.raises(InvalidObservation, match="reward"):
+        env.rollout_batch(actions, np.stack([state] * 2))
+
+
+@pytest.mark.parametrize("infos", ["numeric", "all"])
+def test_marked_rows(made, infos):
+    env, state = made(invalid="mark")
+    actions = np.tile(np.arange(7), 3)
+    result = env.step_batch(actions, np.stack([state] * len(actions)), infos=infos)
+    wanted = [action in INVALID for action in actions]
+    assert result.infos["invalid"].dtype == bool
+    assert result.infos["invalid"].tolist() == wanted
+    assert [info["invalid"] for info in result.infos] == wanted
+    assert [info["lives"] for info in result.infos] == [3] * len(actions)
+    assert np.isnan(result.rewards).tolist() == [action == NAN_REWARD for action in actions]
+    again = env.step_batch(np.zeros_like(actions), np.stack([state] * len(actions)))
+    assert not again.infos["invalid"].any()
+
+
+def test_let_be(made):
+    env, state = made(invalid="off")
+    result = env.step_batch(np.arange(7), np.stack([state] * 7))
+    assert np.isnan(result.obs["free"][NAN, 1, 0])
+    assert "invalid" not in result.infos.keys()  # noqa: SIM118 - no mapping
+
+
+def test_make_takes_the_policy():
+    with plangym_ext.make("CartPole-v1", invalid="mark") as env:
+        state, *_ = env.reset(seed=0)
+        assert env.step_batch([0], state[None]).infos["invalid"].tolist() == [False]
+        with env.clone() as twin:
+            assert "invalid" in twin.step_batch([0], state[None]).infos.keys()  # noqa: SIM118
+
+
+def test_wrong_settings():
+    with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off; got 'mrak'"):
+        GymEnv(Wild, invalid="mrak")
+    with pytest.raises(ValueError, match="info field 'invalid' of its own"):
+        GymEnv(Marked, invalid="mark")
+    GymEnv(Marked, invalid="off").close()
