@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import functools
-<<<<<<< HEAD
-from collections.abc import Mapping
-=======
 from collections.abc import Callable, Mapping
->>>>>>> main
 from dataclasses import dataclass
 from typing import Any
 
