@@ -53,7 +53,16 @@ class OneEnvPerProcess(PlangymExtError, RuntimeError):
 
 
 class NoKernel(PlangymExtError, ValueError):
-    """An env has no compiled kernel, or none for its arguments or wrappers."""
+    """An env has no compiled kernel, or none for its arguments or wrappers.
+
+    Attributes:
+        reason: what is missing, without the env's name and the remedy.
+    """
+
+    def __init__(self, reason: str, *, name: str = "") -> None:
+        remedy = "Use backend='serial' or 'process', or register a kernel."
+        super().__init__(f"{name}: {reason}. {remedy}" if name else reason)
+        self.reason = reason
 
 
 class KernelDiffers(PlangymExtError, RuntimeError):

@@ -54,12 +54,24 @@ def find_kernel(env: GymEnv, kernel: Kernel | None = None) -> Kernel:
     Raises:
         NoKernel: there is none, or it would not do what the env does; the message says why.
     """
-    base = env.gym_env.unwrapped
-    kernel = _factory(base)(base) if kernel is None else kernel
-    for fault in (_wrong_wrapper(env), _wrong_spaces(env), _wrong_state(env, kernel)):
-        if fault:
-            raise NoKernel(f"{env.name}: {fault}. Use backend='serial', or 'process'.")
-    _check_info(env, kernel)
+    try:
+        kernel = _kernel_for(env.gym_env.unwrapped) if kernel is None else kernel
+    except NoKernel as error:
+        raise NoKernel(error.reason, name=env.name) from None
+    reason = _wrong_wrapper(env) or _wrong_spaces(env) or _wrong_state(env, kernel)
+    reason = reason or _wrong_info(env, kernel)
+    if reason:
+        raise NoKernel(reason, name=env.name)
+    return kernel
+
+
+def _kernel_for(base: Any) -> Kernel:
+    kernel = _factory(base)(base)
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"{type(base).__qualname__}: what is registered as its kernel must return a Kernel; "
+            f"got {kernel!r}"
+        )
     return kernel
 
 
@@ -111,15 +123,14 @@ def _wrong_state(env: GymEnv, kernel: Kernel) -> str:
     return ""
 
 
-def _check_info(env: GymEnv, kernel: Kernel) -> None:
+def _wrong_info(env: GymEnv, kernel: Kernel) -> str:
     fields = () if kernel.info is None else kernel.info.names or ()
     mine = [(name, *_shaped(kernel.info[name])) for name in fields]  # type: ignore[index]
     theirs = [(column.key, *_shaped(_dtype(column))) for column in env.layout.info]
     theirs = theirs[:-1] if MARKS in env.layout.info else theirs
     if mine != theirs:
-        raise NoKernel(
-            f"{env.name}: the kernel's info fields must be {theirs}, as the env's; got {mine}"
-        )
+        return f"the kernel's info fields must be the env's, {theirs}; got {mine}"
+    return ""
 
 
 def _dtype(column: InfoColumn) -> np.dtype[Any]:
