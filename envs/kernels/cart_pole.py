@@ -31,11 +31,9 @@ class CartPole(NamedTuple):
 
 def kernel(env: Any) -> Kernel:
     """The kernel of a `CartPoleEnv`."""
-    params = CartPole(
-        *(number(env, name) for name in CartPole._fields[:-2]),
-        is_euler=env.kinematics_integrator == "euler",
-        sutton_barto_reward=bool(env._sutton_barto_reward),
-    )
+    constants = [number(env, name) for name in CartPole._fields[:-2]]
+    is_euler = env.kinematics_integrator == "euler"
+    params = CartPole._make([*constants, is_euler, bool(env._sutton_barto_reward)])
     return Kernel(classic_state(4), step, reset, observe, params)
 
 

@@ -33,8 +33,8 @@ class ContinuousMountainCar(NamedTuple):
 
 def kernel(env: Any) -> Kernel:
     """The kernel of a `Continuous_MountainCarEnv`."""
-    names = ContinuousMountainCar._fields[:-1]
-    params = ContinuousMountainCar(*(number(env, name) for name in names), square=2.0)
+    constants = [number(env, name) for name in ContinuousMountainCar._fields[:-1]]
+    params = ContinuousMountainCar._make([*constants, 2.0])
     return Kernel(classic_state(2), step, reset, observe, params)
 
 
@@ -45,7 +45,7 @@ def _gain(force: Any, tripled: float, power: float) -> Any:
 
 
 @compiled
-def _later_step(vector: Any, force: Any, p: Any) -> bool:
+def _later_step(vector: Any, force: Any, p: Any) -> Any:
     """All in float32; whether the goal is reached."""
     position, velocity = np.float32(vector[0]), np.float32(vector[1])
     velocity += _gain(force, np.float64(np.float32(3) * position), p.power)

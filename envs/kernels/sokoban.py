@@ -85,13 +85,13 @@ def place_player(state: Any, width: int, player: int) -> None:
 
 
 @compiled
-def _player(state: Any, width: int) -> int:
+def _player(state: Any, width: int) -> Any:
     at = state.size - RNG_BYTES - _CURSOR_BYTES - 2
     return np.int64(state[at]) * width + np.int64(state[at + 1])
 
 
 @compiled
-def cursor(state: Any) -> int:
+def cursor(state: Any) -> Any:
     """The cursor of the sequential order."""
     at = state.size - RNG_BYTES - _CURSOR_BYTES
     value = np.int64(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 import pickle
 import sys
@@ -60,13 +61,12 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
         function: it may be a closure; what it calls is marked, or compiled by itself.
         example: arguments of the types to compile for; they are not used otherwise.
     """
-    import numba
-
+    numba = _module("numba")
     _register_marked(function)
     loop = numba.njit(nogil=True, error_model="numpy")(function)
     if not hasattr(loop, "compile"):  # NUMBA_DISABLE_JIT: for debuggers
         return loop
-    signature = tuple(numba.typeof(value) for value in example)
+    signature = tuple(map(type_of, example))
     # The documented `cache=True` looks at the function's own file alone. A kernel that
     # was edited would go on running as it was, as part of a loop from another file.
     loop._cache = _DiskCache(name, function)
@@ -77,9 +77,18 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
     return direct
 
 
-def _register_marked(function: Callable[..., Any]) -> None:
-    from numba.extending import register_jitable
+def _module(name: str) -> Any:
+    """A module of the compiler, which only those pay for who compile."""
+    return importlib.import_module(name)
 
+
+def type_of(value: Any) -> Any:
+    """The compiler's type of a value; equal types have equal texts."""
+    return _module("numba").typeof(value)
+
+
+def _register_marked(function: Callable[..., Any]) -> None:
+    register_jitable = _module("numba.extending").register_jitable
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:
@@ -111,11 +120,9 @@ class _DiskCache:
         self.cache_path = str(cache_folder())
 
     def _path(self, signature: Any, codegen: Any) -> Path:
-        import llvmlite
-        import numba
-
         digest = hashlib.blake2b(digest_size=16)
-        versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
+        packages = (_module("numba"), _module("llvmlite"), np)
+        versions = (sys.version, *(package.__version__ for package in packages))
         for part in (*versions, codegen.magic_tuple(), signature):
             digest.update(repr(part).encode())
         _hash_function(self._function, digest, set())
@@ -124,13 +131,12 @@ class _DiskCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function, or None."""
-        from numba.core.compiler import CompileResult
-
+        rebuild = _module("numba.core.compiler").CompileResult._rebuild
         target_context.refresh()
         path = self._path(signature, target_context.codegen())
         try:
             # Written by this user's own processes, as numba's own cache is.
-            found = CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
+            found = rebuild(target_context, *pickle.loads(path.read_bytes()))
         except Exception:
             return None  # none, or unreadable: it is compiled anew
         # Types of a main program are other ones in every process.
@@ -138,14 +144,15 @@ class _DiskCache:
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a compiled function, if there is a place to keep it."""
-        from numba.core.serialize import dumps
-
         path = self._path(signature, result.codegen)
-        with contextlib.suppress(OSError):  # read-only, full: it is compiled anew next time
+        # A folder that is read-only or full, a type that cannot be pickled: it is compiled
+        # anew next time.
+        with contextlib.suppress(Exception):
+            data = _module("numba.core.serialize").dumps(result._reduce())
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, unfinished = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(dumps(result._reduce()))
+                file.write(data)
             os.replace(unfinished, path)
 
     def enable(self) -> None:

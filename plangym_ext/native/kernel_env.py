@@ -18,7 +18,7 @@ from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import KernelDiffers
-from plangym_ext.native.compiled import timed_build
+from plangym_ext.native.compiled import timed_build, type_of
 from plangym_ext.native.kernel import Kernel
 from plangym_ext.native.known import find_kernel
 from plangym_ext.native.proof import GuardedMemory, first_difference
@@ -266,9 +266,10 @@ class KernelEnv(PlanEnv):
 
     def clone(self, **overrides: Any) -> Self:
         """New env with the same settings; see `PlanEnv.clone`."""
-        own = {name: overrides.pop(name) for name in ("threads", "strict") if name in overrides}
-        settings: dict[str, Any] = {"threads": self.threads, "strict": self._strict, **own}
-        return type(self)(self.plan_env.clone(**overrides), self._own_kernel, **settings)
+        threads = overrides.pop("threads", self.threads)
+        strict = overrides.pop("strict", self._strict)
+        env = self.plan_env.clone(**overrides)
+        return type(self)(env, self._own_kernel, threads=threads, strict=strict)
 
     def close(self) -> None:
         """Close the env and end its threads; further calls do nothing."""
@@ -291,9 +292,7 @@ def _loops(
     example: tuple[Any, ...],
 ) -> tuple[Any, float]:
     """A compiled loop and the seconds it took, 0 if this process has it already."""
-    import numba
-
-    key = (functions, str(tuple(numba.typeof(value) for value in example)))
+    key = (functions, str(tuple(map(type_of, example))))
     if key in _built:
         return _built[key], 0.0
     _built[key], seconds = timed_build(name, make(*functions), example)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.rng import GeneratorBytes
 from plangym_ext.native.compiled import compiled
 
 #: 128-bit state and increment, low words first, and the half of a draw that waits.
@@ -140,3 +141,24 @@ def categorical(rng: Any, cumulated: Any) -> Any:
 def could_be_rng(rng: Any) -> bool:
     """Whether a PCG64 can be in this state: odd increment, flag 0 or 1."""
     return rng["inc_low"] & _ONE == _ONE and rng["has_half"] <= 1
+
+
+def record_of(generator: np.random.Generator) -> np.ndarray:
+    """A numpy generator as a fresh `[]` record of type `RNG`; Python only.
+
+    Raises:
+        IncompleteState: it is not over PCG64.
+    """
+    record = np.zeros((), RNG)
+    GeneratorBytes().capture(generator, record.reshape(1).view(np.uint8).data, 0)
+    return record
+
+
+def set_generator(generator: np.random.Generator, record: Any) -> None:
+    """Bring a numpy generator to where a record is; Python only.
+
+    Raises:
+        IncompleteState: it is not over PCG64.
+    """
+    row = np.array(record, RNG).reshape(1).view(np.uint8)
+    GeneratorBytes().restore(generator, row.data, 0)
