@@ -103,11 +103,6 @@ class Envelope:
         self._own_words = self._header_words[_OWN_WORDS]
 
     @property
-    def header(self) -> bytes:
-        """Header of this env's states, but for lengths and checksum."""
-        return self._header.tobytes()
-
-    @property
     def weights(self) -> np.ndarray:
         """`[width / 8]` uint64: what each word of a row counts in its checksum."""
         return self._weights

@@ -28,6 +28,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: After so many seconds of compiling, a line says what is going on.
 _PATIENCE = 2.0
 
+#: Threads may make envs side by side; what is marked is registered once.
+_one_builder = threading.RLock()
 _waiting: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
 
@@ -61,16 +63,21 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
         function: it may be a closure; what it calls is marked, or compiled by itself.
         example: arguments of the types to compile for; they are not used otherwise.
     """
+    with _one_builder:
+        return _built(name, function, example)
+
+
+def _built(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     numba = _module("numba")
     _register_marked(function)
     loop = numba.njit(nogil=True, error_model="numpy")(function)
     if not hasattr(loop, "compile"):  # NUMBA_DISABLE_JIT: for debuggers
-        return loop
+        return np.errstate(over="ignore")(function)  # generators multiply beyond 64 bits
     signature = tuple(map(type_of, example))
     # The documented `cache=True` looks at the function's own file alone. A kernel that
     # was edited would go on running as it was, as part of a loop from another file.
     loop._cache = _DiskCache(name, function)
-    with _said_if_slow(f"plangym-ext: compiling the {name} kernel; it is kept for next time"):
+    with _said_if_slow(f"plangym-ext: compiling the kernel of {name} ..."):
         loop.compile(signature)
     # Called without the dispatcher, which would look at the type of every array again.
     direct: Callable[..., Any] = loop.overloads[signature].entry_point

@@ -232,19 +232,15 @@ class KernelEnv(PlanEnv):
         rules = self._memory.rules
         self._loop, seconds = _loops(name, make_loop, self.kernel.functions(), example)
         self._are_sealed, more = _loops(
-            "state check", _same, (are_sealed,), (arrays.rows, rules.header, rules.weights)
+            "all states (their checksums)", _same, (are_sealed,), (arrays.rows, rules.header, rules.weights)
         )
         self.compile_seconds = seconds + more
         self._prove()
         return self.compile_seconds
 
     def _prove(self) -> None:
-        key = (self.envelope.header, self.kernel.functions())
-        if key in _proven:
-            return
         difference = first_difference(self.plan_env, self._compiled_rows)
         if not difference:
-            _proven.add(key)
             return
         self._are_sealed = None
         text = f"{self.name}: {difference}"
@@ -281,8 +277,6 @@ class KernelEnv(PlanEnv):
 
 #: Compiled loops of this process, by their functions and argument types.
 _built: dict[Any, Any] = {}
-#: Envs and kernels that were compared and found equal.
-_proven: set[Any] = set()
 
 
 def _loops(
