@@ -138,7 +138,7 @@ def observe(state: Any, params: Any, obs: Any) -> None:
         flat = obs.reshape(-1)
         flat[:] = 0
         for k in range(params.height * params.width):
-            flat[k * NUM_CODES + state[k]] = 1
+            flat[k * NUM_CODES + np.int64(state[k])] = 1
         return
     for row in range(params.height * params.pixels):
         for column in range(params.width * params.pixels):

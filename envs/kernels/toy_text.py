@@ -96,8 +96,8 @@ def _walk(state: Any, params: Any, action: int) -> int:
         state["rng"], params.cumulated[first : params.first[pair + 1]]
     )
     state["square"] = params.square[outcome]
-    # The flags of the square alone; others stay.
-    state["flags"] = (state["flags"] & ~_IS_NUMPY) | params.flags[outcome]
+    # The flag of the square alone; the others stay.
+    state["flags"] = (state["flags"] & (255 - _IS_NUMPY)) | params.flags[outcome]
     state["last_action"] = action
     return outcome
 

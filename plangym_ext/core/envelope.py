@@ -39,9 +39,11 @@ VERSION = 1
 HEADER = 48
 _WORD = 8
 _CHECKSUM_WORD = 4
+_LENGTH_HALF = 2  # of 4-byte words
+_U4, _U8 = np.dtype("<u4"), np.dtype("<u8")
+_HALF_BITS = np.uint64(32)
 # Magic, version and header size; both halves of the fingerprint: equal in all own rows.
 _OWN_WORDS = [0, 2, 3]
-_LENGTH = slice(8, 12)
 _WIDTH = slice(12, 16)
 # In the text of a function or of an object without a text of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -77,7 +79,9 @@ def _weights(num_words: int) -> np.ndarray:
 
 def _sums(words: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """`[B]` checksums of `[B, W]` words; zeros at the end of a row do not count."""
-    return (words ^ (words >> np.uint64(32))) @ weights
+    folded = words >> _HALF_BITS
+    folded ^= words
+    return folded @ weights
 
 
 class Envelope:
@@ -114,9 +118,9 @@ class Envelope:
             rows: `[B, width]` uint8, each row contiguous; written in place.
             lengths: `[B]` payload bytes used in each row; the rest must be zero.
         """
-        words = rows.view("<u8")
+        words = rows.view(_U8)
         words[:, : HEADER // _WORD] = self._header_words
-        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
+        rows.view(_U4)[:, _LENGTH_HALF] = lengths
         words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
