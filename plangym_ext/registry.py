@@ -12,14 +12,15 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import NoKernel, UnknownName, suggestion
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
 
-BACKENDS = ("auto", "serial", "process")
+BACKENDS = ("auto", "serial", "process", "kernel")
 
 
 def make(
@@ -33,6 +34,7 @@ def make(
     check: bool = True,
     trust: bool = False,
     invalid: str = "raise",
+    threads: int | None = None,
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -41,8 +43,10 @@ def make(
         name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
             own, such as "dm_control/cheetah-run-v0".
         n_workers: worker processes for batches. With "auto", None means none.
-        backend: "serial" (one process, the reference), "process" (workers), or
-            "auto": "process" if `n_workers` is given, else "serial".
+        backend: "serial" (one loop in Python, the reference), "process" (workers),
+            "kernel" (one compiled loop in this process), or "auto": "process" if
+            `n_workers` is given, else "kernel" where there is one, else "serial".
+            `env.backend` says which it is.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -55,6 +59,8 @@ def make(
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, or "off".
+        threads: of the kernel backend, to share the rows of a batch; None lets the size
+            of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari.
 
@@ -62,16 +68,22 @@ def make(
         UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
+        NoKernel: the kernel backend is asked for, and has none for this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
-    if backend == "serial" and n_workers is not None:
+    if backend in ("serial", "kernel") and n_workers is not None:
         raise ValueError(
-            f"make: the serial backend has no workers; got n_workers={n_workers!r}. "
+            f"make: the {backend} backend has no workers; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
+        )
+    if threads is not None and (backend in ("serial", "process") or n_workers is not None):
+        raise ValueError(
+            f"make: threads are the kernel backend's; got threads={threads!r} with "
+            f"backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
     from plangym_ext.core.families import family_of_entry_point
 
@@ -97,7 +109,21 @@ def make(
         return ParallelEnv(build, n_workers=n_workers, **settings)
     from plangym_ext.core.gym_env import GymEnv
 
-    return GymEnv(build, **settings)
+    env = GymEnv(build, **settings)
+    return env if backend == "serial" else _on_kernel(env, backend, threads)
+
+
+def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
+    """The env on its kernel; itself if it has none and "auto" was asked for."""
+    from plangym_ext.native.kernel_env import KernelEnv
+
+    try:
+        return KernelEnv(env, threads=threads, strict=backend == "kernel")
+    except NoKernel:
+        if backend == "auto":
+            return env
+        env.close()
+        raise
 
 
 def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:
