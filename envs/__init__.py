@@ -7,6 +7,7 @@ where their codecs are.
 from plangym_ext.core.families import Family, register_family
 
 _HERE = "plangym_ext.envs"
+_KERNELS = f"{_HERE}.kernels:kernel_of"
 # highway-env's ids have no prefix of their own.
 _HIGHWAY = tuple(
     f"{road}-*"
@@ -29,6 +30,7 @@ for _family in (
         name="classic_control",
         module="gymnasium.envs.classic_control",
         codec=f"{_HERE}.classic_control:ClassicControlPart",
+        kernel=_KERNELS,
     ),
     Family(
         name="atari",
@@ -100,6 +102,7 @@ for _family in (
         name="toy_text",
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",
+        kernel=_KERNELS,
     ),
     # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
     Family(
@@ -108,6 +111,7 @@ for _family in (
         codec=None,
         names=("plangym_ext/*",),
         resolve=f"{_HERE}.ids:spec",
+        kernel=_KERNELS,
     ),
 ):
     register_family(_family, builtin=True)

@@ -52,6 +52,23 @@ class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 
 
+class NoKernel(PlangymExtError, ValueError):
+    """An env has no compiled kernel, or none for its arguments or wrappers.
+
+    Attributes:
+        reason: what is missing, without the env's name and the remedy.
+    """
+
+    def __init__(self, reason: str, *, name: str = "") -> None:
+        remedy = "Use backend='serial' or 'process', or register a kernel."
+        super().__init__(f"{name}: {reason}. {remedy}" if name else reason)
+        self.reason = reason
+
+
+class KernelDiffers(PlangymExtError, RuntimeError):
+    """A compiled kernel does not give what the env itself gives; its results were not used."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

@@ -107,6 +107,11 @@ class Envelope:
         self._header_words = header.view("<u8").copy()
         self._own_words = self._header_words[_OWN_WORDS]
 
+    @property
+    def weights(self) -> np.ndarray:
+        """`[width / 8]` uint64: what each word of a row counts in its checksum."""
+        return self._weights
+
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
         """Write header and checksum around payloads already in place.
 

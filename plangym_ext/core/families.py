@@ -44,6 +44,8 @@ class Family:
             simulator that is always installed and whose ids have no pattern.
         building: "module:name" of a context manager (or itself) in which `make` builds
             an env: to keep a simulator quiet, or to import it in a certain way.
+        kernel: "module:name" of a callable from the unwrapped env to its compiled
+            `Kernel`, or the callable itself. It raises `NoKernel` where it has none.
         task: "module:name" of a callable (or itself) from the unwrapped env to its
             `MujocoTask`, or None where it has none.
     """
@@ -60,6 +62,7 @@ class Family:
     resolve: str | Callable[[str], Any] | None = None
     registers: str | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
+    kernel: str | Callable[[Any], Any] | None = None
     task: str | Callable[[Any], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
@@ -85,6 +88,10 @@ class Family:
     def build_context(self) -> AbstractContextManager[Any]:
         """A new context in which an env of the family is built."""
         return contextlib.nullcontext() if self.building is None else _loaded(self.building)()
+
+    def load_kernel(self) -> Callable[[Any], Any] | None:
+        """What finds the compiled kernel of an env, or None."""
+        return None if self.kernel is None else _loaded(self.kernel)
 
     def load_task(self) -> Callable[[Any], Any] | None:
         """What finds the `MujocoTask` of an env, or None."""

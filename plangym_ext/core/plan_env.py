@@ -26,7 +26,7 @@ class PlanEnv(RowStepper):
 
     Attributes:
         name: the env's id.
-        backend: which backend runs the rows: "serial", "process" or "mujoco".
+        backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
         backend_note: why `make` chose no faster one, if it tried; else "".
         frameskip: env steps for which one control step holds an action.
     """

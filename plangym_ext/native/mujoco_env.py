@@ -19,7 +19,7 @@ from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
 from plangym_ext.native.mujoco_player import MujocoPlayer
 from plangym_ext.native.mujoco_resets import MujocoResets
-from plangym_ext.native.mujoco_rows import MujocoRows, shows_states
+from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
 from plangym_ext.native.threads import checked_threads
@@ -92,7 +92,7 @@ class MujocoEnv(PlanEnv):
             frame_skip=base.frame_skip,
             n_threads=self.n_workers,
         )
-        self._rows = MujocoRows(task, self._player, states, self.frameskip)
+        self._rows = MujocoRows(self.plan_env, task, self._player, states)
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
 
     def _found_task(self, base: Any) -> MujocoTask:
@@ -202,10 +202,10 @@ class MujocoEnv(PlanEnv):
         self._part.check_model()
         fresh = None
         if request.reset_first is not None and request.reset_first.any():
-            states = request.states.copy() if shows_states(request) else request.states
+            states = request.states.copy()
             fresh = self._resets.reset(states, request.reset_first)
             request = dataclasses.replace(request, states=states)
-        return self._rows.run(request, self.layout, self.envelope, fresh)
+        return self._rows.run(request, fresh)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""

@@ -10,7 +10,7 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import BackendUnavailable
 
 
-def make_native(
+def make_mujoco(
     build: Callable[[], Any],
     n_workers: int | None,
     settings: dict[str, Any],

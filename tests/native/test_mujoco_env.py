@@ -1,5 +1,7 @@
 """The MuJoCo backend beside the contract: making it, refusals, resets, other processes."""
 
+import functools
+
 import gymnasium as gym
 import mujoco
 import numpy as np
@@ -10,7 +12,7 @@ from contract.backend_contract import assert_equal
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs.mujoco_tasks import register_task, task_of
-from plangym_ext.errors import BackendUnavailable, EnvClosed, IncompleteState
+from plangym_ext.errors import BackendUnavailable, EnvClosed, IncompleteState, InvalidObservation
 from plangym_ext.native import mujoco_library
 from plangym_ext.native.mujoco_env import MujocoEnv
 
@@ -183,6 +185,40 @@ def test_states_handed_out_stay_as_they_are():
             env.step_batch(actions)
         assert (first == kept).all()
         assert env.step_batch(_ACTIONS[1], first).states.any()  # and are sealed
+
+
+class _Wild(BalanceTask):
+    """Pays nothing that is a number once the pole leans to the left."""
+
+    reads_before = ("qpos",)
+
+    def reward(self, before, after, actions):
+        return np.where(after.qpos[:, 1] < 0, np.nan, 1.0), {}
+
+
+@pytest.mark.parametrize("infos", ["numeric", "all", "none"])
+def test_values_that_are_no_numbers(infos):
+    register_task("test/Wild-v0", _Wild)
+    for policy in ("raise", "mark", "off"):
+        make = functools.partial(plangym_ext.make, "test/Wild-v0", invalid=policy, check=False)
+        with make(backend="serial") as serial, make(backend="mujoco") as env:
+            states = _states(serial, 5)
+            for one in (serial, env):
+                one.set_state(states)
+            if policy == "raise":
+                messages = []
+                for one in (serial, env):
+                    with pytest.raises(InvalidObservation, match="reward") as caught:
+                        one.step_batch(_ACTIONS[0, :, :1])
+                    messages.append((str(caught.value), caught.value.__notes__))
+                assert messages[0] == messages[1]
+                # The rows are where they were.
+                assert env._row_states.tobytes() == states.tobytes()
+            else:
+                want = serial.step_batch(_ACTIONS[0, :, :1], infos=infos)
+                assert np.isnan(want.rewards).any()
+                assert_equal(env.step_batch(_ACTIONS[0, :, :1], infos=infos), want, policy)
+    gym.registry.pop("test/Wild-v0")
 
 
 @pytest.mark.parametrize("autoreset", [True, False])
