@@ -5,6 +5,8 @@ Not a number is never valid. An infinity is, where the env's own Box has no boun
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
 
@@ -141,9 +143,8 @@ class _LeafCheck:
 
     def values(self, values: np.ndarray) -> np.ndarray:
         """`[..., *leaf.shape]` bool, which values are invalid."""
-        bad: np.ndarray = np.isnan(values)
-        bad |= np.isposinf(values) & self._no_inf
-        bad |= np.isneginf(values) & self._no_minus_inf
+        infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
+        bad: Any = np.isnan(values) | infinite
         return bad
 
     def rows(self, values: np.ndarray) -> np.ndarray:
