@@ -144,9 +144,9 @@ class _LeafCheck:
     def values(self, values: np.ndarray) -> np.ndarray:
         """`[..., *leaf.shape]` bool, which values are invalid."""
         infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
-        bad: Any = np.isnan(values) | infinite
-        return bad
+        return np.isnan(values) | infinite
 
     def rows(self, values: np.ndarray) -> np.ndarray:
         """`[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
-        return self.values(values).reshape(len(values), -1).any(axis=1)
+        found: Any = self.values(values).reshape(len(values), -1).any(axis=1)
+        return found
