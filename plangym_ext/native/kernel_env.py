@@ -232,7 +232,10 @@ class KernelEnv(PlanEnv):
         rules = self._memory.rules
         self._loop, seconds = _loops(name, make_loop, self.kernel.functions(), example)
         self._are_sealed, more = _loops(
-            "all states (their checksums)", _same, (are_sealed,), (arrays.rows, rules.header, rules.weights)
+            "all states (their checksums)",
+            _same,
+            (are_sealed,),
+            (arrays.rows, rules.header, rules.weights),
         )
         self.compile_seconds = seconds + more
         self._prove()
