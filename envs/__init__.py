@@ -39,6 +39,8 @@ for _family in (
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
         options=("episodic_life", "montezuma"),
+        registers="ale_py",
+        building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(
         name="box2d",
@@ -46,6 +48,7 @@ for _family in (
         codec=None,
         approximate=f"{_HERE}.box2d:KinematicPart",
         playback=f"{_HERE}.box2d:playback",
+        building=f"{_HERE}.box2d:quiet_import",
     ),
     Family(
         name="dm_control",
@@ -86,6 +89,7 @@ for _family in (
         name="mujoco",
         module="gymnasium.envs.mujoco",
         codec=f"{_HERE}.mujoco:MujocoPart",
+        building=f"{_HERE}.mujoco:quiet_compiler",
     ),
     Family(
         name="toy_text",

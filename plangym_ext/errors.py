@@ -41,7 +41,7 @@ class InvalidAction(PlangymExtError, ValueError):
 
 
 class InvalidObservation(PlangymExtError, ValueError):
-    """An env returned an observation that its own space does not allow."""
+    """An env returned an observation that its own space does not allow, or no number."""
 
 
 class UnknownName(PlangymExtError, ValueError):

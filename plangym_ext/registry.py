@@ -7,10 +7,9 @@ of their envs is asked for, never before.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import re
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import NoKernel, UnknownName, suggestion
@@ -156,7 +155,7 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     names = family.options if family is not None else ()
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
-        with _quiet(spec.entry_point):
+        with family.build_context() if family is not None else nullcontext():
             env = gym.make(spec, **kwargs)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -191,28 +190,12 @@ def find_spec(name: str) -> Any:
         )
     import gymnasium as gym
 
-    from plangym_ext.core.families import family_of_name, registered_spec
+    from plangym_ext.core.families import family_of_name, register_all_ids, registered_spec
 
     if name in gym.registry:
         return gym.spec(name)
     family = family_of_name(name)
     if family is not None:
         return family.spec(name)
-    # Simulators that register their ids when they are imported.
-    importlib.import_module("ale_py")
+    register_all_ids()
     return registered_spec(name)
-
-
-def _quiet(entry_point: Any) -> AbstractContextManager[None]:
-    """Context in which an env is built without what its simulator prints at every build."""
-    module = entry_point if isinstance(entry_point, str) else ""
-    if module.startswith("ale_py"):
-        ale = importlib.import_module("ale_py")
-        # Otherwise every process prints the emulator's banner.
-        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
-    if module.startswith("gymnasium.envs.box2d"):
-        # Imports the simulator in the way that neither prints nor warns nor crashes.
-        importlib.import_module("plangym_ext.envs.box2d")
-    if module.startswith("gymnasium.envs.mujoco"):
-        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
-    return nullcontext()

@@ -360,7 +360,7 @@ def test_the_first_batch_draws_no_action():
     drawn = []
     for backend in ("kernel", "serial"):
         with plangym_ext.make("CartPole-v1", backend=backend, max_episode_steps=44) as env:
-            state, *_ = env.reset(seed=4)
+            env.reset(seed=4)
             env.action_space.seed(3)
             env.step_batch(np.zeros(2, int))
             drawn.append([int(env.sample_action()) for _ in range(30)])
