@@ -52,7 +52,11 @@ class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 
 
-class NoKernel(PlangymExtError, ValueError):
+class BackendUnavailable(PlangymExtError, ValueError):
+    """The backend that was asked for cannot run this env; another one can."""
+
+
+class NoKernel(BackendUnavailable):
     """An env has no compiled kernel, or none for its arguments or wrappers.
 
     Attributes:
@@ -71,10 +75,6 @@ class KernelDiffers(PlangymExtError, RuntimeError):
 
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
-
-
-class BackendUnavailable(PlangymExtError, ValueError):
-    """The backend that was asked for cannot run this env; another one can."""
 
 
 class EnvClosed(PlangymExtError, RuntimeError):

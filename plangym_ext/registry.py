@@ -39,54 +39,52 @@ def make(
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
 
-        Args:
-            name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
-                own, such as "dm_control/cheetah-run-v0".
-    BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
-            frameskip: env steps for which one control step holds an action. None keeps
-                the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
-                frames are never multiplied. Atari takes a range to draw from too.
-            autoreset: whether an env or row that ended is reset before its next step.
-            state: how the state is captured: "auto" for the first way that is proved to be
-                exact, or "codec", "own", "snapshot", "replay"; "approximate" is a family's
-                inexact way and never chosen unless named here.
-            check: whether the way must pass a short round trip now.
-            trust: open pickles in states that another session made. They can run any code.
-            invalid: what batches do about rewards and observations that are not a number, or
-                infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
-                rows in an info column `invalid`, or "off".
-            threads: of the kernel backend, to share the rows of a batch; None lets the size
-                of the batch decide.
-            kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
-                family, such as `episodic_life` for Atari.
+    Args:
+        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
+            own, such as "dm_control/cheetah-run-v0".
+        n_workers: worker processes for batches. With "auto", None means none.
+        backend: "serial" (one loop in Python, the reference), "process" (workers),
+            "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
+            for envs that a task describes), or "auto": "process" if `n_workers` is given,
+            else "mujoco" or "kernel" where there is one, else "serial". `env.backend`
+            says which it is, and `env.backend_note` why not a faster one.
+        frameskip: env steps for which one control step holds an action. None keeps
+            the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
+            frames are never multiplied. Atari takes a range to draw from too.
+        autoreset: whether an env or row that ended is reset before its next step.
+        state: how the state is captured: "auto" for the first way that is proved to be
+            exact, or "codec", "own", "snapshot", "replay"; "approximate" is a family's
+            inexact way and never chosen unless named here.
+        check: whether the way must pass a short round trip now.
+        trust: open pickles in states that another session made. They can run any code.
+        invalid: what batches do about rewards and observations that are not a number, or
+            infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
+            rows in an info column `invalid`, or "off".
+        threads: of the kernel backend, to share the rows of a batch; None lets the size
+            of the batch decide.
+        kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
+            family, such as `episodic_life` for Atari.
 
-        Raises:
-            UnknownName: no such env, backend or option.
-            MissingExtra: the simulator is not installed; the message says how to do so.
-            IncompleteState: the env's state cannot be captured exactly.
-            n_workers: worker processes for batches, or threads of the MuJoCo backend. With
-                "auto", None means no processes.
-            backend: "serial" (one loop in Python, the reference), "process" (workers),
-                "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
-                for envs that a task describes), or "auto": "mujoco" where it can be, else
-                "process" if `n_workers` is given, else "kernel" where there is one, else
-                "serial". `env.backend` says which it is, and `env.backend_note` why not
-                "mujoco".
+    Raises:
+        UnknownName: no such env, backend or option.
+        MissingExtra: the simulator is not installed; the message says how to do so.
+        IncompleteState: the env's state cannot be captured exactly.
+        BackendUnavailable: the backend that was asked for cannot run this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
-    if backend in ("serial", "kernel") and n_workers is not None:
+    if backend in ("serial", "kernel", "mujoco") and n_workers is not None:
         raise ValueError(
-            f"make: the {backend} backend has no workers; got n_workers={n_workers!r}. "
+            f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
         )
     if threads is not None and (backend in ("serial", "process") or n_workers is not None):
         raise ValueError(
-            f"make: threads are the kernel backend's; got threads={threads!r} with "
-            f"backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
+            f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
+            f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
     from plangym_ext.core.families import family_of_entry_point
 
@@ -106,23 +104,21 @@ def make(
         "trust": trust,
         "invalid": invalid,
     }
-    note = ""
-    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
-        from plangym_ext.native.mujoco_make import make_mujoco
-
-        found, note = make_mujoco(build, n_workers, settings, required=backend == "mujoco")
-        if found is not None:
-            return found
-    env: PlanEnv
     if backend == "process" or (backend == "auto" and n_workers is not None):
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
-        env = ParallelEnv(build, n_workers=n_workers, **settings)
-    else:
-        from plangym_ext.core.gym_env import GymEnv
+        return ParallelEnv(build, n_workers=n_workers, **settings)
+    note = ""
+    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
+        from plangym_ext.native.mujoco_make import make_native
 
-        here = GymEnv(build, **settings)
-        env = here if backend == "serial" else _on_kernel(here, backend, threads)
+        native, note = make_native(build, threads, settings, required=backend == "mujoco")
+        if native is not None:
+            return native
+    from plangym_ext.core.gym_env import GymEnv
+
+    here = GymEnv(build, **settings)
+    env = here if backend == "serial" else _on_kernel(here, backend, threads)
     env.backend_note = note
     return env
 

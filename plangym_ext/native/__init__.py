@@ -1,1 +1,1 @@
-"""Backends that run rows in native code: compiled kernels, and MuJoCo's own batches."""
+"""Backends that run rows in native code: compiled kernels and MuJoCo's batches."""

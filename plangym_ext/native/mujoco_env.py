@@ -40,7 +40,7 @@ class MujocoEnv(PlanEnv):
         env: the env to play, with at most `TimeLimit` and wrappers without a state of
             their own around the simulator. It belongs to this one from now on.
         task: what a step returns; None looks it up.
-        n_workers: threads; as many as there are processors if None.
+        threads: threads; as many as there are processors if None.
         check: compare some rows with the serial ones now, bit for bit.
 
     Raises:
@@ -55,12 +55,12 @@ class MujocoEnv(PlanEnv):
         env: GymEnv,
         task: MujocoTask | None = None,
         *,
-        n_workers: int | None = None,
+        threads: int | None = None,
         check: bool = True,
     ) -> None:
         super().__init__()
-        self.n_workers = checked_threads(n_workers)
-        self._given: dict[str, Any] = {"n_workers": n_workers, "check": check}
+        self.threads = checked_threads(threads)
+        self._given: dict[str, Any] = {"threads": threads, "check": check}
         self.plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._closed = False
@@ -90,7 +90,7 @@ class MujocoEnv(PlanEnv):
             task,
             states.part.carried,
             frame_skip=base.frame_skip,
-            n_threads=self.n_workers,
+            n_threads=self.threads,
         )
         self._rows = MujocoRows(self.plan_env, task, self._player, states)
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
@@ -116,12 +116,14 @@ class MujocoEnv(PlanEnv):
         state, *_ = env.reset(seed=_CHECK_SEED)
         rng = np.random.default_rng(_CHECK_SEED)
         (leaf,) = env.layout.action.leaves
-        low, high = np.clip(leaf.space.low, -1, 1), np.clip(leaf.space.high, -1, 1)
+        box: Any = leaf.space
+        low, high = np.clip(box.low, -1, 1), np.clip(box.high, -1, 1)
         shape = (_CHECK_PLACES, _CHECK_STEPS, *leaf.shape)
         actions = rng.uniform(low, high, shape).astype(leaf.dtype)
         found = [state]
         for action in actions[:-1, 0]:
-            found.append(env.step(action, return_state=True).state)
+            env.step(action)
+            found.append(env.get_state())
         states = np.stack(found)
         played = RowRequest((actions,), states, np.array(1, np.int32))
         fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)

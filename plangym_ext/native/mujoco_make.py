@@ -10,9 +10,9 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import BackendUnavailable
 
 
-def make_mujoco(
+def make_native(
     build: Callable[[], Any],
-    n_workers: int | None,
+    threads: int | None,
     settings: dict[str, Any],
     *,
     required: bool,
@@ -21,7 +21,7 @@ def make_mujoco(
 
     Args:
         build: makes the gymnasium env.
-        n_workers: threads; None for as many as there are processors.
+        threads: threads; None for as many as there are processors.
         settings: further arguments of `GymEnv`.
         required: raise rather than return None.
 
@@ -32,7 +32,7 @@ def make_mujoco(
 
     env = GymEnv(build, **settings)
     try:
-        return MujocoEnv(env, n_workers=n_workers, check=settings["check"]), ""
+        return MujocoEnv(env, threads=threads, check=settings["check"]), ""
     except BackendUnavailable as error:
         env.close()
         if required:

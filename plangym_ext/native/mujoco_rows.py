@@ -251,7 +251,7 @@ class MujocoRows:
         if ends is None or not ends.any():
             return _Outcome(rewards, infos, None, None)
         ends = ends.reshape(played.shape)
-        ended = ends.any(axis=0)
+        ended: Any = ends.any(axis=0)
         taken = np.where(ended, ends.argmax(axis=0) + 1, num_steps)
         return _Outcome(rewards, infos, ended, taken)
 
@@ -273,7 +273,7 @@ class MujocoRows:
         env_steps: Any = done
         cells, after = numbers, played.after
         if num_steps > 1 or over is not None:
-            last = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
+            last: Any = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
             env_steps = done - num_steps + 1 + last
             cells = last * num_rows + np.arange(num_rows)[numbers]
             after = played.after_at(cells)

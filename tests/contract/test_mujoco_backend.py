@@ -25,7 +25,7 @@ class MujocoContract(BackendContract):
     @pytest.fixture(scope="class")
     @classmethod
     def candidate(cls, serial, pool):
-        with MujocoEnv(GymEnv(cls.constructor()), n_workers=2) as env:
+        with MujocoEnv(GymEnv(cls.constructor()), threads=2) as env:
             # Threads start with the first batch and belong to the class.
             env.step_batch(cls.actions(env, (33,), seed=0), pool[:33])
             yield env

@@ -33,10 +33,10 @@ def _states(env, count):
 def test_auto_takes_it_for_a_task_that_is_described():
     with plangym_ext.make("Reacher-v5") as env:
         assert (env.backend, env.backend_note) == ("mujoco", "")
-    with plangym_ext.make("Reacher-v5", n_workers=3) as env:
-        assert (env.backend, env.n_workers) == ("mujoco", 3)
-        with env.clone(n_workers=1, autoreset=False) as other:
-            assert (other.n_workers, other.autoreset, other.name) == (1, False, "Reacher-v5")
+    with plangym_ext.make("Reacher-v5", threads=3) as env:
+        assert (env.backend, env.threads) == ("mujoco", 3)
+        with env.clone(threads=1, autoreset=False) as other:
+            assert (other.threads, other.autoreset, other.name) == (1, False, "Reacher-v5")
 
 
 def test_auto_falls_back_and_says_why():
@@ -45,14 +45,13 @@ def test_auto_falls_back_and_says_why():
         assert "no task describes HalfCheetahEnv" in env.backend_note
 
 
-@pytest.mark.slow
-def test_auto_falls_back_to_processes_with_an_older_mujoco(monkeypatch):
+def test_auto_falls_back_with_an_older_mujoco(monkeypatch):
     def missing():
         raise BackendUnavailable("mujoco backend: it needs the batch API of MuJoCo 4 or newer")
 
     monkeypatch.setattr("plangym_ext.native.mujoco_env.batch_library", missing)
-    with plangym_ext.make("HalfCheetah-v5", n_workers=1) as env:
-        assert env.backend == "process"
+    with plangym_ext.make("HalfCheetah-v5") as env:
+        assert env.backend == "serial"
         assert "MuJoCo 4 or newer" in env.backend_note
     with pytest.raises(BackendUnavailable, match="MuJoCo 4 or newer"):
         _cheetah()
@@ -92,10 +91,10 @@ def test_wrappers_are_refused(wrapper):
     env.close()
 
 
-@pytest.mark.parametrize("n_workers", [0, -1, True, 1.5, "2"])
-def test_bad_numbers_of_threads_are_refused(n_workers):
-    with pytest.raises(ValueError, match="n_workers must be an int >= 1"):
-        _cheetah(n_workers=n_workers)
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2"])
+def test_bad_numbers_of_threads_are_refused(threads):
+    with pytest.raises(ValueError, match="threads must be an int >= 1"):
+        _cheetah(threads=threads)
 
 
 def test_a_task_that_differs_from_its_env_is_refused():
@@ -143,8 +142,8 @@ def test_frameskip_and_limits_inside_a_held_action(options):
 
 def test_number_of_threads_does_not_matter():
     found = []
-    for n_workers in (1, 2, 5):
-        with _cheetah(n_workers=n_workers) as env:
+    for threads in (1, 2, 5):
+        with _cheetah(threads=threads) as env:
             states = _states(env, 5)
             result = env.rollout_batch(_ACTIONS.transpose(1, 0, 2), states)
             found.append((result.states.tobytes(), result.obs.tobytes(), result.rewards.tobytes()))
@@ -155,7 +154,7 @@ def test_a_batch_that_grows_and_shrinks():
     rng = np.random.default_rng(0)
     with (
         plangym_ext.make("Hopper-v5", backend="serial") as serial,
-        plangym_ext.make("Hopper-v5", backend="mujoco", n_workers=2) as env,
+        plangym_ext.make("Hopper-v5", backend="mujoco", threads=2) as env,
     ):
         states = _states(serial, 3)
         for size in (1, 40, 3, 100, 17):
