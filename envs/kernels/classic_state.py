@@ -6,27 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import _FLOAT32, _FLOAT64, _HAS_STEPS, _HAS_TORQUE, _TUPLE
+from plangym_ext.envs.classic_control import _FLOAT32, _FLOAT64, _TUPLE
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.pcg64 import RNG
 
 #: Type of the env's `state`, in which later arithmetic runs.
 FLOAT64, FLOAT32, TUPLE = _FLOAT64, _FLOAT32, _TUPLE
-HAS_STEPS, HAS_TORQUE = _HAS_STEPS, _HAS_TORQUE
 
 
-def classic_state(size: int) -> np.dtype[Any]:
-    """Dtype of the state of an env whose vector has `size` numbers."""
-    return np.dtype(
-        [
-            ("kind", "u1"),
-            ("flags", "u1"),
-            ("steps", "<i8"),  # past the end
-            ("vector", "<f8", (size,)),
-            ("torque", "<f8"),
-            ("rng", RNG),
-        ]
-    )
+def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
+    """Dtype of the state of an env.
+
+    Args:
+        size: how many numbers its vector has.
+        optional: name and type of the number that it may hold beside it; `is_held` says
+            whether it does, and it is 0 if not.
+    """
+    fields: list[Any] = [("kind", "u1"), ("is_held", "?"), ("vector", "<f8", (size,))]
+    fields += [optional] if optional else []
+    return np.dtype([*fields, ("rng", RNG)])
 
 
 def number(env: Any, name: str) -> float:
