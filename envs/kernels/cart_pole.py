@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from plangym_ext.envs.kernels.classic_state import FLOAT64, classic_state, number
+from plangym_ext.envs.classic_control import FLOAT64
+from plangym_ext.envs.kernels.classic_state import classic_state, number
 from plangym_ext.native import pcg64
 from plangym_ext.native.kernel import Kernel
 
@@ -34,7 +35,7 @@ def kernel(env: Any) -> Kernel:
     constants = [number(env, name) for name in CartPole._fields[:-2]]
     is_euler = env.kinematics_integrator == "euler"
     params = CartPole._make([*constants, is_euler, bool(env._sutton_barto_reward)])
-    return Kernel(classic_state(4, ("steps_past_end", "<i8")), step, reset, observe, params)
+    return Kernel(classic_state(4, ("steps", "<i8")), step, reset, observe, params)
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
@@ -64,9 +65,10 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     if not terminated:
         return 0.0 if p.sutton_barto_reward else 1.0, False, False
     if not state["is_held"]:  # it falls now
-        state["is_held"] = True
+        state["is_held"] = 1
+        state["steps"] = 0
         return -1.0 if p.sutton_barto_reward else 1.0, True, False
-    state["steps_past_end"] += 1
+    state["steps"] += 1
     return -1.0 if p.sutton_barto_reward else 0.0, True, False
 
 
@@ -74,7 +76,7 @@ def reset(state: Any, params: Any) -> None:
     """Draw the four numbers from [-0.05, 0.05)."""
     for k in range(4):
         state["vector"][k] = pcg64.uniform(state["rng"], -0.05, 0.05)
-    state["kind"], state["is_held"], state["steps_past_end"] = FLOAT64, False, 0
+    state["kind"], state["is_held"], state["steps"] = FLOAT64, 0, 0
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:

@@ -6,25 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import _FLOAT32, _FLOAT64, _TUPLE
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.pcg64 import RNG
 
-#: Type of the env's `state`, in which later arithmetic runs.
-FLOAT64, FLOAT32, TUPLE = _FLOAT64, _FLOAT32, _TUPLE
-
 
 def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
-    """Dtype of the state of an env.
+    """Dtype of the state of an env whose vector has `size` numbers.
 
     Args:
-        size: how many numbers its vector has.
-        optional: name and type of the number that it may hold beside it; `is_held` says
-            whether it does, and it is 0 if not.
+        size: numbers in the vector.
+        optional: name and type of the field beside it that may hold a number
+            (`is_held`), if there is one.
     """
-    fields: list[Any] = [("kind", "u1"), ("is_held", "?"), ("vector", "<f8", (size,))]
-    fields += [optional] if optional else []
-    return np.dtype([*fields, ("rng", RNG)])
+    return np.dtype(
+        [
+            ("kind", "u1"),
+            ("is_held", "u1"),
+            ("vector", "<f8", (size,)),
+            *([] if optional is None else [optional]),
+            ("rng", RNG),
+        ]
+    )
 
 
 def number(env: Any, name: str) -> float:
