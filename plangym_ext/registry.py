@@ -17,6 +17,7 @@ from plangym_ext.errors import NoKernel, UnknownName, suggestion
 if TYPE_CHECKING:
     import gymnasium as gym
 
+    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
@@ -116,14 +117,13 @@ def make(
             return native
     from plangym_ext.core.gym_env import GymEnv
 
-    env: PlanEnv = GymEnv(build, **settings)
-    if backend != "serial":
-        env = _on_kernel(env, backend, threads)
+    local = GymEnv(build, **settings)
+    env = local if backend == "serial" else _on_kernel(local, backend, threads)
     env.backend_note = note
     return env
 
 
-def _on_kernel(env: PlanEnv, backend: str, threads: int | None) -> PlanEnv:
+def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
     """The env on its kernel; itself if it has none and "auto" was asked for."""
     from plangym_ext.native.kernel_env import KernelEnv
 
