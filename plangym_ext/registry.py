@@ -117,8 +117,8 @@ def make(
             return native
     from plangym_ext.core.gym_env import GymEnv
 
-    local = GymEnv(build, **settings)
-    env = local if backend == "serial" else _on_kernel(local, backend, threads)
+    here = GymEnv(build, **settings)
+    env = here if backend == "serial" else _on_kernel(here, backend, threads)
     env.backend_note = note
     return env
 

@@ -19,7 +19,7 @@ from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
 from plangym_ext.native.mujoco_player import MujocoPlayer
 from plangym_ext.native.mujoco_resets import MujocoResets
-from plangym_ext.native.mujoco_rows import MujocoRows, shows_states
+from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
 from plangym_ext.native.threads import checked_threads
@@ -92,7 +92,7 @@ class MujocoEnv(PlanEnv):
             frame_skip=base.frame_skip,
             n_threads=self.threads,
         )
-        self._rows = MujocoRows(task, self._player, states, self.frameskip)
+        self._rows = MujocoRows(self.plan_env, task, self._player, states)
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
 
     def _found_task(self, base: Any) -> MujocoTask:
@@ -116,12 +116,14 @@ class MujocoEnv(PlanEnv):
         state, *_ = env.reset(seed=_CHECK_SEED)
         rng = np.random.default_rng(_CHECK_SEED)
         (leaf,) = env.layout.action.leaves
-        low, high = np.clip(leaf.space.low, -1, 1), np.clip(leaf.space.high, -1, 1)
+        box: Any = leaf.space
+        low, high = np.clip(box.low, -1, 1), np.clip(box.high, -1, 1)
         shape = (_CHECK_PLACES, _CHECK_STEPS, *leaf.shape)
         actions = rng.uniform(low, high, shape).astype(leaf.dtype)
         found = [state]
         for action in actions[:-1, 0]:
-            found.append(env.step(action, return_state=True).state)
+            env.step(action)
+            found.append(env.get_state())
         states = np.stack(found)
         played = RowRequest((actions,), states, np.array(1, np.int32))
         fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)
@@ -202,10 +204,10 @@ class MujocoEnv(PlanEnv):
         self._part.check_model()
         fresh = None
         if request.reset_first is not None and request.reset_first.any():
-            states = request.states.copy() if shows_states(request) else request.states
+            states = request.states.copy()
             fresh = self._resets.reset(states, request.reset_first)
             request = dataclasses.replace(request, states=states)
-        return self._rows.run(request, self.layout, self.envelope, fresh)
+        return self._rows.run(request, fresh)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
