@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from plangym_ext.planners.registry import PLANNERS, load_planner
 
 if TYPE_CHECKING:
-    from plangym_ext.planners.base import Budget, Plan, Planner, SearchModel
+    from plangym_ext.planners.base import Planner, SearchModel
     from plangym_ext.planners.episode import Episode, Move, play
     from plangym_ext.planners.mcts import MCTS
+    from plangym_ext.planners.options import Option, options_of
+    from plangym_ext.planners.plans import Budget, Plan, SearchTree
 
 __all__ = [
     "MCTS",
@@ -22,21 +24,27 @@ __all__ = [
     "Budget",
     "Episode",
     "Move",
+    "Option",
     "Plan",
     "Planner",
     "SearchModel",
+    "SearchTree",
     "load_planner",
+    "options_of",
     "play",
 ]
 
 _HOME = {
-    "Budget": "base",
+    "Budget": "plans",
     "Episode": "episode",
     "MCTS": "mcts",
     "Move": "episode",
-    "Plan": "base",
+    "Option": "options",
+    "Plan": "plans",
     "Planner": "base",
     "SearchModel": "base",
+    "SearchTree": "plans",
+    "options_of": "options",
     "play": "episode",
 }
 

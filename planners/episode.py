@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Budget, Plan, Planner, SearchModel, States, at_least
+from plangym_ext.planners.base import Planner, SearchModel, States, at_least
+from plangym_ext.planners.plans import Budget, Plan
 
 
 class PlayableEnv(SearchModel, Protocol):

@@ -19,8 +19,10 @@ class Rollouts(Rater):
     Rollouts end at an ending or after `depth` steps. What would follow counts
     as nothing, or, with an evaluator, as its value of the last observation
     unless that is terminal. A truncated leaf is not stepped from: it is worth
-    the evaluator's value of it, or nothing.
+    the evaluator's value of it, or nothing. Rollouts do not look at `action_mask`.
     """
+
+    reads_states = True
 
     def __init__(
         self, depth: int, num_rollouts: int, discount: float, evaluator: Evaluator | None = None
@@ -30,6 +32,7 @@ class Rollouts(Rater):
         self.discount = discount
         self.evaluator = evaluator
         self.rates_roots = evaluator is not None
+        self.most_steps = depth * num_rollouts
 
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Play all rollouts of the wave in one `rollout_batch`."""
@@ -43,6 +46,7 @@ class Rollouts(Rater):
         open_leaves = np.flatnonzero(~leaves.truncated)
         if open_leaves.size == 0:
             return rating
+        assert leaves.states is not None
         of = np.repeat(open_leaves, self.num_rollouts)
         actions = self._draw(np.bincount(leaves.rows[of]), num_actions, rngs) + first
         out = model.rollout_batch(actions, leaves.states[of])

@@ -37,6 +37,18 @@ def test_help_loads_no_simulator_and_no_compiler():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_help_of_a_planner_lists_its_options(capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--planner", "mcts", "--help"])
+    out = capsys.readouterr().out
+    assert "options of mcts" in out
+    assert "--max-model-steps X" in out
+    assert "most control steps of the model per plan" in " ".join(out.split())
+    assert "--keep-tree, --no-keep-tree" in out
+    # A function cannot be typed in.
+    assert "--evaluator" not in out
+
+
 def test_version_is_the_installed_one(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
@@ -52,6 +64,9 @@ def test_version_is_the_installed_one(capsys):
         (["plan", "CartPole-v9x"], "did you mean 'CartPole-v1'?"),
         (["doctor", "ALE/MsPackman-v5"], "did you mean 'ALE/MsPacman-v5'?"),
         (["plan", "CartPole-v1", "--max-steps", "0"], "expected an int >= 1; got '0'"),
+        (["plan", "CartPole-v1", "--c-puct", "x"], "expected a float; got 'x'"),
+        (["plan", "CartPole-v1", "--wave-size", "0"], "wave_size must be an integer >= 1; got 0"),
+        (["plan", "CartPole-v1", "--num-simulations", "0"], "must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
     ],
 )
