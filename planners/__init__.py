@@ -12,21 +12,41 @@ from typing import TYPE_CHECKING, Any
 from plangym_ext.planners.registry import PLANNERS, load_planner
 
 if TYPE_CHECKING:
+    from plangym_ext.planners.bandit_shooting import BanditShooting
     from plangym_ext.planners.base import Planner, SearchModel
+    from plangym_ext.planners.cem import CEM
+    from plangym_ext.planners.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.episode import Episode, Move, play
+    from plangym_ext.planners.graph_search import GraphSearch
+    from plangym_ext.planners.icem import ICEM
     from plangym_ext.planners.mcts import MCTS
+    from plangym_ext.planners.mppi import MPPI
+    from plangym_ext.planners.open_loop import OpenLoopMCTS
     from plangym_ext.planners.options import Option, options_of
     from plangym_ext.planners.plans import Budget, Plan, SearchTree
+    from plangym_ext.planners.predictive_sampling import PredictiveSampling
+    from plangym_ext.planners.random_shooting import RandomShooting
+    from plangym_ext.planners.sts import STS
 
 __all__ = [
+    "CEM",
+    "ICEM",
     "MCTS",
+    "MPPI",
     "PLANNERS",
+    "STS",
+    "BanditShooting",
     "Budget",
+    "DiscreteShooting",
     "Episode",
+    "GraphSearch",
     "Move",
+    "OpenLoopMCTS",
     "Option",
     "Plan",
     "Planner",
+    "PredictiveSampling",
+    "RandomShooting",
     "SearchModel",
     "SearchTree",
     "load_planner",
@@ -35,6 +55,16 @@ __all__ = [
 ]
 
 _HOME = {
+    "GraphSearch": "graph_search",
+    "OpenLoopMCTS": "open_loop",
+    "BanditShooting": "bandit_shooting",
+    "DiscreteShooting": "discrete_shooting",
+    "STS": "sts",
+    "CEM": "cem",
+    "ICEM": "icem",
+    "MPPI": "mppi",
+    "PredictiveSampling": "predictive_sampling",
+    "RandomShooting": "random_shooting",
     "Budget": "plans",
     "Episode": "episode",
     "MCTS": "mcts",

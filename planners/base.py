@@ -179,6 +179,15 @@ class Planner(ABC):
     def reset(self) -> None:  # noqa: B027 - most planners keep nothing
         """Forget everything kept between moves; called between episodes."""
 
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+        """Forget all rows of the last `plan_batch` but these, which become 0, 1, ...
+
+        For episodes played side by side, when some of them have ended.
+
+        Args:
+            rows: `[n]` ascending indices into the last batch.
+        """
+
     def plan(
         self,
         env: SearchModel,

@@ -46,7 +46,7 @@ class Move:
     """
 
     step: int
-    action: int
+    action: Any
     reward: float
     total: float
     terminated: bool
@@ -62,7 +62,7 @@ class Episode:
 
     Attributes:
         seed: what the episode was played with.
-        actions: `[T]` int64, elements of the action space.
+        actions: `[T, *act]`, elements of the action space.
         rewards: `[T]` float64.
         terminated: it came to an end.
         truncated: the env cut it. If neither, `max_steps` was reached.
@@ -70,7 +70,7 @@ class Episode:
     """
 
     seed: int
-    actions: npt.NDArray[np.int64]
+    actions: npt.NDArray[Any]
     rewards: npt.NDArray[np.float64]
     terminated: bool
     truncated: bool
@@ -113,7 +113,7 @@ def play(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     planner.reset()
     state, obs, _ = env.reset(seed=seed)
-    actions: list[int] = []
+    actions: list[Any] = []
     rewards: list[float] = []
     budget, total, terminated, truncated = Budget(), 0.0, False, False
     while len(actions) < max_steps and not (terminated or truncated):
@@ -129,7 +129,7 @@ def play(
             callback(Move(step, plan.action, rewards[-1], total, *ended, state, obs, plan))
     return Episode(
         seed=seed,
-        actions=np.array(actions, np.int64),
+        actions=np.array(actions),
         rewards=np.array(rewards, np.float64),
         terminated=bool(terminated),
         truncated=bool(truncated),

@@ -33,6 +33,10 @@ class NodeStates(ABC):
     def keep(self, b: int, nodes: Index) -> None:
         """Renumber the nodes of tree b: `nodes[i]` becomes i, the others are lost."""
 
+    @abstractmethod
+    def taken(self, trees: Index) -> NodeStates:
+        """Return the states of some trees only; this object is used up."""
+
 
 class ArrayStates(NodeStates):
     """States in one array of this process."""
@@ -70,6 +74,11 @@ class ArrayStates(NodeStates):
         """Move the kept states to the front."""
         self.rows[b, : len(nodes)] = self.rows[b, nodes]
 
+    def taken(self, trees: Index) -> ArrayStates:
+        """Keep the rows of some trees."""
+        self.rows = self.rows[trees]
+        return self
+
 
 class SlotStates(NodeStates):
     """States in slots of the model, which steps them where they are.
@@ -102,6 +111,11 @@ class SlotStates(NodeStates):
         rest = np.ones(self._slots.shape[1], np.bool_)
         rest[nodes] = False
         self._slots[b] = np.concatenate([self._slots[b, nodes], self._slots[b, rest]])
+
+    def taken(self, trees: Index) -> SlotStates:
+        """Keep the slots of some trees; those of the others are given back with these."""
+        self._slots = self._slots[trees]
+        return self
 
 
 def node_states(

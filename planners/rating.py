@@ -102,6 +102,11 @@ def evaluate(
         )
     if prior is None:
         return None, values
+    return check_prior(prior, count, num_actions), values
+
+
+def check_prior(prior: npt.ArrayLike, count: int, num_actions: int) -> npt.NDArray[np.float32]:
+    """Return a prior or policy as `[L, A]` float32, if it is one of probabilities."""
     priors = np.asarray(prior, np.float32)
     if priors.shape != (count, num_actions):
         raise ValueError(
@@ -115,4 +120,4 @@ def evaluate(
             f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got {worst}. "
             f"Apply softmax to logits first."
         )
-    return priors, values
+    return priors

@@ -32,6 +32,7 @@ from plangym_ext.planners.tree import (
     TERMINATED,
     TRUNCATED,
     UNVISITED,
+    Tree,
     backup,
     expand,
     new_tree,
@@ -41,12 +42,12 @@ from plangym_ext.planners.tree import (
 )
 
 # Rows of the counters, in the order of the fields of `Budget`.
-_STEPS, _EXPANSIONS, _EVALUATOR_ROWS, _RESTORES = range(4)
+_COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a search is run with; see `MCTS` for what the numbers mean."""
+    """What a search is run with; see `TreeSearch` for what the numbers mean."""
 
     num_simulations: int  # UNBOUNDED if only steps or time bound it
     max_model_steps: int | None
@@ -59,6 +60,7 @@ class Rules:
     dirichlet_alpha: float = 1.0
     temperature: float = 0.0
     return_tree: bool = False
+    stores_states: bool = True
 
 
 class Search:
@@ -75,12 +77,15 @@ class Search:
         num_actions, self.first_action = discrete_actions(model.action_space, "Search")
         self.model, self.rules, self.rater, self.shape = model, rules, rater, shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
+        nodes = rules.capacity if rules.stores_states else 1
         self.states = node_states(
-            model, (batch, rules.capacity, shape[1]), states_are_read=rater.reads_states
+            model, (batch, nodes, shape[1]), states_are_read=rater.reads_states
         )
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch)
-        self._target = np.zeros(batch, np.int64)
+        #: Simulations run for the current plans, and trees that lacked room for one.
+        self.done = np.zeros(batch, np.int64)
+        self.full = np.zeros(batch, np.bool_)
         self._rows = np.empty(batch * rules.wave_size, np.int32)
         self._leaves = np.empty_like(self._rows)
         self._counts = np.zeros((4, batch), np.int64)
@@ -112,7 +117,8 @@ class Search:
             # for its index wherever rewards are rare; one order per plan keeps
             # the kernels free of random numbers.
             self.tree.order[b] = rng.permutation(self.tree.order.shape[1])
-        self._target[:] = self.tree.visits[:, ROOT] + self.rules.num_simulations
+        self.done[:] = 0
+        self.full[:] = False
         if self.rater.rates_roots and fresh:
             self._rate_roots(obs, np.array(fresh))
         if legal is not None:
@@ -122,13 +128,13 @@ class Search:
         if self.rules.selection.rule == GUMBEL:
             self.halving = self._new_halving()
 
-    def allowance(self, cost: int) -> npt.NDArray[np.int64]:
+    def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
         """How many simulations of at most `cost` steps each tree may begin, `[B]`.
 
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        left = self._target - self.tree.visits[:, ROOT]
+        left = self.rules.num_simulations - self.done
         most = self.rules.max_model_steps
         if most is None:
             return left
@@ -137,7 +143,7 @@ class Search:
                 f"max_model_steps must be at least {cost}, what one simulation may take; got "
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
-        return np.minimum(left, (most - self._counts[_STEPS]) // cost)
+        return np.minimum(left, (most - self._counts[0]) // cost)
 
     def run_wave(self) -> bool:
         """Select, step, rate and back up one wave; False if there was none left."""
@@ -152,6 +158,8 @@ class Search:
         if new.any():
             self.observe(rows[new], leaves[new])
         backup(tree, rows, leaves)
+        self.done += np.bincount(rows, minlength=len(self.done))
+        self.full = tree.size == self.rules.capacity
         return count > 0
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> None:
@@ -175,17 +183,35 @@ class Search:
             # A slice where nothing ended: screens are large, and views are free.
             alive = np.flatnonzero(~over) if over.any() else slice(None)
             states = out.states[alive] if self.rater.reads_states else None
-            rating = self._rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
             value[alive] = rating.value
             if rating.prior is not None:
                 prior[alive] = rating.prior
         kind = np.where(over, TERMINATED, np.where(cut, TRUNCATED, OPEN)).astype(np.uint8)
         rewards = np.asarray(out.rewards, np.float64)
         expand(tree, rows, nodes, kind, rewards, discount * ~over, value, prior, legal)
-        # Every new node is one restore and one step.
-        self._counts[[_STEPS, _EXPANSIONS, _RESTORES]] += np.bincount(
-            rows, minlength=len(self._target)
+        self.count(rows, model_steps=1, expansions=1, restores=1)
+
+    def rate(self, leaves: Leaves) -> Rating:
+        """Have the leaves rated, and what it cost counted."""
+        rating = self.rater.rate(self.model, leaves, self.rngs)
+        if not np.isfinite(rating.value).all():
+            raise ValueError(
+                f"search: leaf values must be finite; got {rating.value} from "
+                f"{type(self.rater).__name__}. Look for rewards that are not finite."
+            )
+        self.count(
+            leaves.rows,
+            model_steps=rating.model_steps,
+            evaluator_rows=rating.evaluator_rows,
+            restores=rating.restores,
         )
+        return rating
+
+    def count(self, rows: npt.NDArray[np.integer[Any]], **costs: Any) -> None:
+        """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
+        for name, cost in costs.items():
+            np.add.at(self._counts[_COUNTED.index(name)], rows, cost)
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -205,8 +231,7 @@ class Search:
             gumbel_summary(self.tree, self.halving, scale, c_visit, c_scale, weights, best)
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
-        full = self.tree.visits[:, ROOT] < self._target
-        full &= self.tree.size == self.rules.capacity
+        full = self.full & (self.done < self.rules.num_simulations)
         return [
             Plan(
                 action=self.first_action + int(best[b]),
@@ -221,6 +246,22 @@ class Search:
             )
             for b in range(batch)
         ]
+
+    def taken(self, rows: npt.NDArray[np.intp]) -> Search:
+        """Return a search with the trees of some rows only; this one is used up.
+
+        Args:
+            rows: `[n]` ascending.
+        """
+        other = Search.__new__(Search)
+        other.__dict__.update(self.__dict__)
+        other.tree = Tree(*(field[rows] for field in self.tree))
+        other.states = self.states.taken(rows)
+        other.shape = (len(rows), self.shape[1])
+        other.halving = no_halving(len(rows))
+        other.done, other.full = self.done[rows], self.full[rows]
+        other._counts = self._counts[:, rows]
+        return other
 
     def _advance(self, b: int, state: States) -> bool:
         """Re-root tree b on a child of its root in exactly this state, if any.
@@ -254,7 +295,7 @@ class Search:
             fresh: `[F]` trees whose root has not been rated as a leaf before.
         """
         tree = self.tree
-        rating = self._rate(Leaves(fresh, None, obs[fresh], np.ones(len(fresh), np.bool_)))
+        rating = self.rate(Leaves(fresh, None, obs[fresh], np.ones(len(fresh), np.bool_)))
         tree.value[fresh, ROOT] = rating.value
         if rating.prior is not None:
             tree.prior[fresh, ROOT] = rating.prior
@@ -283,19 +324,6 @@ class Search:
         """Draw an action with probability proportional to visits**(1 / temperature)."""
         logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
         return int(np.argmax(logits + self.rules.temperature * rng.gumbel(size=len(visits))))
-
-    def _rate(self, leaves: Leaves) -> Rating:
-        """Have the leaves rated, and what it cost counted."""
-        rating = self.rater.rate(self.model, leaves, self.rngs)
-        if not np.isfinite(rating.value).all():
-            raise ValueError(
-                f"search: leaf values must be finite; got {rating.value} from "
-                f"{type(self.rater).__name__}. Look for rewards that are not finite."
-            )
-        np.add.at(self._counts[_STEPS], leaves.rows, rating.model_steps)
-        np.add.at(self._counts[_EVALUATOR_ROWS], leaves.rows, rating.evaluator_rows)
-        np.add.at(self._counts[_RESTORES], leaves.rows, rating.restores)
-        return rating
 
     def _exported(self, b: int) -> SearchTree:
         """Copy the nodes of tree b."""

@@ -64,7 +64,7 @@ def test_the_first_limit_to_be_reached_ends_the_search(models):
     # No time at all is one wave.
     plan = MCTS(wave_size=3, max_seconds=1e-9).plan(model, model.state(0), rng=0)
     assert plan.visits.sum() == 3
-    assert MCTS(max_seconds=1.0).capacity == 10_000
+    assert MCTS(max_seconds=1.0)._capacity(3) == 10_000
 
 
 def test_known_endings_do_not_make_a_search_endless(models):
