@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from plangym_ext.planners.cem import CEM
     from plangym_ext.planners.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.episode import Episode, Move, play
+    from plangym_ext.planners.fractal import FractalMC
     from plangym_ext.planners.graph_search import GraphSearch
     from plangym_ext.planners.icem import ICEM
+    from plangym_ext.planners.iw import IW
     from plangym_ext.planners.mcts import MCTS
     from plangym_ext.planners.mppi import MPPI
     from plangym_ext.planners.open_loop import OpenLoopMCTS
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
     from plangym_ext.planners.plans import Budget, Plan, SearchTree
     from plangym_ext.planners.predictive_sampling import PredictiveSampling
     from plangym_ext.planners.random_shooting import RandomShooting
+    from plangym_ext.planners.rollout_iw import RolloutIW
     from plangym_ext.planners.sts import STS
 
 __all__ = [
     "CEM",
     "ICEM",
+    "IW",
     "MCTS",
     "MPPI",
     "PLANNERS",
@@ -39,6 +43,7 @@ __all__ = [
     "Budget",
     "DiscreteShooting",
     "Episode",
+    "FractalMC",
     "GraphSearch",
     "Move",
     "OpenLoopMCTS",
@@ -47,6 +52,7 @@ __all__ = [
     "Planner",
     "PredictiveSampling",
     "RandomShooting",
+    "RolloutIW",
     "SearchModel",
     "SearchTree",
     "load_planner",
@@ -55,6 +61,9 @@ __all__ = [
 ]
 
 _HOME = {
+    "FractalMC": "fractal",
+    "IW": "iw",
+    "RolloutIW": "rollout_iw",
     "GraphSearch": "graph_search",
     "OpenLoopMCTS": "open_loop",
     "BanditShooting": "bandit_shooting",

@@ -35,6 +35,18 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.graph_search:GraphSearch",
         "greedy search with transpositions and dead ends, discrete actions",
     ),
+    "rollout-iw": Entry(
+        "plangym_ext.planners.rollout_iw:RolloutIW",
+        "random walks as far as they see something new, discrete actions",
+    ),
+    "iw": Entry(
+        "plangym_ext.planners.iw:IW",
+        "breadth-first search as far as it sees something new, discrete actions",
+    ),
+    "fractal": Entry(
+        "plangym_ext.planners.fractal:FractalMC",
+        "a swarm of walkers that clone the better ones, discrete actions",
+    ),
     "shooting": Entry(
         "plangym_ext.planners.discrete_shooting:DiscreteShooting",
         "rollouts judged by their first action, discrete actions",

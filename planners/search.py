@@ -85,6 +85,8 @@ class Search:
         self.halving = no_halving(batch)
         #: Simulations run for the current plans, and trees that lacked room for one.
         self.done = np.zeros(batch, np.int64)
+        #: The old index of every node that `start` kept, by tree; none where it kept none.
+        self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
         self.full = np.zeros(batch, np.bool_)
         self._rows = np.empty(batch * rules.wave_size, np.int32)
         self._leaves = np.empty_like(self._rows)
@@ -109,6 +111,7 @@ class Search:
         self._counts[:] = 0
         fresh = []
         for b, rng in enumerate(rngs):
+            self.kept[b] = np.zeros(0, np.intp)
             if not self._advance(b, states[b]):
                 restart(self.tree, b)
                 self.states.put(b, ROOT, states[b])
@@ -162,12 +165,15 @@ class Search:
         self.full = tree.size == self.rules.capacity
         return count > 0
 
-    def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> None:
+    def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
 
         Args:
             rows: `[L]` the tree of each, ascending.
             nodes: `[L]` its index there.
+
+        Returns:
+            What the model answered.
         """
         tree, discount = self.tree, self.rules.discount
         parents = tree.parent[rows, nodes]
@@ -191,6 +197,7 @@ class Search:
         rewards = np.asarray(out.rewards, np.float64)
         expand(tree, rows, nodes, kind, rewards, discount * ~over, value, prior, legal)
         self.count(rows, model_steps=1, expansions=1, restores=1)
+        return out
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
@@ -212,6 +219,10 @@ class Search:
         """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
         for name, cost in costs.items():
             np.add.at(self._counts[_COUNTED.index(name)], rows, cost)
+
+    def budget(self, b: int) -> Budget:
+        """Return what the plan of tree b has cost so far, but for the time."""
+        return Budget(*(int(n) for n in self._counts[:, b]))
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -236,8 +247,7 @@ class Search:
             Plan(
                 action=self.first_action + int(best[b]),
                 value=float(self.tree.q[b, ROOT]),
-                budget=Budget(*(int(n) for n in self._counts[:, b]))
-                + Budget(seconds=seconds / batch),
+                budget=self.budget(b) + Budget(seconds=seconds / batch),
                 visits=visits[b],
                 q=q[b],
                 weights=weights[b],
@@ -259,6 +269,7 @@ class Search:
         other.states = self.states.taken(rows)
         other.shape = (len(rows), self.shape[1])
         other.halving = no_halving(len(rows))
+        other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._counts = self._counts[:, rows]
         return other
@@ -284,7 +295,8 @@ class Search:
             return False
         remap = np.empty(tree.parent.shape[1], np.int32)
         reroot(tree, b, best, remap)
-        self.states.keep(b, np.flatnonzero(remap >= 0))
+        self.kept[b] = np.flatnonzero(remap >= 0)
+        self.states.keep(b, self.kept[b])
         return True
 
     def _rate_roots(self, obs: Any, fresh: npt.NDArray[np.intp]) -> None:

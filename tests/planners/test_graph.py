@@ -58,8 +58,9 @@ def test_two_ways_to_a_state_share_its_node(models):
     model = models.TableModel(
         [[1, 2], [3, 3], [3, 3], [4, 4], [4, 4]], np.zeros((5, 2)), terminated=[4]
     )
-    plan, graph = plan_of(model, 4, lambda obs: (None, obs[:, 0]), discount=1.0)
-    # Four walks expand 0, 2 (rated higher), 3 and then 1; state 3 is one node.
+    plan, graph = plan_of(model, 9, lambda obs: (None, obs[:, 0]), discount=1.0)
+    # Walks expand 0, 2 (rated higher) and 3, which leads to the end: the mean of 2 falls
+    # to 5 / 6 with its sixth value, and 1 is expanded too. State 3 is one node.
     assert plan.budget.expansions == 4
     assert plan.budget.model_steps == 8
     assert graph.expanded[:5].sum() == 4
@@ -73,7 +74,7 @@ def test_a_graph_of_a_tree_is_a_tree(models):
     reward = np.arange(16).reshape(8, 2) / 4
     model = models.TableModel(successor, reward, terminated=[7])
     values = np.array([0.0, 1, 2, -1, 3, 0.5, 1.5, 0])
-    plan, graph = plan_of(model, 6, lambda obs: (None, values[obs[:, 0].astype(int)]))
+    plan, _ = plan_of(model, 6, lambda obs: (None, values[obs[:, 0].astype(int)]))
 
     # The same, one dictionary entry per path.
     order = np.random.default_rng(0).permutation(2)
@@ -140,17 +141,18 @@ def test_an_ending_is_worth_nothing_more(models):
 
 def test_the_graph_is_kept_for_the_episode(models):
     model = models.chain(40)
-    planner = GraphSearch(3, evaluator=depth_value, capacity=8)
-    steps = []
-    for index in range(4):
+    planner = GraphSearch(3, evaluator=depth_value, rollout_depth=0)
+    expanded = []
+    for index in range(5):
         obs = np.array([index], np.float32)
-        plan = planner.plan(model, model.state(index), rng=0, obs=obs)
-        steps.append(plan.budget.model_steps)
-    assert max(steps) <= 3
-    # Nothing is stepped twice while there is room: states 1 to 7, then anew.
-    assert model.model_steps < 4 * 3
+        planner.plan(model, model.state(index), rng=0, obs=obs)
+        expanded.append(planner._kept[0].graph.expanded.sum())
+    # Room for four moves: three new nodes each, none stepped twice. Then anew.
+    assert expanded == [3, 6, 9, 12, 3]
+    assert model.model_steps == 15
     planner.reset()
-    assert planner.plan(model, model.state(0), rng=0, obs=np.zeros(1)).budget.model_steps == 3
+    planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    assert planner._kept[0].graph.expanded.sum() == 3
 
 
 @pytest.mark.parametrize("expansions", [1, 3])
@@ -173,9 +175,9 @@ def test_steps_and_room_are_bounded(models):
     assert 50 - 9 < plan.budget.model_steps == model.model_steps <= 50
     plan = GraphSearch(50, rollout_depth=0, capacity=12).plan(model, model.state(0), rng=0)
     assert plan.full
-    with pytest.raises(InvalidOption, match="capacity must be at least 4.* got 3"):
+    with pytest.raises(InvalidOption, match=r"capacity must be at least 4.* got 3"):
         GraphSearch(5, capacity=3).plan(model, model.state(0), rng=0)
-    with pytest.raises(InvalidOption, match="max_model_steps must be at least 27.* got 26"):
+    with pytest.raises(InvalidOption, match=r"max_model_steps must be at least 27.* got 26"):
         GraphSearch(max_model_steps=26).plan(model, model.state(0), rng=0)
 
 
