@@ -246,7 +246,7 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     Judged by its attributes: naming the class would import gymnasium here.
     """
     if not (hasattr(space, "n") and hasattr(space, "start")):
-        raise ValueError(
+        raise InvalidOption(
             f"{planner}: plans over discrete actions; got the action space {space}. "
             f"Use a planner for continuous actions, or wrap the env so that its "
             f"actions are Discrete."

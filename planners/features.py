@@ -70,8 +70,5 @@ def default_features(obs: Any) -> npt.NDArray[np.int64]:
     seen = np.asarray(obs)
     if seen.dtype != np.uint8:
         return number_features(seen)
-    return (
-        tile_features(seen)
-        if seen.ndim >= 3 and min(seen.shape[1:3]) >= 15
-        else byte_features(seen)
-    )
+    is_screen = seen.ndim >= 3 and seen.shape[1] >= _TILE_HEIGHT and seen.shape[2] >= _TILE_WIDTH
+    return tile_features(seen) if is_screen else byte_features(seen)

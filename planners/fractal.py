@@ -44,9 +44,9 @@ class FractalMC(Planner):
         reward_weight: exponent of the return in the virtual reward.
         distance_weight: exponent of the distance.
 
-    Source: Cerezo & Ballester 2018, "Fractal AI: a fragile theory of intelligence",
-    and its reference implementation, plangym's parent project. The action is the
-    most frequent one, since actions are discrete here.
+    Source: Cerezo & Ballester 2018, "Fractal AI: a fragile theory of intelligence". The
+    action is the most frequent one, since actions are discrete here; rewards are
+    discounted.
     """
 
     depth: int = 30
@@ -93,10 +93,7 @@ class FractalMC(Planner):
             if clock.over:
                 break
         seconds = clock.seconds / len(swarms)
-        return [
-            swarm.plan(origin, num_actions, seconds, rng)
-            for swarm, rng in zip(swarms, rngs, strict=True)
-        ]
+        return [swarm.plan(origin, num_actions, seconds) for swarm in swarms]
 
     def _walkers(self) -> int:
         """How many walkers each swarm has."""
@@ -198,7 +195,7 @@ class _Swarm:
         for field in (self.states, self.legal, self.returns, self.first, self.seen, self.ended):
             field[moves] = field[at]
 
-    def plan(self, origin: int, num_actions: int, seconds: float, rng: Rng) -> Plan:  # noqa: ARG002
+    def plan(self, origin: int, num_actions: int, seconds: float) -> Plan:
         """Read off with which action most walkers began; among equals the best return."""
         visits = np.bincount(self.first, minlength=num_actions)
         q = np.where(np.isfinite(self.best), self.best, np.nan)

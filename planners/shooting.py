@@ -269,12 +269,12 @@ def box_actions(space: Any, planner: str) -> Box:
     """
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None or np.asarray(low).dtype.kind != "f":
-        raise ValueError(
+        raise InvalidOption(
             f"{planner}: plans over continuous actions; got the action space {space}. "
             f"Use a planner for discrete actions, such as MCTS."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError(
+        raise InvalidOption(
             f"{planner}: samples between the bounds of the action space, which must be finite; "
             f"got {space}. Wrap the env so that its actions are bounded, with RescaleAction."
         )

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
-from plangym_ext.run import doctor, plan
+from plangym_ext.run import compare, doctor, plan
 
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
@@ -18,6 +18,7 @@ INTERRUPTED = 130
 
 _COMMANDS: dict[str, tuple[Any, str]] = {
     "plan": (plan, "a planner plays one episode"),
+    "compare": (compare, "several planners at equal model steps"),
     "doctor": (doctor, "how an env's state is captured, with proof"),
 }
 

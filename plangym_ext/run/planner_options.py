@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+
 _PREFIX = "planner_"
 
 
@@ -75,3 +77,41 @@ def _parser(kind: type, optional: bool) -> Callable[[str], Any]:
             ) from None
 
     return parse
+
+
+def planner_from(text: str) -> Any:
+    """Make a planner from `name` or `name:option=value,option=value`.
+
+    Raises:
+        UnknownName: there is no such planner or option.
+        InvalidOption: a value is not one of that option.
+    """
+    from plangym_ext.planners import load_planner, options_of
+
+    name, _, rest = text.partition(":")
+    cls = load_planner(name)
+    known = {option.name: option for option in options_of(cls) if option.kind is not None}
+    chosen: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in known:
+            raise UnknownName(
+                f"{name}: option must be one of {', '.join(known)}; got {key!r}"
+                f"{suggestion(key, known)}"
+            )
+        option = known[key]
+        assert option.kind is not None
+        chosen[key] = _typed(f"{name}: {key}", value.strip(), option.kind, option.optional)
+    return cls(**chosen)
+
+
+def _typed(where: str, text: str, kind: type, optional: bool) -> Any:
+    if kind is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise InvalidOption(f"{where} must be true or false; got {text!r}")
+    try:
+        return _parser(kind, optional)(text)
+    except argparse.ArgumentTypeError as error:
+        raise InvalidOption(f"{where}: {error}") from None

@@ -14,7 +14,9 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"], ["compare", "--help"]]
+)
 def test_help_is_printed_and_succeeds(arguments, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(arguments)
