@@ -57,7 +57,8 @@ class IW(NoveltySearch):
 
     def _below(self, search: Search, b: int, layer: list[int], left: int) -> list[int]:
         """Return the children of a layer of tree b, at most `left` of them allocated."""
-        tree, below = search.tree, []
+        tree = search.tree
+        below: list[int] = []
         for node in layer:
             for action in tree.order[b]:
                 child = int(tree.children[b, node, action])

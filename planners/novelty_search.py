@@ -95,7 +95,7 @@ class NoveltySearch(Planner):
         """Keep the trees of some rows; see `Planner.keep_rows`."""
         if self._kept is not None:
             search, novelty = self._kept
-            self._kept = search.taken(rows), Novelty(*(field[rows] for field in novelty))
+            self._kept = search.taken(rows), Novelty._make([field[rows] for field in novelty])
 
     def plan_batch(
         self,

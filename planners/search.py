@@ -265,7 +265,7 @@ class Search:
         """
         other = Search.__new__(Search)
         other.__dict__.update(self.__dict__)
-        other.tree = Tree(*(field[rows] for field in self.tree))
+        other.tree = Tree._make([field[rows] for field in self.tree])
         other.states = self.states.taken(rows)
         other.shape = (len(rows), self.shape[1])
         other.halving = no_halving(len(rows))
@@ -344,9 +344,15 @@ class Search:
         prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
         reward = tree.reward[b, :n].copy()
         reward[ROOT] = 0.0
-        copies = (field[b, :n].copy() for field in (tree.parent, tree.action, tree.visits, tree.q))
         return SearchTree(
-            *copies, reward, tree.value[b, :n].copy(), prior, tree.kind[b, :n] >= TERMINATED
+            parent=tree.parent[b, :n].copy(),
+            action=tree.action[b, :n].copy(),
+            visits=tree.visits[b, :n].copy(),
+            q=tree.q[b, :n].copy(),
+            reward=reward,
+            value=tree.value[b, :n].copy(),
+            prior=prior,
+            ended=tree.kind[b, :n] >= TERMINATED,
         )
 
 

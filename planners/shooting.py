@@ -55,13 +55,10 @@ class Row:
     std: Floats
     best: Floats
     best_return: float = -np.inf
-    elites: Population = field(default_factory=lambda: _NOBODY)
+    elites: Population = field(default_factory=lambda: Population(np.zeros((0, 0, 0)), np.zeros(0)))
     warm: bool = False
     steps: int = 0
     tried: int = 0
-
-
-_NOBODY = Population(np.zeros((0, 0, 0)), np.zeros(0))
 
 
 @dataclass(eq=False, kw_only=True)
