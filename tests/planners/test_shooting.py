@@ -209,7 +209,7 @@ def test_bad_options_and_spaces_are_named(models):
 @pytest.mark.parametrize("cls", ALL)
 def test_pendulum_is_brought_up(cls):
     # 70 steps, the first third of an episode; 24 sequences of 20 steps a move.
-    with plangym_ext.make("Pendulum-v1", backend="serial") as env:
+    with plangym_ext.make("Pendulum-v1") as env:
         planner = cls(24, horizon=20, num_knots=5)
         found = [play(env, planner, seed=seed, max_steps=70).return_ for seed in range(2)]
         rng = np.random.default_rng(0)

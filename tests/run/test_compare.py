@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -57,8 +59,10 @@ def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_plot_is_written_if_matplotlib_is_there(tmp_path):
     pytest.importorskip("matplotlib")
-    arguments = ["compare", "CartPole-v1", "--planners", "mcts", "--seeds", "1", "--max-steps", "2"]
-    assert main([*arguments, "--model-steps", "20", "--out", str(tmp_path), "--plot"]) == 0
+    # In a process of its own: matplotlib keeps its fonts open.
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "compare", "CartPole-v1"]
+    command += ["--planners", "mcts", "--seeds", "1", "--max-steps", "2", "--model-steps", "20"]
+    subprocess.run([*command, "--out", str(tmp_path), "--plot"], check=True, timeout=100)
     assert (tmp_path / "compare.png").read_bytes()[:4] == b"\x89PNG"
 
 
