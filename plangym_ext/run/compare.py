@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import MissingExtra
+from plangym_ext.run.arguments import at_least
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
@@ -25,21 +26,27 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         "--planners", nargs="+", required=True, metavar="SPEC", help="NAME or NAME:option=value,..."
     )
     parser.add_argument(
-        "--model-steps", type=int, default=500, metavar="N", help="model steps per move, at most"
+        "--model-steps",
+        type=at_least(1),
+        default=500,
+        metavar="N",
+        help="model steps per move, at most",
     )
     parser.add_argument(
-        "--seeds", type=int, default=5, metavar="K", help="episodes: seeds 0 to K-1"
+        "--seeds", type=at_least(1), default=5, metavar="K", help="episodes: seeds 0 to K-1"
     )
-    parser.add_argument("--max-steps", type=int, default=200, metavar="M", help="moves per episode")
+    parser.add_argument(
+        "--max-steps", type=at_least(1), default=200, metavar="M", help="moves per episode"
+    )
     parser.add_argument(
         "--n-workers",
-        type=int,
+        type=at_least(0),
         default=0,
         metavar="W",
         help="worker processes; 0 plans in this process",
     )
     parser.add_argument(
-        "--frameskip", type=int, default=None, metavar="K", help="env steps per move"
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/compare"), metavar="DIR", help="where to write"

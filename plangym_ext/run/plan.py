@@ -8,28 +8,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.run.arguments import at_least
 from plangym_ext.run.files import write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
-
-
-def _at_least(low: int) -> Callable[[str], int]:
-    """Parser of an int that is no smaller than `low`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if value < low:
-            raise argparse.ArgumentTypeError(f"expected an int >= {low}; got {text!r}")
-        return value
-
-    return parse
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -47,23 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     )
     parser.add_argument(
         "--max-steps",
-        type=_at_least(1),
+        type=at_least(1),
         default=1000,
         metavar="M",
         help="moves after which to stop",
     )
     parser.add_argument(
         "--n-workers",
-        type=_at_least(0),
+        type=at_least(0),
         default=None,
         metavar="W",
         help="worker processes; 0 plans in this process (default: one per processor)",
     )
     parser.add_argument(
-        "--seed", type=_at_least(0), default=0, help="seed of the env and the planner"
+        "--seed", type=at_least(0), default=0, help="seed of the env and the planner"
     )
     parser.add_argument(
-        "--frameskip", type=_at_least(1), default=None, metavar="K", help="env steps per move"
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
