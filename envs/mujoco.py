@@ -132,7 +132,7 @@ class MujocoPart(StatePart):
             name: getattr(data, name, np.zeros(0)) for name in self._derived_names
         }
         self._carried = [name for name, array in arrays.items() if array.size]
-        self._derived = [memoryview(arrays[name].reshape(-1)).cast("B") for name in self._carried]
+        self._derived = [arrays[name].reshape(-1).data.cast("B") for name in self._carried]
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write vector, derived arrays and generator."""
