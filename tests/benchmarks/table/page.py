@@ -24,7 +24,7 @@ _MEANINGS = """
   observation on two threads; for the MuJoCo tasks a bare `Batch.step` loop on two
   threads, every step from the same states in motion, without observations, rewards and
   resets; for Pong an `env.step` loop of one env in each of two processes. It is measured
-  once and shown in both tables.
+  once and shown in both tables, as a limit of arithmetic, not of any interface.
 - **ours**: worker processes, and EnvPool's and plangym's workers, are two; the kernel and
   the mujoco backend choose their threads themselves. Results are whole: states (from
   states), observations, rewards, flags and numeric infos.
@@ -62,8 +62,9 @@ def _setting(kept: dict[str, Any], command: str) -> str:
     lines = [
         f"- Date: {' and '.join(dates)}; {_listed(rounds)} rounds of {_listed(seconds)} s.",
         f"- Machine: {', '.join(f'{key} {value}' for key, value in kept['machine'].items())}.",
-        f"- Load average of the minute before and after each cell, ours included: "
-        f"{min(loads)} to {max(loads)}.",
+        f"- Load average of the minute before and after each cell: {min(loads)} to {max(loads)}. "
+        "It counts the contestants, of which those with a process for each row drive it up "
+        "while they start.",
         f"- Greatest over least of the rounds of one figure: at most {spread:.2g}.",
         *(f"- {name} ran with: {text}." for name, text in kept["peers"].items()),
     ]
@@ -120,23 +121,44 @@ def _shown(figure: float | None, is_best: bool) -> str:
     return f"**{text}**" if is_best else text
 
 
-def _defeats(results: dict[str, Any]) -> Iterator[str]:
-    """One line for each peer and cell that is faster than the best of ours."""
-    found = False
+#: A peer with this share of our figure is named as about as fast.
+_CLOSE = 0.9
+
+
+def _rivals(results: dict[str, Any]) -> Iterator[tuple[str, dict[Contestant, float]]]:
+    """Every cell and way of stepping in which ours and somebody else were measured."""
     for task in TASKS:
         for rows in _rows_of(results, task.env_id):
             for from_states in (False, True):
                 everyone = [who for who in _taking_part(from_states) if not who.is_limit]
-                rates = {who: _middle(results, task.env_id, rows, who) or 0 for who in everyone}
-                best = max(rate for who, rate in rates.items() if who.is_ours)
-                for who, rate in rates.items():
-                    if rate > best > 0 and not who.is_ours:
-                        found = True
-                        how = "from states" if from_states else "plain"
-                        where = f"{task.env_id}, {rows} rows, {how}"
-                        yield f"- {where}: {who.name}, {rate / best:.2f} times our best."
-    if not found:
-        yield "Nowhere in this run."
+                found = {who: _middle(results, task.env_id, rows, who) for who in everyone}
+                rates = {who: rate for who, rate in found.items() if rate}
+                if len({who.is_ours for who in rates}) == 2:
+                    how = "from states" if from_states else "plain"
+                    yield f"{task.env_id}, {rows} rows, {how}", rates
+
+
+def _defeats(results: dict[str, Any]) -> Iterator[str]:
+    """Peers that are faster than our best backend, then those faster than any of them."""
+    yield "Beside the best of our backends, in the cells that were measured:\n"
+    lines = []
+    by_backend: dict[str, list[str]] = {}
+    for cell, rates in _rivals(results):
+        ours = {who: rate for who, rate in rates.items() if who.is_ours}
+        best = max(ours.values())
+        others = {who: rate for who, rate in rates.items() if not who.is_ours}
+        for who, rate in others.items():
+            if rate > _CLOSE * best:
+                verdict = "**faster**" if rate > best else "about as fast"
+                lines.append(f"- {cell}: {who.name} is {verdict}, {rate / best:.2f} of ours.")
+        for mine, rate in ours.items():
+            faster = [f"{who.name} {x / rate:.2g}x" for who, x in others.items() if x > rate]
+            if faster and rate < best:
+                by_backend.setdefault(mine.name, []).append(f"{cell} ({', '.join(faster)})")
+    yield from lines or ["- nobody is faster."]
+    yield "\nBeside backends of ours that are not the best there:\n"
+    for name, cells in by_backend.items():
+        yield f"- {name}, slower in: {'; '.join(cells)}."
 
 
 def _left_out(results: dict[str, Any]) -> Iterator[str]:
@@ -146,11 +168,8 @@ def _left_out(results: dict[str, Any]) -> Iterator[str]:
             reasons.setdefault((who, reason), []).append(" with ".join(key.split()))
     for (who, reason), cells in reasons.items():
         yield f"- {who}: {', '.join(cells)} rows ({reason})."
-    missing = [
-        f"{task.env_id} with {rows}"
-        for task in TASKS
-        for rows in (16, 64, 1024)
-        if f"{task.env_id} {rows}" not in results
-    ]
-    if missing:
-        yield f"- Nobody: {', '.join(missing)} rows."
+    for task in TASKS:
+        measured = _rows_of(results, task.env_id)
+        missing = [str(rows) for rows in (16, 64, 1024) if rows not in measured]
+        if missing:
+            yield f"- Everyone: {task.env_id} with {', '.join(missing)} rows."
