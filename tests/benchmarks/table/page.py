@@ -33,6 +33,9 @@ _MEANINGS = """
 - EnvPool brings simulators of its own, whose versions differ from gymnasium's. Its Pong is
   set to whole colour screens and sticky actions, as gymnasium's; its Sokoban is another
   game and left out. Its HalfCheetah, Ant and Humanoid are its v5.
+- Pong's own vector env (ale-py's) is measured as `gymnasium.make_vec` makes it: it returns
+  stacks of four grey screens of 84x84 where ours are whole colour screens, and it has
+  threads of its own. So the two do not do the same work.
 - plangym's Pong plays four steps of one frame where ours plays one of four.
 - SubprocVecEnv and `ParallelEnv` of TorchRL start by fork; AsyncVectorEnv as gymnasium does.
   An ended row is reset within the same step by SB3, TorchRL and us, and in a step of its
