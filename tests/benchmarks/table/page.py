@@ -17,7 +17,7 @@ Env steps per second of whole batches, ours beside others and beside the bare si
 Random actions are prepared before. Everyone has made {WARM_UP} steps with every row before
 it is measured, and resets rows whose episode has ended. Contestants run in processes of
 their own and are measured in turn, round after round; a figure is the median of the
-rounds. The fastest contestant of a column is **bold**; the raw simulator takes no part.
+rounds. All of one env and number of rows are from one run; other cells may be from another. The fastest contestant of a column is **bold**; the raw simulator takes no part.
 """
 _MEANINGS = """
 - **raw simulator**: for CartPole, Pendulum and Sokoban a compiled loop of step, reset and
@@ -55,6 +55,10 @@ def page(kept: dict[str, Any], command: str) -> str:
     return "\n".join(parts)
 
 
+#: Greatest over least of a figure's rounds, from which it is named as unsteady.
+_UNSTEADY = 1.5
+
+
 def _setting(kept: dict[str, Any], command: str) -> str:
     cells = kept["results"].values()
     loads = [figure for cell in cells for figure in cell["load"]]
@@ -62,13 +66,20 @@ def _setting(kept: dict[str, Any], command: str) -> str:
     rounds = sorted({cell["settings"]["rounds"] for cell in cells})
     seconds = sorted({cell["settings"]["seconds"] for cell in cells})
     spread = max(max(rates) / min(rates) for cell in cells for rates in cell["rates"].values())
+    unsteady = [
+        f"{who} in {name} rows"
+        for name, cell in kept["results"].items()
+        for who, rates in cell["rates"].items()
+        if max(rates) > _UNSTEADY * min(rates)
+    ]
     lines = [
         f"- Date: {' and '.join(dates)}; {_listed(rounds)} rounds of {_listed(seconds)} s.",
         f"- Machine: {', '.join(f'{key} {value}' for key, value in kept['machine'].items())}.",
         f"- Load average of the minute before and after each cell: {min(loads)} to {max(loads)}. "
         "It counts the contestants, of which those with a process for each row drive it up "
         "while they start.",
-        f"- Greatest over least of the rounds of one figure: at most {spread:.2g}.",
+        f"- Greatest over least of the rounds of one figure: at most {spread:.2g}. "
+        f"More than {_UNSTEADY:g}, so not to be relied on: {'; '.join(unsteady) or 'none'}.",
         *(f"- {name} ran with: {text}." for name, text in kept["peers"].items()),
     ]
     return "\n".join(lines) + f"\n\n```sh\n{command}\n```\n"
@@ -117,6 +128,10 @@ def _table(results: dict[str, Any], env_id: str, from_states: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _factor(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+
+
 def _shown(figure: float | None, is_best: bool) -> str:
     if figure is None:
         return ""
@@ -155,7 +170,7 @@ def _defeats(results: dict[str, Any]) -> Iterator[str]:
                 verdict = "**faster**" if rate > best else "about as fast"
                 lines.append(f"- {cell}: {who.name} is {verdict}, {rate / best:.2f} of ours.")
         for mine, rate in ours.items():
-            faster = [f"{who.name} {x / rate:.2g}x" for who, x in others.items() if x > rate]
+            faster = [f"{who.name} {_factor(x / rate)}x" for who, x in others.items() if x > rate]
             if faster and rate < best:
                 by_backend.setdefault(mine.name, []).append(f"{cell} ({', '.join(faster)})")
     yield from lines or ["- nobody is faster."]
