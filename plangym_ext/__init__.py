@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from plangym_ext.core.state_file import load_states as load_states
     from plangym_ext.core.state_file import save_states as save_states
     from plangym_ext.registry import make as make
+    from plangym_ext.registry import make_vec as make_vec
     from plangym_ext.registry import register as register
     from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
+
     from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
+    from plangym_ext.vectorization.vector_env import PlanVectorEnv as PlanVectorEnv
 
 #: Public name -> module that defines it. The list of the public API.
 _PUBLIC = {
@@ -39,10 +42,12 @@ _PUBLIC = {
     "JaggedArray": "plangym_ext.arrays.jagged",
     "ParallelEnv": "plangym_ext.vectorization.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
+    "PlanVectorEnv": "plangym_ext.vectorization.vector_env",
     "StatePart": "plangym_ext.core.part",
     "check_env": "plangym_ext.core.check_env",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
+    "make_vec": "plangym_ext.registry",
     "register": "plangym_ext.registry",
     "save_states": "plangym_ext.core.state_file",
 }

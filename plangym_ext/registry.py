@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 from plangym_ext.errors import UnknownName, suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import gymnasium as gym
 
     from plangym_ext.core.plan_env import PlanEnv
+    from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process")
 
@@ -99,6 +102,75 @@ def make(
     from plangym_ext.core.gym_env import GymEnv
 
     return GymEnv(build, **settings)
+
+
+def make_vec(
+    name_or_factories: str | Callable[[], Any] | Sequence[Callable[[], Any]],
+    num_envs: int | None = None,
+    *,
+    n_workers: int | None = None,
+    backend: str = "auto",
+    autoreset_mode: Any = "next_step",
+    observation_mode: Any = "same",
+    copy: bool = True,
+    wrappers: Sequence[Callable[[Any], Any]] = (),
+    state: str = "auto",
+    check: bool = True,
+    trust: bool = False,
+    **kwargs: Any,
+) -> PlanVectorEnv:
+    """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
+
+    Args:
+        name_or_factories: a name as for `make`, a callable that returns a gymnasium env, or
+            one callable for each sub-env. Callables travel to workers by cloudpickle.
+        num_envs: sub-envs; 1 if None, or as many as there are callables.
+        n_workers: worker processes, which share the sub-envs evenly. With "auto", None
+            means none.
+        backend: "serial" (this process), "process" (workers; as many as there are
+            processors if `n_workers` is None), or "auto": "process" if `n_workers` is
+            given, else "serial".
+        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
+        observation_mode: "same", "different", or a tuple of batched and single space.
+        copy: whether observations are fresh arrays; without, they are memory that the next
+            call changes.
+        wrappers: callables that wrap each env, innermost first.
+        state: how states are captured, as for `make`; "off" for no states at all.
+        check, trust: as for `make`.
+        kwargs: for the env's constructor; only with a name.
+
+    Raises:
+        UnknownName: no such env, backend, mode or option.
+        MissingExtra: the simulator is not installed; the message says how to do so.
+        RuntimeError: the spaces of sub-envs do not fit together.
+    """
+    from plangym_ext.vectorization.make_vector import vector_env
+
+    if isinstance(name_or_factories, str):
+        make: Any = functools.partial(make_gym, find_spec(name_or_factories), **kwargs)
+    elif kwargs:
+        raise TypeError(
+            f"make_vec: {', '.join(kwargs)} can be given with a name only; got "
+            f"{name_or_factories!r}. Give them to what makes the envs."
+        )
+    else:
+        make = name_or_factories
+    return vector_env(
+        make,
+        num_envs,
+        wrappers=tuple(wrappers),
+        n_workers=n_workers,
+        backend=backend,
+        settings={"state": state, "check": check, "trust": trust},
+        autoreset_mode=autoreset_mode,
+        observation_mode=observation_mode,
+        copy=copy,
+    )
+
+
+def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:
+    """What `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)` calls: `make_vec`."""
+    return make_vec(env_id, num_envs, **kwargs)
 
 
 def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:
