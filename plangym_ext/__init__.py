@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from plangym_ext.registry import register as register
     from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
 
+    from plangym_ext.vectorization.check_vector_env import check_vector_env as check_vector_env
     from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
     from plangym_ext.vectorization.vector_env import PlanVectorEnv as PlanVectorEnv
@@ -45,6 +46,7 @@ _PUBLIC = {
     "PlanVectorEnv": "plangym_ext.vectorization.vector_env",
     "StatePart": "plangym_ext.core.part",
     "check_env": "plangym_ext.core.check_env",
+    "check_vector_env": "plangym_ext.vectorization.check_vector_env",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
     "make_vec": "plangym_ext.registry",

@@ -95,7 +95,9 @@ class GymEnv(PlanEnv):
         self.gym_env.reset(seed=0)
         self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)
-        self.envelope = Envelope(state_identity(self.gym_env, self.codec, self.name), self.codec.width)
+        self.envelope = Envelope(
+            state_identity(self.gym_env, self.codec, self.name), self.codec.width
+        )
         # Rounded up, so that the codec clears the padding too: memory is used again.
         self.codec.width = self.envelope.width - HEADER
         probe = copy.deepcopy(self.gym_env.action_space)

@@ -124,7 +124,7 @@ class LiveEngine(RowEngine):
     # Everything else ----------------------------------------------------------------
 
     def begin_call(
-        self, rows: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ResultsLater:
         """See `RowEngine`."""
         return self._begin("call", rows, lambda c: (c.inside, name, args, kwargs)).in_order

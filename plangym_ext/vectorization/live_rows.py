@@ -6,6 +6,7 @@ Used as it is by the serial backend, and inside a worker by the process backend.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -178,11 +179,15 @@ class LiveRows:
 
     # Everything else ----------------------------------------------------------------
 
-    def call(self, rows: Rows, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Attributes of rows' envs, or what their methods return; one a row."""
+    def call(self, rows: Rows, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Attributes of rows' envs, or what their methods return; one a row.
+
+        `name` may be a function of an env too.
+        """
         found = []
         for row in rows:
-            value = self.envs[row].get_wrapper_attr(name)
+            env = self.envs[row]
+            value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             found.append(value(*args, **kwargs) if callable(value) else value)
         return found
 

@@ -126,9 +126,7 @@ class ObsBoard:
         return [self._layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]
 
 
-def _views(
-    layout: SpaceLayout, num_rows: int, memory: np.ndarray | None
-) -> tuple[np.ndarray, ...]:
+def _views(layout: SpaceLayout, num_rows: int, memory: np.ndarray | None) -> tuple[np.ndarray, ...]:
     if memory is None:
         memory = np.zeros(board_bytes(layout, num_rows), np.uint8)
     views, start = [], 0

@@ -78,9 +78,9 @@ class RowEngine(ABC):
 
     @abstractmethod
     def begin_call(
-        self, rows: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ResultsLater:
-        """Attribute of, or call of a method of, the env of each row."""
+        """Attribute of, or call of a method of, the env of each row; or of a function of it."""
 
     @abstractmethod
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:

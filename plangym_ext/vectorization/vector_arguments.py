@@ -87,9 +87,7 @@ def checked_mask(mask: Any, num_envs: int, what: str, *, some: bool = True) -> n
     return mask
 
 
-def checked_rows(
-    env_ids: Any, num_envs: int, where: str = "step: env_ids"
-) -> range | list[int]:
+def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> range | list[int]:
     """Numbers of sub-envs: a range if None, for all, else a list.
 
     Raises:

@@ -29,7 +29,7 @@ from plangym_ext.vectorization.vector_errors import (
     VectorResetNeeded,
     VectorTimeout,
 )
-from plangym_ext.vectorization.vector_infos import batched_infos, some_infos
+from plangym_ext.vectorization.vector_infos import batched_infos, listed_infos, some_infos
 from plangym_ext.vectorization.vector_spaces import ObservationMode, observation_spaces
 
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
@@ -53,6 +53,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         observation_mode: "same", "different", or a tuple of batched and single space.
         copy: whether observations are the caller's own. Otherwise those of `step` and
             `reset` are memory that the next call changes.
+
+    Attributes:
+        list_infos: whether infos come as a list of n dicts, each as the sub-env gave it, with
+            `final_obs` and `final_info` of one that was reset in the same step; False for
+            gymnasium's dict of arrays. For adapters to frameworks that expect lists.
 
     Raises:
         RuntimeError: spaces of sub-envs differ in a way that `observation_mode` forbids.
@@ -84,6 +89,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         )
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
+        self.list_infos = False
         self._ended = np.zeros(num_envs, bool)
         self._fresh = np.ones(num_envs, bool)
         #: What was begun and not waited for: its name, the rows, and what waits for it.
@@ -167,9 +173,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.step_async(actions, env_ids)
         return self.step_wait()
 
-    def step_async(
-        self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None
-    ) -> None:
+    def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
         with self._one_caller:
             self._check_idle("step")
@@ -195,7 +199,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             else:
                 self._ended[rows] = ended
             infos = self._infos(rows, played)
-            if not whole:
+            if not whole and not self.list_infos:
                 infos = some_infos(infos, rows)
             obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
             return obs, played.rewards, played.terminations, played.truncations, infos
@@ -325,18 +329,24 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     # The sub-envs' own --------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Attribute of every sub-env, or what its method returns."""
+    def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Attribute of every sub-env, or what its method returns.
+
+        Args:
+            name: of the attribute or method; or a function of a sub-env, which travels to
+                the workers by pickle.
+            args, kwargs: for the method or function.
+        """
         self.call_async(name, *args, **kwargs)
         return self.call_wait()
 
-    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+    def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
         """Begin `call`; `call_wait` gives what it returns."""
         with self._one_caller:
             self._begin_call(range(self.num_envs), name, args, kwargs)
 
     def _begin_call(
-        self, rows: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._check_idle("call")
         if name in OWN_CALLS:
@@ -352,7 +362,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return tuple(self._waited("call", timeout)[1])
 
     def call_some(
-        self, env_ids: Sequence[int], name: str, *args: Any, **kwargs: Any
+        self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, ...]:
         """`call` for some sub-envs."""
         with self._one_caller:
@@ -435,7 +445,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         except WorkerTimeout as error:
             raise VectorTimeout(str(error), workers=error.workers) from None
 
-    def _infos(self, rows: Sequence[int], played: Played) -> dict[str, Any]:
+    def _infos(self, rows: Sequence[int], played: Played) -> Any:
+        if self.list_infos:
+            return listed_infos(len(rows), played.infos, played.finals)
         infos = [(rows[k], info) for k, info in played.infos]
         finals = [(rows[k], obs, info) for k, obs, info in played.finals]
         return batched_infos(self.num_envs, infos, finals, self._add_info)

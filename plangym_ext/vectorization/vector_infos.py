@@ -78,3 +78,20 @@ def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
         key: some_infos(value, rows) if isinstance(value, dict) else value[picked]
         for key, value in infos.items()
     }
+
+
+def listed_infos(
+    num_envs: int,
+    infos: Sequence[tuple[int, dict[str, Any]]],
+    finals: Sequence[tuple[int, Any, dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """Infos as one dict for each env, as it gave it.
+
+    An env that was reset in the same step has `final_obs` and `final_info` beside its own.
+    """
+    found: list[dict[str, Any]] = [{} for _ in range(num_envs)]
+    for env, info in infos:
+        found[env] = dict(info)
+    for env, obs, info in finals:
+        found[env] |= {"final_obs": obs, "final_info": info}
+    return found
