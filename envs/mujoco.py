@@ -146,7 +146,9 @@ class MujocoPart(StatePart):
             view[:] = buffer[offset:stop]
         for name in self._drawn:
             offset, stop = stop, stop + _DRAWN_BYTES
-            setattr(env, name, np.frombuffer(buffer, np.float64, 2, offset).copy())
+            # Drawn once an episode: as a rule it is the same, which is found out faster.
+            if getattr(env, name).tobytes() != buffer[offset:stop]:
+                setattr(env, name, np.frombuffer(buffer, np.float64, 2, offset).copy())
         return self._rng.restore(env.np_random, buffer, stop)
 
     def _pose(self) -> None:

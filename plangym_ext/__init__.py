@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
     from plangym_ext.core.state_file import load_states as load_states
     from plangym_ext.core.state_file import save_states as save_states
+    from plangym_ext.native.compiled import compiled as compiled
+    from plangym_ext.native.kernel import Kernel as Kernel
+    from plangym_ext.native.kernel_env import KernelEnv as KernelEnv
+    from plangym_ext.native.known import register_kernel as register_kernel
     from plangym_ext.registry import make as make
     from plangym_ext.registry import make_vec as make_vec
     from plangym_ext.registry import register as register
     from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
-
     from plangym_ext.vectorization.check_vector_env import check_vector_env as check_vector_env
     from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
@@ -41,16 +44,20 @@ _PUBLIC = {
     "Family": "plangym_ext.core.families",
     "GymEnv": "plangym_ext.core.gym_env",
     "JaggedArray": "plangym_ext.arrays.jagged",
+    "Kernel": "plangym_ext.native.kernel",
+    "KernelEnv": "plangym_ext.native.kernel_env",
     "ParallelEnv": "plangym_ext.vectorization.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
     "PlanVectorEnv": "plangym_ext.vectorization.vector_env",
     "StatePart": "plangym_ext.core.part",
     "check_env": "plangym_ext.core.check_env",
     "check_vector_env": "plangym_ext.vectorization.check_vector_env",
+    "compiled": "plangym_ext.native.compiled",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
     "make_vec": "plangym_ext.registry",
     "register": "plangym_ext.registry",
+    "register_kernel": "plangym_ext.native.known",
     "save_states": "plangym_ext.core.state_file",
 }
 

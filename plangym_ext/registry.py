@@ -7,23 +7,23 @@ of their envs is asked for, never before.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import re
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import NoKernel, UnknownName, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import gymnasium as gym
 
+    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
-BACKENDS = ("auto", "serial", "process")
+BACKENDS = ("auto", "serial", "process", "kernel")
 
 
 def make(
@@ -37,6 +37,7 @@ def make(
     check: bool = True,
     trust: bool = False,
     invalid: str = "raise",
+    threads: int | None = None,
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -45,8 +46,10 @@ def make(
         name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
             own, such as "dm_control/cheetah-run-v0".
         n_workers: worker processes for batches. With "auto", None means none.
-        backend: "serial" (one process, the reference), "process" (workers), or
-            "auto": "process" if `n_workers` is given, else "serial".
+        backend: "serial" (one loop in Python, the reference), "process" (workers),
+            "kernel" (one compiled loop in this process), or "auto": "process" if
+            `n_workers` is given, else "kernel" where there is one, else "serial".
+            `env.backend` says which it is.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -59,6 +62,8 @@ def make(
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, or "off".
+        threads: of the kernel backend, to share the rows of a batch; None lets the size
+            of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari.
 
@@ -66,16 +71,22 @@ def make(
         UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
+        NoKernel: the kernel backend is asked for, and has none for this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
-    if backend == "serial" and n_workers is not None:
+    if backend in ("serial", "kernel") and n_workers is not None:
         raise ValueError(
-            f"make: the serial backend has no workers; got n_workers={n_workers!r}. "
+            f"make: the {backend} backend has no workers; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
+        )
+    if threads is not None and (backend in ("serial", "process") or n_workers is not None):
+        raise ValueError(
+            f"make: threads are the kernel backend's; got threads={threads!r} with "
+            f"backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
     from plangym_ext.core.families import family_of_entry_point
 
@@ -101,7 +112,21 @@ def make(
         return ParallelEnv(build, n_workers=n_workers, **settings)
     from plangym_ext.core.gym_env import GymEnv
 
-    return GymEnv(build, **settings)
+    env = GymEnv(build, **settings)
+    return env if backend == "serial" else _on_kernel(env, backend, threads)
+
+
+def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
+    """The env on its kernel; itself if it has none and "auto" was asked for."""
+    from plangym_ext.native.kernel_env import KernelEnv
+
+    try:
+        return KernelEnv(env, threads=threads, strict=backend == "kernel")
+    except NoKernel:
+        if backend == "auto":
+            return env
+        env.close()
+        raise
 
 
 def make_vec(
@@ -136,7 +161,8 @@ def make_vec(
             call changes.
         wrappers: callables that wrap each env, innermost first.
         state: how states are captured, as for `make`; "off" for no states at all.
-        check, trust: as for `make`.
+        check: as for `make`.
+        trust: as for `make`.
         kwargs: for the env's constructor; only with a name.
 
     Raises:
@@ -202,7 +228,7 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     names = family.options if family is not None else ()
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
-        with _quiet(spec.entry_point):
+        with family.build_context() if family is not None else nullcontext():
             env = gym.make(spec, **kwargs)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -237,28 +263,12 @@ def find_spec(name: str) -> Any:
         )
     import gymnasium as gym
 
-    from plangym_ext.core.families import family_of_name, registered_spec
+    from plangym_ext.core.families import family_of_name, register_all_ids, registered_spec
 
     if name in gym.registry:
         return gym.spec(name)
     family = family_of_name(name)
     if family is not None:
         return family.spec(name)
-    # Simulators that register their ids when they are imported.
-    importlib.import_module("ale_py")
+    register_all_ids()
     return registered_spec(name)
-
-
-def _quiet(entry_point: Any) -> AbstractContextManager[None]:
-    """Context in which an env is built without what its simulator prints at every build."""
-    module = entry_point if isinstance(entry_point, str) else ""
-    if module.startswith("ale_py"):
-        ale = importlib.import_module("ale_py")
-        # Otherwise every process prints the emulator's banner.
-        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
-    if module.startswith("gymnasium.envs.box2d"):
-        # Imports the simulator in the way that neither prints nor warns nor crashes.
-        importlib.import_module("plangym_ext.envs.box2d")
-    if module.startswith("gymnasium.envs.mujoco"):
-        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
-    return nullcontext()

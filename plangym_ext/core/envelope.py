@@ -28,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,11 @@ VERSION = 1
 HEADER = 48
 _WORD = 8
 _CHECKSUM_WORD = 4
+_LENGTH_HALF = 2  # of 4-byte words
+_U4, _U8 = np.dtype("<u4"), np.dtype("<u8")
+_HALF_BITS = np.uint64(32)
 # Magic, version and header size; both halves of the fingerprint: equal in all own rows.
 _OWN_WORDS = [0, 2, 3]
-_LENGTH = slice(8, 12)
 _WIDTH = slice(12, 16)
 # In the text of a function or of an object without a text of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -77,7 +80,9 @@ def _weights(num_words: int) -> np.ndarray:
 
 def _sums(words: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """`[B]` checksums of `[B, W]` words; zeros at the end of a row do not count."""
-    return (words ^ (words >> np.uint64(32))) @ weights
+    folded = words >> _HALF_BITS
+    folded ^= words
+    return folded @ weights
 
 
 class Envelope:
@@ -102,6 +107,11 @@ class Envelope:
         self._header_words = header.view("<u8").copy()
         self._own_words = self._header_words[_OWN_WORDS]
 
+    @property
+    def weights(self) -> np.ndarray:
+        """`[width / 8]` uint64: what each word of a row counts in its checksum."""
+        return self._weights
+
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
         """Write header and checksum around payloads already in place.
 
@@ -109,9 +119,9 @@ class Envelope:
             rows: `[B, width]` uint8, each row contiguous; written in place.
             lengths: `[B]` payload bytes used in each row; the rest must be zero.
         """
-        words = rows.view("<u8")
+        words = rows.view(_U8)
         words[:, : HEADER // _WORD] = self._header_words
-        rows[:, _LENGTH].view("<u4")[:, 0] = lengths
+        rows.view(_U4)[:, _LENGTH_HALF] = lengths
         words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
@@ -185,6 +195,36 @@ class Envelope:
             f"{row[16:32].tobytes().hex()}, expected {self._header[16:32].tobytes().hex()} of "
             f"{self.identity}. Use an env with the same id, arguments and simulator version."
         )
+
+
+def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
+    """Rows of one env as `[B, S]` uint8, those from before a widening followed by zeros.
+
+    Args:
+        rows: `[S]` uint8 each, of any widths.
+        where: method name, for messages.
+
+    Raises:
+        DamagedState: a row is narrower than it was when it was captured.
+        ValueError: a row is no vector of bytes.
+    """
+    arrays = [np.asarray(row) for row in rows]
+    found = np.zeros((len(arrays), max((row.size for row in arrays), default=0)), np.uint8)
+    for i, row in enumerate(arrays):
+        if row.ndim != 1 or row.dtype != np.uint8:
+            raise ValueError(
+                f"{where}: states[{i}] must be [S] uint8 from get_state; "
+                f"got {row.shape} {row.dtype}"
+            )
+        own = int.from_bytes(row[_WIDTH].tobytes(), "little")
+        # Behind a row that was cut off, zeros could hide that something is missing.
+        if row.size < own:
+            raise DamagedState(
+                f"{where}: states[{i}] must be {own} bytes wide, as it was captured; "
+                f"got {row.size}. It is truncated."
+            )
+        found[i, : row.size] = row
+    return found
 
 
 def payload(row: np.ndarray) -> np.ndarray:

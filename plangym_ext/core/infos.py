@@ -103,7 +103,7 @@ def _fits(column: InfoColumn, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.shape == column.shape and value.dtype == column.dtype
-    return column.kind is not int or -(2**63) <= value < 2**63
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
 def _cells(array: np.ndarray) -> Any:

@@ -141,11 +141,10 @@ class _LeafCheck:
 
     def values(self, values: np.ndarray) -> np.ndarray:
         """`[..., *leaf.shape]` bool, which values are invalid."""
-        return (
-            np.isnan(values)
-            | (np.isposinf(values) & self._no_inf)
-            | (np.isneginf(values) & self._no_minus_inf)
-        )
+        bad: np.ndarray = np.isnan(values)
+        bad |= np.isposinf(values) & self._no_inf
+        bad |= np.isneginf(values) & self._no_minus_inf
+        return bad
 
     def rows(self, values: np.ndarray) -> np.ndarray:
         """`[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""

@@ -63,7 +63,9 @@ def state_method(env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bo
 
     Args:
         env: an instance that nobody plays.
-        state, check, trusted: as for `GymEnv`.
+        state: as for `GymEnv`.
+        check: as for `GymEnv`.
+        trusted: as `trust` for `GymEnv`.
 
     Raises:
         IncompleteState: there is none.

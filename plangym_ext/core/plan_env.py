@@ -26,7 +26,7 @@ class PlanEnv(RowStepper):
 
     Attributes:
         name: the env's id.
-        backend: which backend runs the rows: "serial" or "process".
+        backend: which backend runs the rows: "serial", "process" or "kernel".
         frameskip: env steps for which one control step holds an action.
     """
 

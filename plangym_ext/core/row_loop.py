@@ -42,20 +42,19 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     Raises:
         RowError: the env raised. The rows before it are done.
     """
-    # What the loop reads or writes for every row is gathered outside it, and single
-    # values go to the memory itself: touching one element of an array costs as much as a
-    # tenth of a light env's step.
-    width = batch.layout.state_width
-    source, target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
+    cells = batch.cells
+    if cells is None:
+        cells = batch.cells = _Cells(env, batch)
+    source, target, width = cells.source, cells.target, cells.width
+    rewards, terminations, truncations = cells.rewards, cells.terminations, cells.truncations
+    put_obs, put_info = cells.put_obs, cells.put_info
     own_places = range(first * width + HEADER, stop * width + HEADER, width)
     starts: Any = own_places
     if batch.sources is not None:
         starts = (batch.sources[first:stop] * width + HEADER).tolist()
     resets = batch.reset_first[first:stop].tolist()
-    rewards, progress, infos = batch.rewards[:, 0].data, batch.progress, batch.infos
-    terminations, truncations = batch.terminated.data, batch.truncated.data
+    progress, infos = batch.progress, batch.infos
     restore, capture = env.codec.restore, env.codec.capture
-    put_obs, put_info = env.obs_writer.into(batch.obs), env.info_writer.into(batch.info)
     step, moves, played = _steps(env, batch, first, stop)
     lengths: list[int] = []
     odd: list[int] = []
@@ -82,15 +81,32 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     except Exception as error:
         failure = _row_error(batch, row, error)
     if lengths:
-        _store_counts(batch, slice(first, first + len(lengths)), played)
+        rows = slice(first, first + len(lengths))
+        _store_counts(batch, rows, played)
         try:
-            env.values.apply(batch, slice(first, first + len(lengths)))
+            env.values.apply(batch, rows)
         except InvalidValue as error:
             failure = _row_error(batch, error.row, error.reason)
             del lengths[error.row - first :]
         _finish(env, batch, first, lengths, odd)
     if failure is not None:
         raise failure from failure.reason
+
+
+class _Cells:
+    """Where the loop reads and writes for every row, gathered once for all ranges of a batch.
+
+    Single values go to the memory itself: touching one element of an array costs as much
+    as a tenth of a light env's step.
+    """
+
+    def __init__(self, env: RowEnv, batch: RowBatch) -> None:
+        self.width = batch.layout.state_width
+        self.source, self.target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
+        self.rewards = batch.rewards[:, 0].data
+        self.terminations, self.truncations = batch.terminated.data, batch.truncated.data
+        self.put_obs = env.obs_writer.into(batch.obs)
+        self.put_info = env.info_writer.into(batch.info)
 
 
 def _row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
@@ -100,7 +116,9 @@ def _row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
 def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: list[int]) -> None:
     """Seal the states of the rows that were run, bring them where they belong, and say so."""
     rows = slice(first, first + len(lengths))
-    env.envelope.seal(batch.states_out[rows], np.array(lengths, np.uint32))
+    alike = lengths.count(lengths[0]) == len(lengths) if lengths else False
+    sizes = lengths[0] if alike else np.array(lengths, np.uint32)
+    env.envelope.seal(batch.states_out[rows], sizes)
     if batch.targets is not None:
         assert batch.store is not None
         batch.store[batch.targets[rows]] = batch.states_out[rows]
@@ -114,13 +132,13 @@ def _steps(
     env: RowEnv, batch: RowBatch, first: int, stop: int
 ) -> tuple[Callable[[Any], Any], Iterable[Any], _Sequences | None]:
     """How rows are stepped: a function, what it takes for each row, and what it remembers."""
-    repeats = (batch.dt[first:stop] * env.frameskip).tolist()
+    held = batch.dt[first:stop].tolist()
     actions = row_actions(batch, first, stop)
-    if batch.horizon == 1 and repeats.count(1) == len(repeats):
-        moves = actions[:, 0] if batch.layout.action.is_flat else [held for (held,) in actions]
+    if batch.horizon == 1 and env.frameskip == 1 and held.count(1) == len(held):
+        moves = actions[:, 0] if batch.layout.action.is_flat else [action for (action,) in actions]
         return env.gym_env.step, moves, None
     played = _Sequences(env.gym_env.step)
-    return played.step, zip(actions, repeats, strict=True), played
+    return played.step, zip(actions, [dt * env.frameskip for dt in held], strict=True), played
 
 
 class _Sequences:

@@ -135,6 +135,8 @@ class RowBatch:
         self.targets: np.ndarray | None = None
         self.store: np.ndarray | None = None
         self.progress = memoryview(bytearray(8)).cast("q")
+        #: What the row loop has gathered of this batch.
+        self.cells: Any = None
 
     def field(self, name: str) -> np.ndarray:
         """The array of a field, by `RowLayout`'s name for it."""

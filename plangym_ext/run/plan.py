@@ -145,7 +145,7 @@ def _env(options: argparse.Namespace) -> Any:
     if options.video:
         arguments["render_mode"] = "rgb_array"
     if options.n_workers == 0:
-        return plangym_ext.make(options.env, backend="serial", **arguments)
+        return plangym_ext.make(options.env, **arguments)
     return plangym_ext.make(
         options.env, backend="process", n_workers=options.n_workers, **arguments
     )

@@ -332,4 +332,5 @@ def _same(first: Any, second: Any) -> bool:
         return len(first) == len(second) and all(map(_same, first, second))
     if isinstance(first, np.ndarray) and first.dtype == object:
         return _same(list(first), list(second))
-    return bool(np.array_equal(first, second, equal_nan=getattr(first, "dtype", None) == float))
+    kinds = [np.asarray(value).dtype.kind for value in (first, second)]
+    return bool(np.array_equal(first, second, equal_nan=kinds == ["f", "f"]))

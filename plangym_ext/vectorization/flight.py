@@ -75,7 +75,10 @@ class Flight:
         self._lane = crew.take_lane()
         crew.flights.add(self)
         try:
-            self._ring(split_rows(request.num_rows, 1 if one_by_one else len(crew.workers)))
+            sharers = 1 if one_by_one else len(crew.workers)
+            row_seconds = crew.row_seconds(request.horizon)
+            self._begun = time.monotonic()
+            self._ring(split_rows(request.num_rows, sharers, row_seconds))
         except BaseException as error:
             self._abort()
             self._land(error)
@@ -200,6 +203,9 @@ class Flight:
         try:
             deaths = self._judge_answers()
             if not deaths:
+                if self._request.num_rows and not self._one_by_one:
+                    took = time.monotonic() - self._begun
+                    self._crew.note_cost(took, self._request.num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return
             self._blame(deaths)

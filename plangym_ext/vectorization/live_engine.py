@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -233,7 +234,7 @@ def _shares(num_rows: int, num_hosts: int) -> list[range]:
     """Rows of each host: as even as can be, in order, none without any."""
     num_hosts = min(num_rows, num_hosts)
     ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
-    return [range(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [range(a, b) for a, b in itertools.pairwise(ends)]
 
 
 def _merged(pending: _Pending, results: list[Played]) -> Played:

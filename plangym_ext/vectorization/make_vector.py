@@ -33,7 +33,8 @@ def vector_env(
         make: constructor of every env, or of each.
         num_envs: how many; None for as many as there are constructors.
         wrappers: what each env is wrapped with.
-        n_workers, backend: see `make_vec`.
+        n_workers: see `make_vec`.
+        backend: see `make_vec`.
         settings: how states are captured; see `LiveRows`.
         options: for `PlanVectorEnv`.
     """

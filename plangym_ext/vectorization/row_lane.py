@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.row_hosts import Answer, RowHost
 
 #: Calls that are played again at most; then states are captured once more.

@@ -335,7 +335,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Args:
             name: of the attribute or method; or a function of a sub-env, which travels to
                 the workers by pickle.
-            args, kwargs: for the method or function.
+            *args: for the method or function.
+            **kwargs: for the method or function.
         """
         self.call_async(name, *args, **kwargs)
         return self.call_wait()

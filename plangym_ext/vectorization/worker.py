@@ -38,6 +38,9 @@ from plangym_ext.vectorization.service import Service
 READY = 0  # request number of the answer to the first message
 #: Makes a worker write the stacks of its threads to the third descriptor.
 STACK_SIGNAL = signal.SIGUSR2
+#: Seconds for which a worker stays awake behind a batch: a loop of small batches is back
+#: within them.
+_LINGER = 500e-6
 
 
 def watch_parent(lifeline: int) -> None:
@@ -90,6 +93,8 @@ class Worker:
                     self._env.close()
                     return
                 self._serve(message, fds)
+            if messages and messages[-1][0][0] == "rows":
+                self._channel.linger(_LINGER)
             messages = self._channel.receive()
 
     def _serve(self, message: tuple[Any, ...], fds: list[int]) -> None:
