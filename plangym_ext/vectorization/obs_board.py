@@ -99,6 +99,13 @@ class ObsBoard:
                 )
             array[row] = value
 
+    def put_batch(self, rows: Any, obs: Any) -> None:
+        """Keep a batch of observations, nested as the space: what `rows` show, an index."""
+        if self._layout is None:
+            raise TypeError(f"put_batch: {self.space} has no array form")
+        for array, part in zip(self._leaves, self._layout.split(obs), strict=True):
+            array[rows] = part
+
     def batch(self, rows: Sequence[int] | None = None, *, copy: bool = True) -> Any:
         """Observations of some rows or of all, nested as the batched space.
 
