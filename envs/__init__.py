@@ -90,6 +90,13 @@ for _family in (
         module="gymnasium.envs.mujoco",
         codec=f"{_HERE}.mujoco:MujocoPart",
         building=f"{_HERE}.mujoco:quiet_compiler",
+        task=f"{_HERE}.mujoco_tasks:task_of",
+    ),
+    Family(
+        name="mujoco_task",
+        module=f"{_HERE}.mujoco_tasks.task_env",
+        codec=f"{_HERE}.mujoco_tasks.task_env:task_part",
+        task=f"{_HERE}.mujoco_tasks:task_of",
     ),
     Family(
         name="toy_text",

@@ -17,7 +17,7 @@ from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
-_FLOAT64, _FLOAT32, _TUPLE = range(3)
+FLOAT64, FLOAT32, TUPLE = range(3)
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 # What the dynamics and rewards read and nobody changes between two steps. An env that
 # was built without gymnasium's registry has no spec to tell its arguments from.
@@ -71,10 +71,10 @@ class ClassicControlPart(StatePart):
         env = self._env
         state = env.state
         if type(state) is tuple:
-            kind, values = _TUPLE, state
+            kind, values = TUPLE, state
         else:
             # Comparing the type itself takes four times as long.
-            kind = _FLOAT64 if state.itemsize == 8 else _FLOAT32
+            kind = FLOAT64 if state.itemsize == 8 else FLOAT32
             values = state.tolist()
         if self._optional is None:
             self._layout.pack_into(buffer, offset, kind, False, *values)
@@ -90,7 +90,7 @@ class ClassicControlPart(StatePart):
         if self._optional is not None:
             value = values.pop()
             setattr(env, self._optional, value if is_held else None)
-        env.state = tuple(values) if kind == _TUPLE else np.array(values, _DTYPES[kind])
+        env.state = tuple(values) if kind == TUPLE else np.array(values, _DTYPES[kind])
         return self._rng.restore(env.np_random, buffer, offset + self._size)
 
     def identity(self) -> dict[str, Any]:

@@ -52,7 +52,11 @@ class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 
 
-class NoKernel(PlangymExtError, ValueError):
+class BackendUnavailable(PlangymExtError, ValueError):
+    """The backend that was asked for cannot run this env; another one can."""
+
+
+class NoKernel(BackendUnavailable):
     """An env has no compiled kernel, or none for its arguments or wrappers.
 
     Attributes:

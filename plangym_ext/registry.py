@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     import gymnasium as gym
 
-    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
-BACKENDS = ("auto", "serial", "process", "kernel")
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
 
 def make(
@@ -47,9 +46,10 @@ def make(
             own, such as "dm_control/cheetah-run-v0".
         n_workers: worker processes for batches. With "auto", None means none.
         backend: "serial" (one loop in Python, the reference), "process" (workers),
-            "kernel" (one compiled loop in this process), or "auto": "process" if
-            `n_workers` is given, else "kernel" where there is one, else "serial".
-            `env.backend` says which it is.
+            "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
+            for envs that a task describes), or "auto": "process" if `n_workers` is given,
+            else "mujoco" or "kernel" where there is one, else "serial". `env.backend`
+            says which it is, and `env.backend_note` why not a faster one.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -71,22 +71,22 @@ def make(
         UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
-        NoKernel: the kernel backend is asked for, and has none for this env.
+        BackendUnavailable: the backend that was asked for cannot run this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
-    if backend in ("serial", "kernel") and n_workers is not None:
+    if backend in ("serial", "kernel", "mujoco") and n_workers is not None:
         raise ValueError(
-            f"make: the {backend} backend has no workers; got n_workers={n_workers!r}. "
+            f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
         )
     if threads is not None and (backend in ("serial", "process") or n_workers is not None):
         raise ValueError(
-            f"make: threads are the kernel backend's; got threads={threads!r} with "
-            f"backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
+            f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
+            f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
     from plangym_ext.core.families import family_of_entry_point
 
@@ -110,13 +110,23 @@ def make(
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
+    note = ""
+    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
+        from plangym_ext.native.mujoco_make import make_native
+
+        native, note = make_native(build, threads, settings, required=backend == "mujoco")
+        if native is not None:
+            return native
     from plangym_ext.core.gym_env import GymEnv
 
-    env = GymEnv(build, **settings)
-    return env if backend == "serial" else _on_kernel(env, backend, threads)
+    env: PlanEnv = GymEnv(build, **settings)
+    if backend != "serial":
+        env = _on_kernel(env, backend, threads)
+    env.backend_note = note
+    return env
 
 
-def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
+def _on_kernel(env: PlanEnv, backend: str, threads: int | None) -> PlanEnv:
     """The env on its kernel; itself if it has none and "auto" was asked for."""
     from plangym_ext.native.kernel_env import KernelEnv
 

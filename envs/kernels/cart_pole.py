@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from plangym_ext.envs.kernels.classic_state import FLOAT64, HAS_STEPS, classic_state, number
+from plangym_ext.envs.classic_control import FLOAT64
+from plangym_ext.envs.kernels.classic_state import classic_state, number
 from plangym_ext.native import pcg64
 from plangym_ext.native.kernel import Kernel
 
@@ -34,7 +35,7 @@ def kernel(env: Any) -> Kernel:
     constants = [number(env, name) for name in CartPole._fields[:-2]]
     is_euler = env.kinematics_integrator == "euler"
     params = CartPole._make([*constants, is_euler, bool(env._sutton_barto_reward)])
-    return Kernel(classic_state(4), step, reset, observe, params)
+    return Kernel(classic_state(4, ("steps", "<i8")), step, reset, observe, params)
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
@@ -63,8 +64,8 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     terminated = x < -p.x_threshold or x > p.x_threshold or theta < -limit or theta > limit
     if not terminated:
         return 0.0 if p.sutton_barto_reward else 1.0, False, False
-    if state["flags"] & HAS_STEPS == 0:  # it falls now
-        state["flags"] = HAS_STEPS
+    if not state["is_held"]:  # it falls now
+        state["is_held"] = 1
         state["steps"] = 0
         return -1.0 if p.sutton_barto_reward else 1.0, True, False
     state["steps"] += 1
@@ -75,7 +76,7 @@ def reset(state: Any, params: Any) -> None:
     """Draw the four numbers from [-0.05, 0.05)."""
     for k in range(4):
         state["vector"][k] = pcg64.uniform(state["rng"], -0.05, 0.05)
-    state["kind"], state["flags"], state["steps"] = FLOAT64, 0, 0
+    state["kind"], state["is_held"], state["steps"] = FLOAT64, 0, 0
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:

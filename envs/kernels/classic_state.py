@@ -6,24 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import _FLOAT32, _FLOAT64, _HAS_STEPS, _HAS_TORQUE, _TUPLE
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.pcg64 import RNG
 
-#: Type of the env's `state`, in which later arithmetic runs.
-FLOAT64, FLOAT32, TUPLE = _FLOAT64, _FLOAT32, _TUPLE
-HAS_STEPS, HAS_TORQUE = _HAS_STEPS, _HAS_TORQUE
 
+def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
+    """Dtype of the state of an env whose vector has `size` numbers.
 
-def classic_state(size: int) -> np.dtype[Any]:
-    """Dtype of the state of an env whose vector has `size` numbers."""
+    Args:
+        size: numbers in the vector.
+        optional: name and type of the field beside it that may hold a number
+            (`is_held`), if there is one.
+    """
     return np.dtype(
         [
             ("kind", "u1"),
-            ("flags", "u1"),
-            ("steps", "<i8"),  # past the end
+            ("is_held", "u1"),
             ("vector", "<f8", (size,)),
-            ("torque", "<f8"),
+            *([] if optional is None else [optional]),
             ("rng", RNG),
         ]
     )

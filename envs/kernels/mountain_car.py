@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from plangym_ext.envs.kernels.classic_state import FLOAT64, TUPLE, classic_state, number
+from plangym_ext.envs.classic_control import FLOAT64, TUPLE
+from plangym_ext.envs.kernels.classic_state import classic_state, number
 from plangym_ext.native import pcg64
 from plangym_ext.native.kernel import Kernel
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.envs.kernels.classic_state import FLOAT64, HAS_TORQUE, classic_state, number
+from plangym_ext.envs.classic_control import FLOAT64
+from plangym_ext.envs.kernels.classic_state import classic_state, number
 from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import Kernel
@@ -43,7 +44,7 @@ def kernel(env: Any) -> Kernel:
         square=2.0,
         square32=np.float32(2.0),
     )
-    return Kernel(classic_state(2), step, reset, observe, params)
+    return Kernel(classic_state(2, ("torque", "<f8")), step, reset, observe, params)
 
 
 @compiled
@@ -64,7 +65,7 @@ def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, 
     speed = speed + (p.gravity_gain * math.sin(angle) + push) * p.dt
     speed = min(max(speed, -p.max_speed), p.max_speed)
     vector[0], vector[1] = angle + speed * p.dt, speed
-    state["kind"], state["flags"] = FLOAT64, HAS_TORQUE
+    state["kind"], state["is_held"] = FLOAT64, 1
     # The codec writes 0 for -0, too.
     state["torque"] = torque if torque != 0 else 0.0
     return -costs, False, False
@@ -75,7 +76,7 @@ def reset(state: Any, params: Any) -> None:
     vector = state["vector"]
     vector[0] = pcg64.uniform(state["rng"], -math.pi, math.pi)
     vector[1] = pcg64.uniform(state["rng"], -1.0, 1.0)
-    state["kind"], state["flags"], state["torque"] = FLOAT64, 0, 0.0
+    state["kind"], state["is_held"], state["torque"] = FLOAT64, 0, 0.0
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:

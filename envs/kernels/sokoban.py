@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.rng import RNG_BYTES
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -20,7 +21,6 @@ from plangym_ext.envs.sokoban.cells import (
     WALL,
 )
 from plangym_ext.envs.sokoban.picture import COLOURS
-from plangym_ext.envs.sokoban.rng_bytes import RNG_BYTES
 from plangym_ext.envs.sokoban.rules import push
 from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import compiled

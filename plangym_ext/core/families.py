@@ -46,6 +46,8 @@ class Family:
             an env: to keep a simulator quiet, or to import it in a certain way.
         kernel: "module:name" of a callable from the unwrapped env to its compiled
             `Kernel`, or the callable itself. It raises `NoKernel` where it has none.
+        task: "module:name" of a callable (or itself) from the unwrapped env to its
+            `MujocoTask`, or None where it has none.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Family:
     registers: str | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
     kernel: str | Callable[[Any], Any] | None = None
+    task: str | Callable[[Any], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -89,6 +92,10 @@ class Family:
     def load_kernel(self) -> Callable[[Any], Any] | None:
         """What finds the compiled kernel of an env, or None."""
         return None if self.kernel is None else _loaded(self.kernel)
+
+    def load_task(self) -> Callable[[Any], Any] | None:
+        """What finds the `MujocoTask` of an env, or None."""
+        return None if self.task is None else _loaded(self.task)
 
     def spec(self, name: str) -> Any:
         """The gymnasium `EnvSpec` of an id that matches `names`.

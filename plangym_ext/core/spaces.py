@@ -263,8 +263,8 @@ def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     if one_pair and low <= values.min() and values.max() <= high:
         return
     cast = values
-    # The comparison is in the space's dtype: a float64 copy of the bound is in range.
     if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
+        # The comparison is in the space's dtype: a float64 copy of the bound is in range.
         with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
             cast = values.astype(leaf.dtype)
     good = (cast >= low) & (cast <= high)  # False for NaN

@@ -1,1 +1,1 @@
-"""Backends that run rows in native code: compiled kernels."""
+"""Backends that run rows in native code: compiled kernels and MuJoCo's batches."""

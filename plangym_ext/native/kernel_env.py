@@ -223,20 +223,15 @@ class KernelEnv(PlanEnv):
         """
         if self.compile_seconds is not None:
             return self.compile_seconds
-        space = self.action_space.sample()
-        actions = np.zeros((1, 1, *np.shape(space)), self.layout.action.leaves[0].dtype)
+        action = self.layout.action.leaves[0]
+        actions = np.zeros((1, 1, *action.shape), action.dtype)
         request = RowRequest((actions,), state_of(self.plan_env), np.array(1, np.int32))
-        arrays = self._memory.arrays(request)
+        arrays, rules = self._memory.arrays(request), self._memory.rules
         name = type(self.plan_env.gym_env.unwrapped).__name__
-        example = (arrays, self._memory.rules, self.kernel.params, 0, 1, True)
-        rules = self._memory.rules
+        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True)
         self._loop, seconds = _loops(name, make_loop, self.kernel.functions(), example)
-        self._are_sealed, more = _loops(
-            "all states (their checksums)",
-            _same,
-            (are_sealed,),
-            (arrays.rows, rules.header, rules.weights),
-        )
+        example = (arrays.rows, rules.header, rules.weights)
+        self._are_sealed, more = _loops("checksums", _same, (are_sealed,), example)
         self.compile_seconds = seconds + more
         self._prove()
         return self.compile_seconds

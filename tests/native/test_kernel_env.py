@@ -355,6 +355,18 @@ def test_the_proof_leaves_the_env_where_it_is():
         assert env.get_state().tobytes() == state.tobytes()
 
 
+def test_the_first_batch_draws_no_action():
+    # The action space's generator is the caller's.
+    drawn = []
+    for backend in ("kernel", "serial"):
+        with plangym_ext.make("CartPole-v1", backend=backend, max_episode_steps=44) as env:
+            env.reset(seed=4)
+            env.action_space.seed(3)
+            env.step_batch(np.zeros(2, int))
+            drawn.append([int(env.sample_action()) for _ in range(30)])
+    assert drawn[0] == drawn[1]
+
+
 # Threads, compiling ------------------------------------------------------------------
 
 
