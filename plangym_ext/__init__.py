@@ -7,6 +7,7 @@ costs next to nothing and brings in neither numba nor torch.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +82,25 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
     globals()[name] = value
+    _register_vector_env()
     return value
+
+
+def _register_vector_env() -> None:
+    """Make `gymnasium.make_vec("plangym_ext/Vec-v0", ...)` work, once gymnasium is there.
+
+    It is not imported for that: so either it was imported before this package, as sorted
+    imports have it, or one of the public names has been used.
+    """
+    gymnasium = sys.modules.get("gymnasium")
+    # While it is still being imported itself it has no `register` yet.
+    if hasattr(gymnasium, "register") and "plangym_ext/Vec-v0" not in gymnasium.registry:
+        gymnasium.register(
+            "plangym_ext/Vec-v0", vector_entry_point="plangym_ext.registry:make_registered_vec"
+        )
+
+
+_register_vector_env()
 
 
 def __dir__() -> list[str]:

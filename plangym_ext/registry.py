@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
 
+_NATIVE = ("kernel", "mujoco")
+
+
 def make(
     name: str,
     *,
@@ -163,8 +166,9 @@ def make_vec(
         n_workers: worker processes, which share the sub-envs evenly. With "auto", None
             means none.
         backend: "serial" (this process), "process" (workers; as many as there are
-            processors if `n_workers` is None), or "auto": "process" if `n_workers` is
-            given, else "serial".
+            processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
+            natively in this process), or "auto": "process" if `n_workers` is given, else
+            "mujoco" or "kernel" where there is one for the name, else "serial".
         autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
         observation_mode: "same", "different", or a tuple of batched and single space.
         copy: whether observations are fresh arrays; without, they are memory that the next
@@ -180,8 +184,26 @@ def make_vec(
         MissingExtra: the simulator is not installed; the message says how to do so.
         RuntimeError: the spaces of sub-envs do not fit together.
     """
-    from plangym_ext.vectorization.make_vector import vector_env
+    from plangym_ext.vectorization.make_vector import native_vector_env, vector_env
 
+    settings = {"state": state, "check": check, "trust": trust}
+    options = {
+        "autoreset_mode": autoreset_mode,
+        "observation_mode": observation_mode,
+        "copy": copy,
+    }
+    named = isinstance(name_or_factories, str)
+    may_be_native = named and n_workers is None and not wrappers and state != "off"
+    if backend in _NATIVE and not may_be_native:
+        raise ValueError(
+            f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
+            "other than 'off'. Choose backend='process' or 'serial'."
+        )
+    if backend in ("auto", *_NATIVE) and may_be_native:
+        env = _native_env(name_or_factories, backend, {**settings, **kwargs})
+        if env is not None:
+            return native_vector_env(env, num_envs, options)
+        backend = "serial"
     if isinstance(name_or_factories, str):
         make: Any = functools.partial(make_gym, find_spec(name_or_factories), **kwargs)
     elif kwargs:
@@ -197,11 +219,26 @@ def make_vec(
         wrappers=tuple(wrappers),
         n_workers=n_workers,
         backend=backend,
-        settings={"state": state, "check": check, "trust": trust},
-        autoreset_mode=autoreset_mode,
-        observation_mode=observation_mode,
-        copy=copy,
+        settings=settings,
+        **options,
     )
+
+
+def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | None:
+    """The env on a native backend; None if it has none and "auto" was asked for."""
+    from plangym_ext.errors import IncompleteState
+
+    try:
+        # A vector env hands out what its sub-envs return, whatever it is.
+        env = make(name, backend=backend, invalid="off", **settings)
+    except IncompleteState:
+        if backend in _NATIVE:
+            raise
+        return None
+    if env.backend in _NATIVE:
+        return env
+    env.close()
+    return None
 
 
 def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:

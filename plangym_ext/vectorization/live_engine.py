@@ -56,9 +56,15 @@ class LiveEngine(RowEngine):
         ]
 
     @property
-    def hosts(self) -> list[RowHost]:
-        """The processes, in the order of their rows."""
-        return list(self._hosts)
+    def backend(self) -> str:
+        """See `RowEngine`."""
+        return "process" if isinstance(self._hosts[0], WorkerHost) else "serial"
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """See `RowEngine`."""
+        workers = [host.worker for host in self._hosts if isinstance(host, WorkerHost)]
+        return tuple(worker.process.pid for worker in workers)
 
     @property
     def description(self) -> RowsDescription:

@@ -6,12 +6,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vectorization.live_engine import LiveEngine
 from plangym_ext.vectorization.parallel_env import default_n_workers
+from plangym_ext.vectorization.plan_engine import PlanEngine
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
-BACKENDS = ("auto", "serial", "process")
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
 Make = Callable[[], Any]
 Wrap = Callable[[Any], Any]
@@ -53,6 +55,24 @@ def vector_env(
         raise
 
 
+def native_vector_env(
+    env: PlanEnv, num_envs: int | None, options: dict[str, Any]
+) -> PlanVectorEnv:
+    """A vector env whose rows are states that `env` steps; it belongs to the result.
+
+    Args:
+        env: on any backend.
+        num_envs: how many; 1 if None.
+        options: for `PlanVectorEnv`.
+    """
+    try:
+        num = _checked_number(num_envs) or 1
+        return PlanVectorEnv(PlanEngine(env, num), num, **options)
+    except BaseException:
+        env.close()
+        raise
+
+
 def _wrapped(make: Make, wrappers: tuple[Wrap, ...]) -> Any:
     env = make()
     for wrap in wrappers:
@@ -81,12 +101,17 @@ def _checked_workers(n_workers: int | None, backend: str) -> int | None:
     return n_workers
 
 
-def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:
-    """One constructor for each sub-env."""
+def _checked_number(num_envs: int | None) -> int | None:
     if num_envs is not None and (
         isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1
     ):
         raise ValueError(f"make_vec: num_envs must be an int >= 1; got {num_envs!r}")
+    return num_envs
+
+
+def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:
+    """One constructor for each sub-env."""
+    num_envs = _checked_number(num_envs)
     if callable(make):
         return [make] * (num_envs or 1)
     makes = list(make)

@@ -59,6 +59,11 @@ class PlanEngine(RowEngine):
         )
 
     @property
+    def backend(self) -> str:
+        """See `RowEngine`."""
+        return self._env.backend
+
+    @property
     def lost(self) -> bool:
         """False: states are replaced when all has succeeded."""
         return False

@@ -56,6 +56,16 @@ class RowEngine(ABC):
     def lost(self) -> bool:
         """Whether a call has failed and rows are not where they were: all have to be reset."""
 
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """Name of what moves the rows."""
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers, if there are any."""
+        return ()
+
     @abstractmethod
     def use(self, space: spaces.Space[Any]) -> None:
         """Keep observations of this space from now on; called once, before anything else."""

@@ -327,6 +327,16 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._ended[targets] = self._ended[source]
             self._fresh[targets] = False
 
+    @property
+    def backend(self) -> str:
+        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        return self._engine.backend
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers now; none if the sub-envs live in this process."""
+        return self._engine.worker_pids
+
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
