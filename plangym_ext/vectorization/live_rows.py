@@ -70,10 +70,10 @@ class LiveRows:
         check: bool = True,
         trust: bool = False,
     ) -> None:
-        self._first, self._trust = first, trust
+        self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
-        self._methods: list[str | IncompleteState] = []
-        self._states: list[LiveState | None] = [None] * len(makes)
+        #: How each row's state is captured, or why it cannot be.
+        self._states: list[LiveState | IncompleteState] = []
         self._fresh = [True] * len(makes)
         known: dict[Any, str | IncompleteState] = {}
         try:
@@ -86,7 +86,8 @@ class LiveRows:
                 if isinstance(method, str):
                     env = with_recorder(env, method)
                 self.envs.append(env)
-                self._methods.append(method)
+                bound = isinstance(method, str)
+                self._states.append(LiveState(env, method, trusted=trust) if bound else method)
         except BaseException:
             self.close()
             raise
@@ -101,7 +102,7 @@ class LiveRows:
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
-            "captures": [isinstance(method, str) for method in self._methods],
+            "captures": [isinstance(state, LiveState) for state in self._states],
         }
 
     def use(self, board: ObsBoard) -> None:
@@ -128,10 +129,14 @@ class LiveRows:
         found = _Notes(len(rows), self.board.is_array)
         put, first = self.board.put, self._first
         for k, row in enumerate(rows):
+            seed = seeds[k]
+            if seed is None and self._fresh[row] and isinstance(self._states[row], LiveState):
+                # Its generator is that of the first reset of all rows, with seed 0.
+                seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
             try:
-                obs, info = self.envs[row].reset(seed=seeds[k], options=options)
+                obs, info = self.envs[row].reset(seed=seed, options=options)
             except Exception as error:
-                error.add_note(f"while row {first + row} was reset, seed {seeds[k]}")
+                error.add_note(f"while row {first + row} was reset, seed {seed}")
                 raise
             self._fresh[row] = False
             found.add(k, obs, info)
@@ -191,12 +196,16 @@ class LiveRows:
             found.append(value(*args, **kwargs) if callable(value) else value)
         return found
 
-    def set_attr(self, rows: Rows, name: str, values: Sequence[Any]) -> None:
-        """Set an attribute of rows' envs."""
+    def set_attr(
+        self, rows: Rows, name: str, values: Sequence[Any], capture: bool = False
+    ) -> list[np.ndarray | None] | None:
+        """Set an attribute of rows' envs; returns all states if they are to be captured."""
         for row, value in zip(rows, values, strict=True):
             self.envs[row].set_wrapper_attr(name, value)
-            # What it is may be part of what its states belong to.
-            self._states[row] = None
+            state = self._states[row]
+            if isinstance(state, LiveState):
+                state.identify()
+        return self._all_states() if capture else None
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
         """`[S]` uint8 state of each row; their widths may differ.
@@ -229,14 +238,11 @@ class LiveRows:
                 self.board.put(self._first + row, obs)
 
     def _state(self, row: int) -> LiveState:
-        method = self._methods[row]
-        if not isinstance(method, str):
-            raise IncompleteState(f"row {self._first + row}: {method}")
+        state = self._states[row]
+        if isinstance(state, IncompleteState):
+            raise IncompleteState(f"row {self._first + row}: {state}")
         if self._fresh[row]:
             raise ResetNeeded(f"row {self._first + row} was never reset. Call reset first.")
-        state = self._states[row]
-        if state is None:
-            state = self._states[row] = LiveState(self.envs[row], method, trusted=self._trust)
         return state
 
     def _all_states(self) -> list[np.ndarray | None] | None:

@@ -7,13 +7,15 @@ fails leaves the rows of every host where they were.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.row_hosts import Answer, RowHost
 
 #: Calls that are played again at most; then states are captured once more.
@@ -54,10 +56,10 @@ class RowLane:
     def begin(self, name: str, *args: Any) -> None:
         """Begin a method of `LiveRows`; `finish` must follow."""
         self._call = name, args
-        plays = name in ("reset", "step")
-        full = len(self._log) >= _LONGEST_LOG
-        # What a reset draws from the system cannot be played again, so it is kept at once.
-        self._capture = plays and self._captures and (full or name == "reset")
+        full = name == "step" and len(self._log) >= _LONGEST_LOG
+        # What a reset draws from the system cannot be played again, and states belong to
+        # envs with the attributes of their time: both are kept at once.
+        self._capture = self._captures and (full or name in ("reset", "set_attr"))
         #: Whether nothing of what was before matters any more.
         self._anew = name == "reset" and len(args[0]) == len(self.rows)
         self._ask()
@@ -105,9 +107,10 @@ class RowLane:
             for row, value in zip(rows, values, strict=True):
                 self._attributes[row, attribute] = value
         if self._capture:
+            states = found.states if isinstance(found, Played) else found
             # A state that turns out not to be capturable is no reason to stop playing.
-            self._captures = found.states is not None
-            self._saved, self._log = found.states or self._saved, []
+            self._captures = states is not None
+            self._saved, self._log = states or self._saved, []
         elif self._captures and name != "get_states":
             self._log.append(self._call)
 
@@ -119,10 +122,9 @@ class RowLane:
         Args:
             hurry: the host may be in the middle of it and is not waited for.
         """
-        try:
-            done = (not hurry and self._restore()) or self._revive()
-        except Exception:  # whatever it is, the rows are not where they were
-            done = False
+        done = not hurry and _tried(self._restore)
+        if not done and (self._captures or hurry):
+            done = _tried(self._revive)
         self.lost = self.lost or not done
 
     def _revive(self) -> bool:
@@ -145,6 +147,13 @@ class RowLane:
         except (WorkerDied, WorkerTimeout):
             return False
         return True
+
+
+def _tried(bring_back: Callable[[], bool]) -> bool:
+    """Whether rows could be brought back; whatever an env raises meanwhile, they were not."""
+    with contextlib.suppress(Exception):
+        return bring_back()
+    return False
 
 
 def finish_all(lanes: Sequence[RowLane], timeout: float | None) -> list[Any]:
