@@ -55,9 +55,7 @@ def vector_env(
         raise
 
 
-def native_vector_env(
-    env: PlanEnv, num_envs: int | None, options: dict[str, Any]
-) -> PlanVectorEnv:
+def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
     """A vector env whose rows are states that `env` steps; it belongs to the result.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,11 @@ from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 
 class _NoEnv(gym.Env[Any, Any]):
-    """Stands where Tianshou's base class wants envs of its own; nothing is asked of it."""
+    """Stands where Tianshou's base class wants envs of its own; only its spaces are looked at."""
+
+    def __init__(self, venv: PlanVectorEnv) -> None:
+        self.action_space = venv.single_action_space
+        self.observation_space = venv.single_observation_space
 
 
 class TianshouVectorEnv(BaseVectorEnv):
@@ -38,9 +43,8 @@ class TianshouVectorEnv(BaseVectorEnv):
                 f"{venv.autoreset_mode.value}. Use make_vec(..., autoreset_mode='disabled')."
             )
         venv.list_infos = True
-        super().__init__([_NoEnv] * venv.num_envs, DummyEnvWorker)
+        super().__init__([functools.partial(_NoEnv, venv)] * venv.num_envs, DummyEnvWorker)
         self.venv = venv
-        self._seeds: list[int | None] = [None] * venv.num_envs
 
     def reset(
         self, env_id: int | list[int] | np.ndarray | None = None, **kwargs: Any
@@ -48,8 +52,8 @@ class TianshouVectorEnv(BaseVectorEnv):
         """Reset envs; obs and infos, arrays `[k]`."""
         numbers = self._numbers(env_id)
         mask = np.isin(np.arange(len(self)), numbers)
-        seed = kwargs.get("seed", self._seeds)
-        self._seeds = [None] * len(self)
+        # Tianshou hands one seed to all.
+        seed = [kwargs.get("seed")] * len(self)
         options = {**(kwargs.get("options") or {}), "reset_mask": mask}
         obs, listed = self.venv.reset(seed=seed, options=options)
         # The infos of those reset, in the order of the mask; observations of all.
@@ -85,12 +89,11 @@ class TianshouVectorEnv(BaseVectorEnv):
         return found
 
     def seed(self, seed: Any = None) -> list[Any]:
-        """Seeds for the next reset: `seed + i`, or one for each env."""
+        """Reset envs now with seeds `seed + i`, or one for each; as Tianshou's own do."""
         if seed is None or isinstance(seed, int):
-            self._seeds = [None if seed is None else seed + i for i in range(len(self))]
-        else:
-            self._seeds = list(seed)
-        return [[one] for one in self._seeds]
+            seed = [None if seed is None else seed + i for i in range(len(self))]
+        self.venv.reset(seed=seed)
+        return [[one] for one in seed]
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 - Tianshou's
         """Attribute of some envs."""
