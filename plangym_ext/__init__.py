@@ -92,7 +92,7 @@ def _register_vector_env() -> None:
     It is not imported for that: so either it was imported before this package, as sorted
     imports have it, or one of the public names has been used.
     """
-    gymnasium = sys.modules.get("gymnasium")
+    gymnasium: Any = sys.modules.get("gymnasium")
     # While it is still being imported itself it has no `register` yet.
     if hasattr(gymnasium, "register") and "plangym_ext/Vec-v0" not in gymnasium.registry:
         gymnasium.register(

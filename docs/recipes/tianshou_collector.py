@@ -11,7 +11,7 @@ from plangym_ext.vectorization.adapters.tianshou import TianshouVectorEnv
 class RandomPolicy(Policy):
     """Draws actions from the action space."""
 
-    def forward(self, batch, state=None, **kwargs):
+    def forward(self, batch, state=None, **kwargs):  # noqa: ARG002 - Tianshou's signature
         """One action for each observation."""
         return Batch(act=np.array([self.action_space.sample() for _ in range(len(batch.obs))]))
 

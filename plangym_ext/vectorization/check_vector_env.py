@@ -269,7 +269,7 @@ def _final_observations_are_given(player: _Player) -> None:
         ended = terminations | truncations
         if ended.any():
             _want(
-                "final_obs" in infos and np.array_equal(infos.get("_final_obs"), ended),
+                "final_obs" in infos and np.array_equal(infos["_final_obs"], ended),
                 f"sub-envs {np.flatnonzero(ended).tolist()} ended; infos have no final_obs with "
                 "a mask that says so",
             )

@@ -196,8 +196,9 @@ class _Chosen:
 
     def __init__(self, rows: Sequence[int], first: int, places: slice | list[int]) -> None:
         self.rows, self.places = rows, places
-        whole = isinstance(places, slice)
-        self.numbers = range(places.start, places.stop) if whole else places
+        self.numbers: Sequence[int] = (
+            range(places.start, places.stop) if isinstance(places, slice) else places
+        )
         self.inside = [row - first for row in rows]
 
     def of(self, values: Any) -> Any:

@@ -86,8 +86,10 @@ class LiveRows:
                 if isinstance(method, str):
                     env = with_recorder(env, method)
                 self.envs.append(env)
-                bound = isinstance(method, str)
-                self._states.append(LiveState(env, method, trusted=trust) if bound else method)
+                if isinstance(method, str):
+                    self._states.append(LiveState(env, method, trusted=trust))
+                else:
+                    self._states.append(method)
         except BaseException:
             self.close()
             raise
@@ -266,7 +268,7 @@ class _Notes:
     def __init__(self, num_rows: int, is_array: bool) -> None:
         self._arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
         #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory = tuple(array.data for array in self._arrays)
+        self.memory: tuple[Any, ...] = tuple(array.data for array in self._arrays)
         self.infos: list[tuple[int, dict[str, Any]]] = []
         self.finals: list[tuple[int, Any, dict[str, Any]]] = []
         self._obs: list[Any] | None = None if is_array else []

@@ -123,7 +123,7 @@ class ObsBoard:
             return self._layout.join(leaves)
         chosen = range(self.num_rows) if rows is None else rows
         values = [self._values[row] for row in chosen]
-        out = create_empty_array(self.space, n=len(values), fn=np.zeros)
+        out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
         return concatenate(self.space, values, out)
 
     def rows(self, rows: Sequence[int]) -> list[Any]:

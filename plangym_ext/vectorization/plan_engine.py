@@ -39,12 +39,12 @@ class PlanEngine(RowEngine):
 
     def __init__(self, env: PlanEnv, num_envs: int) -> None:
         self._env, self._num_envs = env, num_envs
-        self._gym_env: Any = getattr(env, "plan_env", env).gym_env
+        proper: Any = getattr(env, "plan_env", env)
+        self._gym_env = proper.gym_env
         self._states = np.zeros((num_envs, env.state_width), np.uint8)
         self._fresh = np.ones(num_envs, bool)
         # Texts and objects have no column, and not every backend carries them.
-        columns = getattr(env, "plan_env", env).info_writer.holds_all
-        self._infos = "numeric" if columns else "all"
+        self._infos = "numeric" if proper.info_writer.holds_all else "all"
 
     @property
     def description(self) -> RowsDescription:
@@ -113,11 +113,11 @@ class PlanEngine(RowEngine):
         infos: dict[int, dict[str, Any]] = {}
         finals: list[tuple[int, Any, dict[str, Any]]] = []
         anew: dict[int, tuple[np.ndarray, Any]] = {}
-        for k in np.flatnonzero(over):
+        for k in np.flatnonzero(over).tolist():
             state, obs, infos[k] = self._reset(rows[k], None)
             anew[k] = state, obs
         if len(stepped):
-            batch = self._env.step_batch(
+            batch: Any = self._env.step_batch(
                 self._batched(actions, stepped),
                 self._states[numbers[stepped]],
                 infos=self._infos,
@@ -127,15 +127,15 @@ class PlanEngine(RowEngine):
             infos |= _by_row(batch.infos, stepped)
             self._put(numbers[stepped], batch.states, batch.obs)
             if same_step:
-                for k in np.flatnonzero(terminations | truncations):
+                for k in np.flatnonzero(terminations | truncations).tolist():
                     row = rows[k]
                     (shown,) = self.board.rows([row])
-                    finals.append((int(k), shown, infos.get(int(k), {})))
-                    state, obs, infos[int(k)] = self._reset(row, None)
-                    anew[int(k)] = state, obs
+                    finals.append((k, shown, infos.get(k, {})))
+                    state, obs, infos[k] = self._reset(row, None)
+                    anew[k] = state, obs
         for k, (state, obs) in anew.items():
             self._keep([rows[k]], [state], [obs])
-        noted = sorted((int(k), info) for k, info in infos.items() if info)
+        noted = [(k, infos[k]) for k in sorted(infos) if infos[k]]
         found = Played(rewards, terminations, truncations, noted, finals, None, None)
         return functools.partial(_give, found)
 
@@ -144,7 +144,8 @@ class PlanEngine(RowEngine):
             return actions[places]
         space = self._env.action_space
         chosen = [actions[k] for k in places]
-        return concatenate(space, chosen, create_empty_array(space, n=len(chosen), fn=np.zeros))
+        out: Any = create_empty_array(space, n=len(chosen), fn=np.zeros)
+        return concatenate(space, chosen, out)
 
     def _put(self, rows: np.ndarray, states: np.ndarray, obs: Any) -> None:
         self._states, states = equally_wide(self._states, states)

@@ -29,18 +29,17 @@ def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
     return known[mode]
 
 
-def checked_seeds(seed: Any, num_envs: int) -> tuple[range, list[int | None]]:
-    """All rows, and the seed of each.
+def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
+    """The seed of each row.
 
     Raises:
         TypeError: a seed is neither None nor an int.
         ValueError: another number of seeds.
     """
-    rows = range(num_envs)
     if seed is None:
-        return rows, [None] * num_envs
+        return [None] * num_envs
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
-        return rows, [int(seed) + row for row in rows]
+        return [int(seed) + row for row in range(num_envs)]
     try:
         seeds = list(seed)
     except TypeError:
@@ -52,7 +51,7 @@ def checked_seeds(seed: Any, num_envs: int) -> tuple[range, list[int | None]]:
     for row, one in enumerate(seeds):
         if isinstance(one, bool) or not isinstance(one, int | np.integer | None):
             raise TypeError(f"reset: seed[{row}] must be None or an int; got {one!r}")
-    return rows, [None if one is None else int(one) for one in seeds]
+    return [None if one is None else int(one) for one in seeds]
 
 
 def checked_options(

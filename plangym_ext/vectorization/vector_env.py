@@ -125,7 +125,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Begin `reset`; `reset_wait` gives what it returns."""
         with self._one_caller:
             self._check_idle("reset")
-            rows, seeds = checked_seeds(seed, self.num_envs)
+            rows: Sequence[int] = range(self.num_envs)
+            seeds = checked_seeds(seed, self.num_envs)
             mask, options = checked_options(options, self.num_envs)
             if mask is not None:
                 rows = np.flatnonzero(mask).tolist()
@@ -407,12 +408,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self.call("render")
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override, misc]
         """Seed of every sub-env."""
         return self.get_attr("np_random_seed")
 
     @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override, misc]
         """Copy of the generator of every sub-env."""
         return self.get_attr("np_random")
 

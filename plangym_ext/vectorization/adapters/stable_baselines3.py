@@ -47,7 +47,8 @@ class StableBaselines3VecEnv(VecEnv):
         """Reset all envs with the seeds and options set for that; obs `[n, *obs]`."""
         options = self._options
         if all(one == options[0] for one in options):
-            obs, infos = self.venv.reset(seed=self._seeds, options=options[0] or None)
+            obs, listed = self.venv.reset(seed=self._seeds, options=options[0] or None)
+            infos: Any = listed
         else:
             obs, infos = self._reset_one_by_one()
         self.reset_infos = infos
@@ -57,12 +58,13 @@ class StableBaselines3VecEnv(VecEnv):
 
     def _reset_one_by_one(self) -> tuple[Any, list[dict[str, Any]]]:
         """Reset envs whose options differ."""
-        obs, infos = None, []
+        obs: Any = None
+        infos: list[dict[str, Any]] = []
         for env, options in enumerate(self._options):
             mask = np.arange(self.num_envs) == env
             given = {**options, "reset_mask": mask}
-            obs, (info,) = self.venv.reset(seed=self._seeds, options=given)
-            infos.append(info)
+            obs, listed = self.venv.reset(seed=self._seeds, options=given)
+            infos += list(listed)  # type: ignore[arg-type]
         return obs, infos
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -114,7 +116,7 @@ class StableBaselines3VecEnv(VecEnv):
         numbers = self._numbers(indices)
         return list(self.venv.call_some(numbers, method_name, *method_args, **method_kwargs))
 
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:  # type: ignore[type-arg]
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
         """Whether some envs have a wrapper of a class."""
         return list(self.venv.call_some(self._numbers(indices), _has_layer, wrapper_class))
 

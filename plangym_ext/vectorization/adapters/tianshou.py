@@ -58,7 +58,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         obs, listed = self.venv.reset(seed=seed, options=options)
         # The infos of those reset, in the order of the mask; observations of all.
         infos: Any = dict(zip(np.flatnonzero(mask).tolist(), listed, strict=True))
-        return self._batch(obs, numbers), self._info_array(numbers, [infos[k] for k in numbers])
+        return self._batch(obs, numbers), _objects([infos[k] for k in numbers])
 
     def step(
         self,
@@ -70,23 +70,14 @@ class TianshouVectorEnv(BaseVectorEnv):
         obs, rewards, terminations, truncations, infos = self.venv.step(action, numbers)
         listed: Any = infos
         shown = self._batch(obs, range(len(numbers)))
-        return shown, rewards, terminations, truncations, self._info_array(numbers, listed)
+        told = [{**info, "env_id": k} for k, info in zip(numbers, listed, strict=True)]
+        return shown, rewards, terminations, truncations, _objects(told)
 
     def _batch(self, obs: Any, numbers: Sequence[int]) -> Any:
         """Observations of some envs; nested ones as an object array, one for each."""
         if isinstance(obs, np.ndarray):
             return obs[list(numbers)]
-        found = np.empty(len(numbers), object)
-        for k, number in enumerate(numbers):
-            found[k] = _one(obs, number)
-        return found
-
-    @staticmethod
-    def _info_array(numbers: Sequence[int], infos: Sequence[dict[str, Any]]) -> np.ndarray:
-        found = np.empty(len(numbers), object)
-        for k, (number, info) in enumerate(zip(numbers, infos, strict=True)):
-            found[k] = {**info, "env_id": number}
-        return found
+        return _objects([_one(obs, number) for number in numbers])
 
     def seed(self, seed: Any = None) -> list[Any]:
         """Reset envs now with seeds `seed + i`, or one for each; as Tianshou's own do."""
@@ -118,6 +109,14 @@ class TianshouVectorEnv(BaseVectorEnv):
             return list(range(len(self)))
         found: list[int] = np.atleast_1d(env_id).tolist()
         return found
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    """Object array of the values, whatever they are."""
+    found = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        found[k] = value
+    return found
 
 
 def _one(obs: Any, number: int) -> Any:
