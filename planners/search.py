@@ -61,6 +61,7 @@ class Rules:
     temperature: float = 0.0
     return_tree: bool = False
     stores_states: bool = True
+    keep_tree: bool = False
 
 
 class Search:
@@ -112,7 +113,7 @@ class Search:
         fresh = []
         for b, rng in enumerate(rngs):
             self.kept[b] = np.zeros(0, np.intp)
-            if not self._advance(b, states[b]):
+            if not (self.rules.keep_tree and self._advance(b, states[b])):
                 restart(self.tree, b)
                 self.states.put(b, ROOT, states[b])
                 fresh.append(b)
