@@ -128,7 +128,9 @@ class MujocoPart(StatePart):
         # row need not start where a float may.
         self._vector = np.zeros(mujoco.mj_stateSize(model, _SIGNATURE))
         self._bytes = self._vector.data.cast("B")
-        arrays = {name: getattr(data, name, np.zeros(0)) for name in self._derived_names}
+        arrays: dict[str, Any] = {
+            name: getattr(data, name, np.zeros(0)) for name in self._derived_names
+        }
         self._carried = [name for name, array in arrays.items() if array.size]
         self._derived = [arrays[name].reshape(-1).data.cast("B") for name in self._carried]
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from gymnasium import wrappers
 
-from plangym_ext.core.codec import layers
+from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
@@ -61,6 +61,8 @@ class MujocoEnv(PlanEnv):
         super().__init__()
         self.threads = checked_threads(threads)
         self._given: dict[str, Any] = {"threads": threads, "check": check}
+        self._arguments: dict[str, Any] = {**env._arguments, **self._given}
+        self._given_task = task
         self.plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._closed = False
@@ -140,6 +142,16 @@ class MujocoEnv(PlanEnv):
             )
 
     @property
+    def gym_env(self) -> Any:
+        """The gymnasium env that is played."""
+        return self.plan_env.gym_env
+
+    @property
+    def codec(self) -> StateCodec:
+        """How its state is captured."""
+        return self.plan_env.codec
+
+    @property
     def exact(self) -> bool:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         return self.plan_env.exact
@@ -217,8 +229,14 @@ class MujocoEnv(PlanEnv):
 
     def clone(self, **overrides: Any) -> Self:
         """New env with the same settings; see `PlanEnv.clone`."""
-        own = {name: overrides.pop(name) for name in self._given if name in overrides}
-        return type(self)(self.plan_env.clone(**overrides), **{**self._given, **own})
+        threads = overrides.pop("threads", self._given["threads"])
+        check = overrides.get("check", self._given["check"])
+        env = self.plan_env.clone(**overrides)
+        try:
+            return type(self)(env, self._given_task, threads=threads, check=check)
+        except BaseException:
+            env.close()
+            raise
 
     def close(self) -> None:
         """Close the env and end the threads; further calls do nothing."""
