@@ -62,6 +62,7 @@ class Rules:
     return_tree: bool = False
     stores_states: bool = True
     keep_tree: bool = False
+    slots: bool = False
 
 
 class Search:
@@ -79,9 +80,9 @@ class Search:
         self.model, self.rules, self.rater, self.shape = model, rules, rater, shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
         nodes = rules.capacity if rules.stores_states else 1
-        self.states = node_states(
-            model, (batch, nodes, shape[1]), states_are_read=rater.reads_states
-        )
+        # A rater that reads states would have to copy them out of their slots again.
+        slots = rules.slots and not rater.reads_states
+        self.states = node_states(model, (batch, nodes, shape[1]), slots=slots)
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch)
         #: Simulations run for the current plans, and trees that lacked room for one.

@@ -75,6 +75,8 @@ class TreeSearch(Planner):
         keep_tree: go on with the subtree of the state that came about, if it is
             in the tree, bit for bit. `reset` drops it.
         return_tree: put the nodes of the search into the plan.
+        slots: keep states in slots of the env, if it has any and there are no rollouts,
+            rather than in an array of the planner. The plan is the same.
     """
 
     wave_size: int = 8
@@ -92,6 +94,7 @@ class TreeSearch(Planner):
     capacity: int | None = None
     keep_tree: bool = False
     return_tree: bool = False
+    slots: bool = False
 
     #: What `selection` may be.
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
@@ -208,6 +211,7 @@ class TreeSearch(Planner):
             temperature=self.temperature,
             return_tree=bool(self.return_tree),
             keep_tree=bool(self.keep_tree),
+            slots=bool(self.slots),
         )
 
     def _rater(self, num_actions: int) -> Rater:
