@@ -99,13 +99,15 @@ class MujocoRows:
             else:
                 batch = self._begun(request, target)
                 self._play(batch, fresh)
+            # One look at all values; a sum that is no number has to be looked into.
+            sound = bool(np.isfinite(batch.rewards.sum() + batch.obs.sum()))
         if self._states.limit is None:
             truncated = np.zeros(request.num_rows, bool)
         else:
             elapsed = self._states.elapsed(target)
             elapsed += batch.env_steps
             truncated = elapsed >= self._states.limit
-        infos = self._infos(batch)
+        infos = self._infos(batch, sound=sound)
         if request.wants_states or "states_out" in request.out:
             self._env.envelope.seal(target, self._states.length)
         return RowResults(
@@ -118,8 +120,8 @@ class MujocoRows:
             infos,
         )
 
-    def _infos(self, batch: _Batch) -> InfoBatch:
-        """The infos of a batch, whose rewards and observations are looked at as well."""
+    def _infos(self, batch: _Batch, *, sound: bool) -> InfoBatch:
+        """The infos of a batch; its values are looked at unless they are `sound`."""
         request = batch.request
         columns = {c.key: array for c, array in zip(batch.columns, batch.infos, strict=True)}
         own: dict[int, dict[str, Any]] = {}
@@ -127,25 +129,42 @@ class MujocoRows:
             # These tasks have no other fields than numbers, of the columns' own types.
             for i in range(request.num_rows):
                 own[i] = {c.key: _value(c, columns[c.key][i]) for c in batch.columns}
-        marks = np.zeros(request.num_rows, bool)
-        seen = SimpleNamespace(
+        if not sound or len(self._env.layout.info) > len(self._columns):
+            marks = self._looked_at(batch, own)
+            if marks is not None and request.infos != "none":
+                columns[MARKS.key] = marks
+        columns["n_step"] = batch.env_steps
+        columns["dt"] = np.empty(request.num_rows, np.int32)
+        columns["dt"][...] = request.dt
+        return InfoBatch(columns, own)
+
+    def _looked_at(self, batch: _Batch, own: dict[int, dict[str, Any]]) -> np.ndarray | None:
+        """Refuse or mark values that are no numbers, as the env was told to.
+
+        Args:
+            batch: with its rewards and observations.
+            own: infos of whole rows, which get a mark too.
+
+        Returns:
+            `[B]` bool marks, or None if the env has none.
+
+        Raises:
+            InvalidObservation: there is one, and they are refused.
+        """
+        request, marks = batch.request, np.zeros(batch.request.num_rows, bool)
+        seen: Any = SimpleNamespace(
             rewards=batch.rewards,
             obs=(batch.obs,),
             info=[*([None] * len(self._columns)), marks],
             own_infos=own,
         )
         try:
-            self._env.values.apply(seen, slice(0, request.num_rows))  # type: ignore[arg-type]
+            self._env.values.apply(seen, slice(0, request.num_rows))
         except InvalidValue as error:
             action = request.actions[0][error.row]
             error.reason.add_note(f"{self._env.name}: in row {error.row}, action {action}")
             raise error.reason from None
-        if request.infos != "none" and len(self._env.layout.info) > len(self._columns):
-            columns[MARKS.key] = marks
-        columns["n_step"] = batch.env_steps
-        columns["dt"] = np.empty(request.num_rows, np.int32)
-        columns["dt"][...] = request.dt
-        return InfoBatch(columns, own)
+        return marks if len(self._env.layout.info) > len(self._columns) else None
 
     def _one_step(self, request: RowRequest, target: np.ndarray, fresh: FreshRows | None) -> _Batch:
         """One env step of every row: what `_play` does, without its bookkeeping.
