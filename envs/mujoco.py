@@ -61,6 +61,8 @@ _DRAWN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("reacher_v4", "reacher_v5"), ("goal",)),
     **dict.fromkeys(("pusher_v4", "pusher_v5"), ("cylinder_pos",)),
 }
+#: Stands for fields that this version of MuJoCo lacks.
+_NONE = np.zeros(0)
 _DRAWN_BYTES = 16  # two float64 each
 # Attributes of every `MujocoEnv` that this codec answers for.
 _COVERED = {"_np_random", "model", "data", "mujoco_renderer"}
@@ -102,8 +104,8 @@ class MujocoPart(StatePart):
         self._rng = GeneratorBytes()
         self._guard = ModelGuard(model, thorough=not self._is_own)
         self._bind(model, env.data)
-        derived = sum(len(view) for view in self._derived)
-        self.width = len(self._bytes) + derived + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
+        carried = sum(len(view) for view in self._derived)
+        self.width = len(self._bytes) + carried + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -126,9 +128,11 @@ class MujocoPart(StatePart):
         # row need not start where a float may.
         self._vector = np.zeros(mujoco.mj_stateSize(model, _SIGNATURE))
         self._bytes = self._vector.data.cast("B")
-        arrays = {name: getattr(data, name, None) for name in self._derived_names}
-        self._carried = [name for name, array in arrays.items() if array is not None and array.size]
-        self._derived = [memoryview(arrays[name].reshape(-1)).cast("B") for name in self._carried]
+        arrays: dict[str, Any] = {
+            name: getattr(data, name, np.zeros(0)) for name in self._derived_names
+        }
+        self._carried = [name for name, array in arrays.items() if array.size]
+        self._derived = [arrays[name].reshape(-1).data.cast("B") for name in self._carried]
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write vector, derived arrays and generator."""

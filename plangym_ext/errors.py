@@ -48,6 +48,10 @@ class UnknownName(PlangymExtError, ValueError):
     """A name (env, planner, option) is not known; the message has a close match."""
 
 
+class InvalidOption(PlangymExtError, ValueError):
+    """An option (of a planner, of an episode) has a value that it cannot have."""
+
+
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import gymnasium as gym
 
+    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
@@ -122,14 +123,13 @@ def make(
             return native
     from plangym_ext.core.gym_env import GymEnv
 
-    env: PlanEnv = GymEnv(build, **settings)
-    if backend != "serial":
-        env = _on_kernel(env, backend, threads)
+    here = GymEnv(build, **settings)
+    env = here if backend == "serial" else _on_kernel(here, backend, threads)
     env.backend_note = note
     return env
 
 
-def _on_kernel(env: PlanEnv, backend: str, threads: int | None) -> PlanEnv:
+def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
     """The env on its kernel; itself if it has none and "auto" was asked for."""
     from plangym_ext.native.kernel_env import KernelEnv
 

@@ -43,7 +43,7 @@ def test_name_that_is_no_text_is_refused(name):
 
 
 def test_unknown_backend_is_refused_with_those_there_are():
-    known = "auto, serial, process, kernel"
+    known = "auto, serial, process, kernel, mujoco"
     with pytest.raises(UnknownName, match=rf"one of {known}; got 'proces'.*'process'"):
         plangym_ext.make("CartPole-v1", backend="proces")
 

@@ -39,7 +39,8 @@ def task_of(env: Any) -> MujocoTask | None:
     """
     cls = type(env)
     if f"{cls.__module__}:{cls.__qualname__}" == _TASK_ENV:
-        return env.task  # type: ignore[no-any-return]
+        own: MujocoTask = env.task
+        return own
     prefix = "gymnasium.envs.mujoco."
     name = f"{cls.__module__}.{cls.__qualname__}".removeprefix(prefix)
     if not cls.__module__.startswith(prefix) or name not in _TASKS:

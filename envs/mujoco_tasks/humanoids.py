@@ -25,7 +25,7 @@ class _Humanoid(MujocoTask):
         env: gymnasium's; its weights and ranges are read once.
     """
 
-    reads = _READS
+    reads: tuple[str, ...] = _READS
     contact_forces = True
 
     def __init__(self, env: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import mujoco
@@ -22,7 +22,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         width, height: of pictures, in pixels.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 30}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 - as in gymnasium.Env
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         self.model = self.task.load_model()
         self.data = mujoco.MjData(self.model)
         self.frame_skip, self.render_mode = self.task.frame_skip, render_mode
-        self._size, self._renderer = (height, width), None
+        self._size = (height, width)
+        self._renderer: Any = None
         mujoco.mj_forward(self.model, self.data)
         seen = self._observation()
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, seen.shape, seen.dtype)

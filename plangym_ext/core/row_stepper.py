@@ -55,8 +55,7 @@ class RowStepper(ABC):
     def _run_rows(self, request: RowRequest) -> RowResults:
         """Run checked rows that name no slots; fresh arrays, or those of `request.out`.
 
-        `request.states` stays as it is unless `wants_states` is False, and the arrays
-        that come back are nobody else's.
+        `request.states` stays as it is, and the arrays that come back are nobody else's.
         """
 
     @abstractmethod

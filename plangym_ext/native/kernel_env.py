@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
@@ -81,6 +82,11 @@ class KernelEnv(PlanEnv):
     def gym_env(self) -> Any:
         """The gymnasium env that is played."""
         return self.plan_env.gym_env
+
+    @property
+    def codec(self) -> StateCodec:
+        """How the env's states are captured."""
+        return self.plan_env.codec
 
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
@@ -258,12 +264,16 @@ class KernelEnv(PlanEnv):
 
     # Life -----------------------------------------------------------------------
 
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        own = {"kernel": self._own_kernel, "threads": self.threads, "strict": self._strict}
+        return {**self.plan_env._arguments, **own}
+
     def clone(self, **overrides: Any) -> Self:
         """New env with the same settings; see `PlanEnv.clone`."""
-        threads = overrides.pop("threads", self.threads)
-        strict = overrides.pop("strict", self._strict)
-        env = self.plan_env.clone(**overrides)
-        return type(self)(env, self._own_kernel, threads=threads, strict=strict)
+        settings = {**self._arguments, **overrides}
+        own = {name: settings.pop(name) for name in ("kernel", "threads", "strict")}
+        return type(self)(type(self.plan_env)(**settings), **own)
 
     def close(self) -> None:
         """Close the env and end its threads; further calls do nothing."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from gymnasium import wrappers
 
-from plangym_ext.core.codec import layers
+from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
@@ -19,7 +19,7 @@ from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
 from plangym_ext.native.mujoco_player import MujocoPlayer
 from plangym_ext.native.mujoco_resets import MujocoResets
-from plangym_ext.native.mujoco_rows import MujocoRows, shows_states
+from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
 from plangym_ext.native.threads import checked_threads
@@ -61,6 +61,8 @@ class MujocoEnv(PlanEnv):
         super().__init__()
         self.threads = checked_threads(threads)
         self._given: dict[str, Any] = {"threads": threads, "check": check}
+        self._arguments: dict[str, Any] = {**env._arguments, **self._given}
+        self._given_task = task
         self.plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._closed = False
@@ -92,7 +94,7 @@ class MujocoEnv(PlanEnv):
             frame_skip=base.frame_skip,
             n_threads=self.threads,
         )
-        self._rows = MujocoRows(task, self._player, states, self.frameskip)
+        self._rows = MujocoRows(self.plan_env, task, self._player, states)
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
 
     def _found_task(self, base: Any) -> MujocoTask:
@@ -116,12 +118,14 @@ class MujocoEnv(PlanEnv):
         state, *_ = env.reset(seed=_CHECK_SEED)
         rng = np.random.default_rng(_CHECK_SEED)
         (leaf,) = env.layout.action.leaves
-        low, high = np.clip(leaf.space.low, -1, 1), np.clip(leaf.space.high, -1, 1)
+        box: Any = leaf.space
+        low, high = np.clip(box.low, -1, 1), np.clip(box.high, -1, 1)
         shape = (_CHECK_PLACES, _CHECK_STEPS, *leaf.shape)
         actions = rng.uniform(low, high, shape).astype(leaf.dtype)
         found = [state]
         for action in actions[:-1, 0]:
-            found.append(env.step(action, return_state=True).state)
+            env.step(action)
+            found.append(env.get_state())
         states = np.stack(found)
         played = RowRequest((actions,), states, np.array(1, np.int32))
         fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)
@@ -136,6 +140,16 @@ class MujocoEnv(PlanEnv):
                 f"{self.name}: rows of the mujoco backend differ from the serial ones in "
                 f"{differing}, with numpy {np.__version__}. Use backend='process'."
             )
+
+    @property
+    def gym_env(self) -> Any:
+        """The gymnasium env that is played."""
+        return self.plan_env.gym_env
+
+    @property
+    def codec(self) -> StateCodec:
+        """How its state is captured."""
+        return self.plan_env.codec
 
     @property
     def exact(self) -> bool:
@@ -202,10 +216,10 @@ class MujocoEnv(PlanEnv):
         self._part.check_model()
         fresh = None
         if request.reset_first is not None and request.reset_first.any():
-            states = request.states.copy() if shows_states(request) else request.states
+            states = request.states.copy()
             fresh = self._resets.reset(states, request.reset_first)
             request = dataclasses.replace(request, states=states)
-        return self._rows.run(request, self.layout, self.envelope, fresh)
+        return self._rows.run(request, fresh)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
@@ -215,8 +229,14 @@ class MujocoEnv(PlanEnv):
 
     def clone(self, **overrides: Any) -> Self:
         """New env with the same settings; see `PlanEnv.clone`."""
-        own = {name: overrides.pop(name) for name in self._given if name in overrides}
-        return type(self)(self.plan_env.clone(**overrides), **{**self._given, **own})
+        threads = overrides.pop("threads", self._given["threads"])
+        check = overrides.get("check", self._given["check"])
+        env = self.plan_env.clone(**overrides)
+        try:
+            return type(self)(env, self._given_task, threads=threads, check=check)
+        except BaseException:
+            env.close()
+            raise
 
     def close(self) -> None:
         """Close the env and end the threads; further calls do nothing."""

@@ -50,21 +50,23 @@ def compiled_play() -> Any:
 
     library = batch_library()
     for name in _CALLED:
-        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-        llvmlite.binding.add_symbol(name, address)
-    integer, address = types.int64, types.uintp
-    pointers = types.CPointer(types.uintp)
+        place = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        llvmlite.binding.add_symbol(name, place)
+    integer: Any = types.int64
+    address: Any = types.uintp
+    pointer_to: Any = types.CPointer
+    pointers = pointer_to(types.uintp)
     state = types.void(address, pointers, address, types.int32)
-    set_state = types.ExternalFunction("mj_setState", state)
-    get_state = types.ExternalFunction("mj_getState", state)
+    set_state: Any = types.ExternalFunction("mj_setState", state)
+    get_state: Any = types.ExternalFunction("mj_getState", state)
     work = types.void(address, pointers)
-    reset = types.ExternalFunction("mj_resetData", work)
-    forward = types.ExternalFunction("mj_forward", work)
-    simulate = types.ExternalFunction("mj_step", work)
-    find_forces = types.ExternalFunction("mj_rnePostConstraint", work)
-    copy = types.ExternalFunction("memcpy", address(address, address, address))
+    reset: Any = types.ExternalFunction("mj_resetData", work)
+    forward: Any = types.ExternalFunction("mj_forward", work)
+    simulate: Any = types.ExternalFunction("mj_step", work)
+    find_forces: Any = types.ExternalFunction("mj_rnePostConstraint", work)
+    copy: Any = types.ExternalFunction("memcpy", address(address, address, address))
 
-    @cfunc(types.void(address, pointers, types.int32, types.CPointer(integer)))
+    @cfunc(types.void(address, pointers, types.int32, pointer_to(integer)))
     def play(model, data, sim, job):  # type: ignore[no-untyped-def]
         row = integer(sim)
         number, num_rows = job[job[16] + row], job[8]

@@ -278,7 +278,7 @@ class MujocoPlayer:
         job[positions:][:num_rows] = np.arange(num_rows)
         job[positions + num_rows :] = -1
         # Single entries of a memoryview are written in a tenth of the time.
-        played.job, played.job_address = memoryview(job), _address(job)
+        played.job, played.job_address = job.data, _address(job)
         return played.job
 
     def _raise(self, rows: np.ndarray) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.invalid import MARKS, InvalidValue
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.rows import RowResults
 from plangym_ext.native.mujoco_player import FreshRows, MujocoPlayer, Played
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
@@ -67,54 +69,47 @@ class MujocoRows:
     """Runs requests: physics by a `MujocoPlayer`, the rest as arithmetic on arrays.
 
     Args:
+        env: whose rows they are.
         task: observation, reward and ending.
         player: steps the model.
         states: where state rows hold what a step changes.
-        frameskip: env steps in a control step.
     """
 
     def __init__(
-        self, task: MujocoTask, player: MujocoPlayer, states: MujocoStates, frameskip: int
+        self, env: GymEnv, task: MujocoTask, player: MujocoPlayer, states: MujocoStates
     ) -> None:
-        self._task, self._player = task, player
-        self._states, self._frameskip = states, np.int32(frameskip)
+        self._env, self._task, self._player, self._states = env, task, player, states
+        self._frameskip = np.int32(env.frameskip)
+        self._columns = env.info_writer.columns
 
-    def run(
-        self,
-        request: RowRequest,
-        layout: RowLayout,
-        envelope: Envelope,
-        fresh: FreshRows | None = None,
-    ) -> RowResults:
+    def run(self, request: RowRequest, fresh: FreshRows | None = None) -> RowResults:
         """Play checked rows; see `RowStepper._run_rows`.
 
         Args:
             request: its `reset_first` has been seen to.
-            layout: of the env.
-            envelope: of the env.
             fresh: rows whose simulations begin at a reset.
         """
-        # What nobody but the env sees is stepped where it is.
-        shown = shows_states(request)
-        in_place = not shown and request.states.flags.writeable
-        target = request.states if in_place else request.states.copy()
-        columns = layout.info if request.infos != "none" else ()
+        # Own rows are not stepped in place either: after an error they are where they were.
+        target = request.states.copy()
         repeats = request.dt * self._frameskip
         once = request.horizon == 1 and repeats.ndim == 0 and repeats == 1
         with np.errstate(all="ignore"):  # what a simulation that blew up leads to
             if once and request.num_rows:
-                batch = self._one_step(request, columns, target, fresh)
+                batch = self._one_step(request, target, fresh)
             else:
-                batch = self._begun(request, columns, target, layout)
+                batch = self._begun(request, target)
                 self._play(batch, fresh)
+            # One look at all values; a sum that is no number has to be looked into.
+            sound = bool(np.isfinite(batch.rewards.sum() + batch.obs.sum()))
         if self._states.limit is None:
             truncated = np.zeros(request.num_rows, bool)
         else:
             elapsed = self._states.elapsed(target)
             elapsed += batch.env_steps
             truncated = elapsed >= self._states.limit
-        if shown:
-            envelope.seal(target, self._states.length)
+        infos = self._infos(batch, sound=sound)
+        if request.wants_states or "states_out" in request.out:
+            self._env.envelope.seal(target, self._states.length)
         return RowResults(
             target,
             (batch.obs,),
@@ -122,21 +117,62 @@ class MujocoRows:
             batch.terminated,
             truncated,
             batch.env_steps.copy() if once else -(-batch.env_steps // repeats),
-            _infos(batch),
+            infos,
         )
 
-    def _one_step(
-        self,
-        request: RowRequest,
-        columns: tuple[InfoColumn, ...],
-        target: np.ndarray,
-        fresh: FreshRows | None,
-    ) -> _Batch:
+    def _infos(self, batch: _Batch, *, sound: bool) -> InfoBatch:
+        """The infos of a batch; its values are looked at unless they are `sound`."""
+        request = batch.request
+        columns = {c.key: array for c, array in zip(batch.columns, batch.infos, strict=True)}
+        own: dict[int, dict[str, Any]] = {}
+        if request.infos == "all":
+            # These tasks have no other fields than numbers, of the columns' own types.
+            for i in range(request.num_rows):
+                own[i] = {c.key: _value(c, columns[c.key][i]) for c in batch.columns}
+        if not sound or len(self._env.layout.info) > len(self._columns):
+            marks = self._looked_at(batch, own)
+            if marks is not None and request.infos != "none":
+                columns[MARKS.key] = marks
+        columns["n_step"] = batch.env_steps
+        columns["dt"] = np.empty(request.num_rows, np.int32)
+        columns["dt"][...] = request.dt
+        return InfoBatch(columns, own)
+
+    def _looked_at(self, batch: _Batch, own: dict[int, dict[str, Any]]) -> np.ndarray | None:
+        """Refuse or mark values that are no numbers, as the env was told to.
+
+        Args:
+            batch: with its rewards and observations.
+            own: infos of whole rows, which get a mark too.
+
+        Returns:
+            `[B]` bool marks, or None if the env has none.
+
+        Raises:
+            InvalidObservation: there is one, and they are refused.
+        """
+        request, marks = batch.request, np.zeros(batch.request.num_rows, bool)
+        seen: Any = SimpleNamespace(
+            rewards=batch.rewards,
+            obs=(batch.obs,),
+            info=[*([None] * len(self._columns)), marks],
+            own_infos=own,
+        )
+        try:
+            self._env.values.apply(seen, slice(0, request.num_rows))
+        except InvalidValue as error:
+            action = request.actions[0][error.row]
+            error.reason.add_note(f"{self._env.name}: in row {error.row}, action {action}")
+            raise error.reason from None
+        return marks if len(self._env.layout.info) > len(self._columns) else None
+
+    def _one_step(self, request: RowRequest, target: np.ndarray, fresh: FreshRows | None) -> _Batch:
         """One env step of every row: what `_play` does, without its bookkeeping.
 
         Of a batch of light rows that would take as long as the simulation.
         """
         num_rows, states = request.num_rows, self._states
+        columns = self._stored(request)
         played = self._player.memory(1, num_rows, states=False)
         held = np.ascontiguousarray(request.actions[0][:, 0])
         played.actions[0] = held
@@ -158,16 +194,14 @@ class MujocoRows:
             infos=[_owned(infos[column.key]) for column in columns],
         )
 
-    def _begun(
-        self,
-        request: RowRequest,
-        columns: tuple[InfoColumn, ...],
-        target: np.ndarray,
-        layout: RowLayout,
-    ) -> _Batch:
+    def _stored(self, request: RowRequest) -> tuple[InfoColumn, ...]:
+        """Infos that a batch has columns for."""
+        return self._columns if request.infos != "none" else ()
+
+    def _begun(self, request: RowRequest, target: np.ndarray) -> _Batch:
         """The arrays of a request whose rows stand at their first states."""
-        num_rows = request.num_rows
-        (leaf,) = layout.obs.leaves
+        num_rows, columns = request.num_rows, self._stored(request)
+        (leaf,) = self._env.layout.obs.leaves
         return _Batch(
             request,
             columns,
@@ -236,7 +270,7 @@ class MujocoRows:
         if ends is None or not ends.any():
             return _Outcome(rewards, infos, None, None)
         ends = ends.reshape(played.shape)
-        ended = ends.any(axis=0)
+        ended: Any = ends.any(axis=0)
         taken = np.where(ended, ends.argmax(axis=0) + 1, num_steps)
         return _Outcome(rewards, infos, ended, taken)
 
@@ -258,7 +292,7 @@ class MujocoRows:
         env_steps: Any = done
         cells, after = numbers, played.after
         if num_steps > 1 or over is not None:
-            last = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
+            last: Any = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
             env_steps = done - num_steps + 1 + last
             cells = last * num_rows + np.arange(num_rows)[numbers]
             after = played.after_at(cells)
@@ -274,11 +308,6 @@ class MujocoRows:
             batch.terminated[finished] = outcome.ended[numbers]
         for column, array in zip(batch.columns, batch.infos, strict=True):
             array[finished] = outcome.infos[column.key][cells]
-
-
-def shows_states(request: RowRequest) -> bool:
-    """Whether the caller will see the states."""
-    return request.wants_states or "states_out" in request.out
 
 
 def _owned(values: np.ndarray) -> np.ndarray:
@@ -312,19 +341,6 @@ def _add_rewards(
     for k, rewards in enumerate(outcome.rewards):
         live: Any = slice(None) if outcome.taken is None else outcome.taken > k
         sums[places[live], actions_at[k, live]] += rewards[live]
-
-
-def _infos(batch: _Batch) -> InfoBatch:
-    columns = {c.key: array for c, array in zip(batch.columns, batch.infos, strict=True)}
-    own: dict[int, dict[str, Any]] = {}
-    if batch.request.infos == "all":
-        # These tasks have no other fields than numbers, of the columns' own types.
-        for i in range(batch.request.num_rows):
-            own[i] = {c.key: _value(c, columns[c.key][i]) for c in batch.columns}
-    columns["n_step"] = batch.env_steps
-    columns["dt"] = np.empty(batch.request.num_rows, np.int32)
-    columns["dt"][...] = batch.request.dt
-    return InfoBatch(columns, own)
 
 
 def _value(column: InfoColumn, value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -49,10 +48,10 @@ _32 = np.uint64(32)
 @compiled
 def all_finite(values: Any) -> bool:
     """Whether no value is infinite or not a number."""
-    for value in values.flat:  # noqa: SIM110 - numba compiles no generator expressions
-        if not np.isfinite(value):
-            return False
-    return True
+    odd = 0
+    for value in values.reshape(-1):  # without a way out, so that it runs on whole vectors
+        odd += not np.isfinite(value)
+    return odd == 0
 
 
 @compiled
@@ -89,8 +88,8 @@ def make_loop(
         """Run rows `first` to `stop - 1` in place.
 
         Returns:
-            -1, or the first row that the env itself has to judge: the kernel refuses its
-            state, or it came to a number that may be invalid.
+            -1, or a row that the env itself has to judge, with those about it: the kernel
+            refuses its state, or one came to a number that may be invalid.
         """
         horizon = batch.actions.shape[1]
         for row in range(first, stop):
@@ -118,16 +117,13 @@ def make_loop(
                         break
                 batch.rewards[row, taken] = total
                 taken += 1
-                if math.isnan(total):
-                    return row
             for untaken in range(taken, horizon):
                 batch.rewards[row, untaken] = 0.0
             batch.terminated[row], batch.truncated[row] = terminated, truncated
             batch.steps[row], batch.env_steps[row] = taken, env_steps
-            obs = batch.obs[row]
-            observe(state, params, obs)
-            if not all_finite(obs):
-                return row
+            observe(state, params, batch.obs[row])
+        if not (all_finite(batch.obs[first:stop]) and all_finite(batch.rewards[first:stop])):
+            return first
         if seal:
             seal_rows(batch.rows[first:stop], rules.header, rules.weights)
         return -1

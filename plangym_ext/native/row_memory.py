@@ -70,7 +70,8 @@ class RowMemory:
         rows = new((max(size, 2), self.width), np.uint8)
         given = request.states.shape[1]
         rows[:size, :given] = request.states
-        rows[:size, given:] = 0
+        if given < self.width:
+            rows[:size, given:] = 0
         words = rows.view(np.uint64)
         payload = rows[:, self._payload]
         dt = new(size, np.int32)

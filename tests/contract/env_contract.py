@@ -71,8 +71,9 @@ class EnvContract(RefusesDamage):
     @classmethod
     def constructor(cls, **overrides) -> Callable[[], Any]:
         """Picklable constructor of an env, for this or another process."""
-        # Past an ending the episode goes on, to see that nothing is forgotten there.
-        settings = {"autoreset": False, **cls.options, **overrides}
+        # Past an ending the episode goes on, to see that nothing is forgotten there. The
+        # other backends are held against this one, in contracts of their own.
+        settings = {"autoreset": False, "backend": "serial", **cls.options, **overrides}
         return functools.partial(plangym_ext.make, cls.name, **settings)
 
     @classmethod
