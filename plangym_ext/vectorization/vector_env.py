@@ -408,12 +408,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self.call("render")
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override, misc]
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """Seed of every sub-env."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override, misc]
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """Copy of the generator of every sub-env."""
         return self.get_attr("np_random")
 
