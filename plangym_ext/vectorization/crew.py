@@ -17,7 +17,7 @@ from plangym_ext.vectorization.channel import wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
 from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.pages import Pages
-from plangym_ext.vectorization.rows_message import progress_bytes
+from plangym_ext.vectorization.rows_message import NO_ROW, progress_bytes
 
 #: Sizes of batches that are remembered.
 _MAX_KEPT = 256
@@ -39,8 +39,14 @@ class Batch(Protocol):
     def reap(self) -> None:
         """Release it, if its workers are through with it."""
 
+    def cancel(self, error: Exception) -> None:
+        """End it with an error; all workers are gone."""
+
     def progress_of(self, worker: int) -> int:
-        """The row that a worker is running, or `NO_ROW`."""
+        """The row that a worker, by its place in the crew, is running, or `NO_ROW`."""
+
+    def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
+        """End it with an error that names workers which hang, and replace those."""
 
 
 class Lane:
@@ -90,6 +96,21 @@ class Crew:
             for flight in abandoned:
                 flight.reap()
 
+    def end_abandoned(self) -> None:
+        """Wait for batches that nobody will ask for, and release them."""
+        self.reap()
+        for flight in [flight for flight in self.flights if flight.abandoned]:
+            with contextlib.suppress(Exception):
+                flight.wait(None)
+
+    def batch_at(self, worker: ExternalProcess) -> Batch | None:
+        """The batch of which a worker is running a row, if it is."""
+        index = self.workers.index(worker)
+        for flight in self.flights:
+            if flight.progress_of(index) != NO_ROW:
+                return flight
+        return None
+
     def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
         """What a worker is at, in all batches: as long as this changes, it lives."""
         index = self.workers.index(worker)
@@ -135,11 +156,10 @@ class Crew:
             WorkerDied: it is gone.
         """
         worker.describe()
-        told = worker.process.told
-        for number in self._gone:
-            if ("block", number) in told:
-                told.remove(("block", number))
-                worker.post(("drop", number))
+        self._share_gone()
+        told, gone = worker.process.told, worker.process.gone
+        while gone:
+            worker.post(("drop", gone.pop()))
         if ("lane", lane.number) not in told:
             index = self.workers.index(worker)
             worker.post(("lane", lane.number, index), (lane.queue.read_fd,))
@@ -150,9 +170,14 @@ class Crew:
                 worker.post(("block", number, block.nbytes), (block.fd,))
                 told.add(("block", number))
 
-    def forget_gone(self) -> None:
-        """Every worker has been told which blocks are gone."""
-        self._gone.clear()
+    def _share_gone(self) -> None:
+        """Note for every worker which of the blocks that it knows are gone."""
+        while self._gone:
+            number = self._gone.pop()
+            for worker in self.workers:
+                if ("block", number) in worker.process.told:
+                    worker.process.told.remove(("block", number))
+                    worker.process.gone.append(number)
 
     # What workers say -----------------------------------------------------------
 
@@ -168,8 +193,8 @@ class Crew:
         self._watch()
         events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
-            worker = self._watched[fd]
-            if worker.fallen is not None:
+            worker = self._watched.get(fd)
+            if worker is None or worker.fallen is not None:
                 continue
             if fd == worker.process.pidfd and not wait_readable(
                 [worker.process.channel.fileno()], 0
@@ -196,13 +221,26 @@ class Crew:
         self._watched_processes = list(processes)
 
     def ready_workers(self) -> list[ExternalProcess]:
-        """Workers whose env is built; if there is none, all, which will be waited for."""
+        """Workers whose env is built; if there is none, all, which will be waited for.
+
+        Those that are gone are replaced.
+        """
+        for worker in self.workers:
+            if worker.fallen is not None:
+                worker.restart()
         if not all(worker.ready for worker in self.workers):
             self.pump(0.0)
         return [worker for worker in self.workers if worker.ready] or self.workers
 
-    def close(self) -> None:
-        """Let go of memory and queues; the workers are not closed."""
+    def close(self, error: Exception) -> None:
+        """Let go of memory and queues, when all workers are closed.
+
+        Args:
+            error: what whoever waits for a batch in flight gets.
+        """
+        for flight in list(self.flights):
+            flight.cancel(error)
+        self._watched.clear()
         for lane in self._lanes:
             lane.queue.close()
         self._lanes.clear()
