@@ -13,7 +13,7 @@ def warm_up(env, states):
     env.states[slots] = states[:2]
     env.step_slots([0, 0], slots, slots)
     env.states.free(slots)
-    pending = [env.step_batch_async([0] * 64, many) for _ in range(5)]
+    pending = [env.step_batch_async([0] * 64, many) for _ in range(10)]
     for batch in pending:
         batch.wait()
 

@@ -30,3 +30,11 @@ def pair(walk):
     with ParallelEnv(Faulty, n_workers=2, timeout=20.0) as env:
         warm_up(env, walk)
         yield env
+
+
+@pytest.fixture
+def mortal(walk):
+    """The same for one test, which may kill workers."""
+    with ParallelEnv(Faulty, n_workers=2) as env:
+        env.reset(seed=0)
+        yield env
