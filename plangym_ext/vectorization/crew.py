@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
-from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
 from plangym_ext.vectorization.external_process import ExternalProcess
@@ -202,8 +201,7 @@ class Crew:
                 # A process that the env started may still hold the socket open.
                 worker.death()
             else:
-                with contextlib.suppress(WorkerDied):  # kept as `fallen`
-                    worker.receive()
+                worker.receive()
         return bool(events)
 
     def _watch(self) -> None:

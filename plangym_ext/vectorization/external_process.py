@@ -164,13 +164,14 @@ class ExternalProcess:
     def receive(self) -> None:
         """Take what has come off the channel, at least one answer, and keep it for `taken`.
 
-        Raises:
-            WorkerDied: the worker is gone.
+        If the worker is gone, it has `fallen` from then on.
         """
+        messages = []
+        # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
             messages = self.process.channel.receive()
         except ChannelClosed:
-            raise self.death() from None
+            self.death()
         for (request, status, payload), _ in messages:
             if request in self._forgotten:
                 self._forgotten.discard(request)
@@ -224,10 +225,11 @@ class ExternalProcess:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not (ready := wait_readable(self.process.signs, left)):
                 raise self.hung(timeout)
-            if self.process.channel.fileno() not in ready:
+            if self.process.channel.fileno() in ready:
+                self.receive()
+            else:
                 # A process that the env started may still hold the socket open.
-                raise self.death()
-            self.receive()
+                self.death()
         status, payload = answer
         if status == "error":
             raise payload.rebuild(self.where)
