@@ -14,10 +14,12 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
 from plangym_ext.vectorization.channel import wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
-from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.vectorization.external_process import START_TIMEOUT, ExternalProcess
 from plangym_ext.vectorization.pages import Pages
 from plangym_ext.vectorization.rows_message import NO_ROW, progress_bytes
 
+#: Times that a worker may be started for one batch, on average.
+_MAX_STARTS = 3
 #: Sizes of batches that are remembered.
 _MAX_KEPT = 256
 
@@ -219,16 +221,33 @@ class Crew:
         self._watched_processes = list(processes)
 
     def ready_workers(self) -> list[ExternalProcess]:
-        """Workers whose env is built; if there is none, all, which will be waited for.
+        """Workers whose env is built, at least one, which is waited for.
 
         Those that are gone are replaced.
+
+        Raises:
+            WorkerDied: they die while they build their envs, again and again.
+            WorkerTimeout: none has built its env in time.
         """
-        for worker in self.workers:
-            if worker.fallen is not None:
-                worker.restart()
-        if not all(worker.ready for worker in self.workers):
-            self.pump(0.0)
-        return [worker for worker in self.workers if worker.ready] or self.workers
+        deadline = time.monotonic() + START_TIMEOUT
+        starts_left = _MAX_STARTS * len(self.workers)
+        while True:
+            for worker in self.workers:
+                if worker.fallen is not None:
+                    if not starts_left:
+                        raise worker.fallen
+                    starts_left -= 1
+                    worker.restart()
+            ready = [worker for worker in self.workers if worker.ready]
+            if len(ready) == len(self.workers):
+                return ready
+            # All of them are watched: it does not matter which is the first.
+            self.pump(0.0 if ready else max(0.0, deadline - time.monotonic()))
+            ready = [worker for worker in self.workers if worker.ready]
+            if ready:
+                return ready
+            if time.monotonic() >= deadline:
+                raise self.workers[0].hung(START_TIMEOUT)
 
     def close(self, error: Exception) -> None:
         """Let go of memory and queues, when all workers are closed.
