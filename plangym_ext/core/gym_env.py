@@ -15,6 +15,7 @@ from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
@@ -112,6 +113,7 @@ class GymEnv(PlanEnv):
 
     # The env proper -------------------------------------------------------------
 
+    @one_call
     def reset(
         self,
         *,
@@ -121,6 +123,7 @@ class GymEnv(PlanEnv):
     ) -> tuple[Any, ...]:
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_open("reset")
+        self._check_rows_free("reset")
         if seed is None and not self.is_reset:
             # The probe seeded the env; without a seed the caller expects a fresh one.
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
@@ -129,6 +132,7 @@ class GymEnv(PlanEnv):
         self._drop_rows()
         return (self.get_state(), obs, info) if return_state else (obs, info)
 
+    @one_call
     def step(
         self,
         action: Any,
@@ -166,6 +170,7 @@ class GymEnv(PlanEnv):
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         return self.codec.exact
 
+    @one_call
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
