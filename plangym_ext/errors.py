@@ -136,7 +136,9 @@ class PoisonState(WorkerDied):
         action: what was to be played from it.
     """
 
-    def __init__(self, message: str, *, row: int, state: Any, action: Any, **rest: Any) -> None:
+    def __init__(
+        self, message: str, *, row: int = -1, state: Any = None, action: Any = None, **rest: Any
+    ) -> None:
         super().__init__(message, **rest)
         self.row, self.state, self.action = row, state, action
 

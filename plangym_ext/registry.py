@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 from plangym_ext.errors import NoKernel, UnknownName, suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import gymnasium as gym
 
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
+    from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
+
+
+_NATIVE = ("kernel", "mujoco")
 
 
 def make(
@@ -134,6 +140,110 @@ def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
             return env
         env.close()
         raise
+
+
+def make_vec(
+    name_or_factories: str | Callable[[], Any] | Sequence[Callable[[], Any]],
+    num_envs: int | None = None,
+    *,
+    n_workers: int | None = None,
+    backend: str = "auto",
+    autoreset_mode: Any = "next_step",
+    observation_mode: Any = "same",
+    copy: bool = True,
+    wrappers: Sequence[Callable[[Any], Any]] = (),
+    state: str = "auto",
+    check: bool = True,
+    trust: bool = False,
+    **kwargs: Any,
+) -> PlanVectorEnv:
+    """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
+
+    Args:
+        name_or_factories: a name as for `make`, a callable that returns a gymnasium env, or
+            one callable for each sub-env. Callables travel to workers by cloudpickle.
+        num_envs: sub-envs; 1 if None, or as many as there are callables.
+        n_workers: worker processes, which share the sub-envs evenly. With "auto", None
+            means none.
+        backend: "serial" (this process), "process" (workers; as many as there are
+            processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
+            natively in this process), or "auto": "process" if `n_workers` is given, else
+            "mujoco" or "kernel" where there is one for the name, else "serial".
+        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
+        observation_mode: "same", "different", or a tuple of batched and single space.
+        copy: whether observations are fresh arrays; without, they are memory that the next
+            call changes.
+        wrappers: callables that wrap each env, innermost first.
+        state: how states are captured, as for `make`; "off" for no states at all.
+        check: as for `make`.
+        trust: as for `make`.
+        kwargs: for the env's constructor; only with a name.
+
+    Raises:
+        UnknownName: no such env, backend, mode or option.
+        MissingExtra: the simulator is not installed; the message says how to do so.
+        RuntimeError: the spaces of sub-envs do not fit together.
+    """
+    from plangym_ext.vectorization.make_vector import native_vector_env, vector_env
+
+    settings = {"state": state, "check": check, "trust": trust}
+    options = {
+        "autoreset_mode": autoreset_mode,
+        "observation_mode": observation_mode,
+        "copy": copy,
+    }
+    named = isinstance(name_or_factories, str)
+    may_be_native = named and n_workers is None and not wrappers and state != "off"
+    if backend in _NATIVE and not may_be_native:
+        raise ValueError(
+            f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
+            "other than 'off'. Choose backend='process' or 'serial'."
+        )
+    if backend in ("auto", *_NATIVE) and may_be_native:
+        env = _native_env(name_or_factories, backend, {**settings, **kwargs})
+        if env is not None:
+            return native_vector_env(env, num_envs, options)
+        backend = "serial"
+    if isinstance(name_or_factories, str):
+        make: Any = functools.partial(make_gym, find_spec(name_or_factories), **kwargs)
+    elif kwargs:
+        raise TypeError(
+            f"make_vec: {', '.join(kwargs)} can be given with a name only; got "
+            f"{name_or_factories!r}. Give them to what makes the envs."
+        )
+    else:
+        make = name_or_factories
+    return vector_env(
+        make,
+        num_envs,
+        wrappers=tuple(wrappers),
+        n_workers=n_workers,
+        backend=backend,
+        settings=settings,
+        **options,
+    )
+
+
+def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | None:
+    """The env on a native backend; None if it has none and "auto" was asked for."""
+    from plangym_ext.errors import IncompleteState
+
+    try:
+        # A vector env hands out what its sub-envs return, whatever it is.
+        env = make(name, backend=backend, invalid="off", **settings)
+    except IncompleteState:
+        if backend in _NATIVE:
+            raise
+        return None
+    if env.backend in _NATIVE:
+        return env
+    env.close()
+    return None
+
+
+def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:
+    """What `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)` calls: `make_vec`."""
+    return make_vec(env_id, num_envs, **kwargs)
 
 
 def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:

@@ -118,17 +118,14 @@ class SlotStates(NodeStates):
         return self
 
 
-def node_states(
-    model: SearchModel, shape: tuple[int, int, int], *, states_are_read: bool
-) -> NodeStates:
-    """Return slots of the model if it has any and nobody else reads the states.
+def node_states(model: SearchModel, shape: tuple[int, int, int], *, slots: bool) -> NodeStates:
+    """Return where the states of a search are to be kept.
 
     Args:
         model: what steps.
         shape: B, N and S.
-        states_are_read: whether a rater wants the states of new nodes; they would
-            have to be copied out of the slots again.
+        slots: in slots of the model, if it has any.
     """
-    if hasattr(model, "step_slots") and not states_are_read:
+    if slots and hasattr(model, "step_slots"):
         return SlotStates(model, shape[0], shape[1])
     return ArrayStates(model, *shape)

@@ -136,6 +136,7 @@ class NoveltySearch(Planner):
             capacity=capacity,
             discount=self.discount,
             selection=_NO_RULE,
+            keep_tree=True,
         )
 
     def _begin(

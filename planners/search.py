@@ -61,6 +61,8 @@ class Rules:
     temperature: float = 0.0
     return_tree: bool = False
     stores_states: bool = True
+    keep_tree: bool = False
+    slots: bool = False
 
 
 class Search:
@@ -78,9 +80,9 @@ class Search:
         self.model, self.rules, self.rater, self.shape = model, rules, rater, shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
         nodes = rules.capacity if rules.stores_states else 1
-        self.states = node_states(
-            model, (batch, nodes, shape[1]), states_are_read=rater.reads_states
-        )
+        # A rater that reads states would have to copy them out of their slots again.
+        slots = rules.slots and not rater.reads_states
+        self.states = node_states(model, (batch, nodes, shape[1]), slots=slots)
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch)
         #: Simulations run for the current plans, and trees that lacked room for one.
@@ -112,7 +114,7 @@ class Search:
         fresh = []
         for b, rng in enumerate(rngs):
             self.kept[b] = np.zeros(0, np.intp)
-            if not self._advance(b, states[b]):
+            if not (self.rules.keep_tree and self._advance(b, states[b])):
                 restart(self.tree, b)
                 self.states.put(b, ROOT, states[b])
                 fresh.append(b)

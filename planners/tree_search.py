@@ -75,6 +75,8 @@ class TreeSearch(Planner):
         keep_tree: go on with the subtree of the state that came about, if it is
             in the tree, bit for bit. `reset` drops it.
         return_tree: put the nodes of the search into the plan.
+        slots: keep states in slots of the env, if it has any and there are no rollouts,
+            rather than in an array of the planner. The plan is the same.
     """
 
     wave_size: int = 8
@@ -92,6 +94,7 @@ class TreeSearch(Planner):
     capacity: int | None = None
     keep_tree: bool = False
     return_tree: bool = False
+    slots: bool = False
 
     #: What `selection` may be.
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
@@ -128,7 +131,7 @@ class TreeSearch(Planner):
         return 1
 
     def reset(self) -> None:
-        """Drop the tree kept from the last move."""
+        """Drop the trees and the memory kept from the last move."""
         self._kept = None
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
@@ -150,7 +153,8 @@ class TreeSearch(Planner):
         num_actions, _ = discrete_actions(env.action_space, name)
         states = np.asarray(states)
         check_rows(name, states, rngs)
-        # Taken out first: a search that an error leaves half way is not kept.
+        # Its memory is used again even if its trees are not. Taken out first: a search
+        # that an error leaves half way is not kept.
         search, self._kept = self._kept, None
         if search is None or search.model is not env or search.shape != states.shape:
             search = Search(env, self._rules(num_actions), self._rater(num_actions), states.shape)
@@ -159,8 +163,7 @@ class TreeSearch(Planner):
         search.start(states, rngs, obs, legal)
         while self._wave(search) and not clock.over:
             pass
-        if self.keep_tree:
-            self._kept = search
+        self._kept = search
         return search.plans(clock.seconds)
 
     def _number(self, name: str, low: float, high: float) -> float:
@@ -207,6 +210,8 @@ class TreeSearch(Planner):
             dirichlet_alpha=self.dirichlet_alpha,
             temperature=self.temperature,
             return_tree=bool(self.return_tree),
+            keep_tree=bool(self.keep_tree),
+            slots=bool(self.slots),
         )
 
     def _rater(self, num_actions: int) -> Rater:

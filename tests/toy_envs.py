@@ -29,7 +29,10 @@ from plangym_ext.core.gym_env import GymEnv
     SLOW,
     SLEEP,
     NATIVE,
-) = range(2, 14)
+    LAMBDA_INFO,
+    MIXED_INFO,
+    NAP,
+) = range(2, 17)
 
 
 class EnvFaultError(Exception):
@@ -62,16 +65,21 @@ class Faulty(CartPoleEnv):
     """CartPole with a fault behind each action from `RAISE` on.
 
     Args:
-        marker: path of a file; `KILL_ONCE` kills only while there is none.
+        marker: path of a file; `KILL_ONCE` kills only while there is none. "{}" in it
+            stands for the state. For `NAP` a folder, in which a file lies while it naps:
+            until somebody removes that.
         fail_in: "init", "reset" or None: raise there, from the second reset on.
         child: start a process that outlives the env unless somebody ends it.
+        stubborn: ignore what asks a process to end politely.
     """
 
-    def __init__(self, marker=None, fail_in=None, child=False, **kwargs):
+    def __init__(self, marker=None, fail_in=None, child=False, stubborn=False, **kwargs):
         super().__init__(**kwargs)
+        if stubborn and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if fail_in == "init":
             raise EnvFaultError("init failed")
-        self.action_space = Tame(14)
+        self.action_space = Tame(17)
         self._marker, self._fail_in = marker, fail_in
         self.child_pid = subprocess.Popen(["sleep", "300"]).pid if child else 0
 
@@ -105,6 +113,15 @@ class Faulty(CartPoleEnv):
             ctypes.string_at(0)
         if action == ODD_INFO:
             return {"odd": float(self.state[0])}
+        if action == LAMBDA_INFO:
+            return {"callback": lambda: 0}
+        if action == MIXED_INFO:
+            return {"odd": 0.5, "text": "here", "things": [1, {"deep": (2, None)}]}
+        if action == NAP:
+            place = os.path.join(self._marker, str(os.getpid()))
+            os.close(os.open(place, os.O_CREAT))
+            while os.path.exists(place):
+                time.sleep(0.01)
         if action == SLOW:
             time.sleep(0.3)
         if action == SLEEP:
@@ -116,7 +133,8 @@ class Faulty(CartPoleEnv):
 
     def _first_time(self):
         try:
-            os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
+            marker = self._marker.format(self.state.tobytes().hex())
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True

@@ -80,7 +80,8 @@ def kernel(env: Any) -> Kernel:
         start=np.cumsum(np.asarray(env.initial_state_distrib)),
         mask=np.array(masks, np.int8),
         is_fickle=is_taxi and bool(env.fickle_passenger),
-        fickle_probability=float(env.fickle_probability) if is_taxi else 0.0,
+        # Before gymnasium 1.4 the number stood in the code alone.
+        fickle_probability=float(getattr(env, "fickle_probability", 0.3)) if is_taxi else 0.0,
     )
     moves = taxi_step if is_taxi else step
     info = _TAXI_INFO if is_taxi else _INFO

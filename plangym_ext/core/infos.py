@@ -47,6 +47,8 @@ class InfoWriter:
         # as they hold no number.
         self._plain = set(example)
         self._silent = tuple(self._plain - {column.key for column in self.columns})
+        #: Whether the columns hold every field, as far as the example tells.
+        self.holds_all = not self._silent
 
     def into(
         self, arrays: tuple[np.ndarray, ...]
@@ -130,6 +132,11 @@ class InfoBatch(Sequence[dict[str, Any]]):
         self._columns = dict(columns)
         self._own = {i: dict(row) for i, row in own.items()}
         self._size = len(self._columns["n_step"])
+
+    @property
+    def has_own(self) -> bool:
+        """Whether there is a row whose fields differ from the columns."""
+        return bool(self._own)
 
     def keys(self) -> list[str]:
         """Names of the columns."""

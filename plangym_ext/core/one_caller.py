@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 from plangym_ext.errors import ConcurrentUse
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class OneCaller:
@@ -30,3 +36,31 @@ class OneCaller:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    @contextlib.contextmanager
+    def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:
+        """Context that waits for another thread's call to end, having interrupted it.
+
+        Args:
+            interrupt: makes the other call fail soon; not called if there is none.
+            timeout: seconds that it may take to end.
+        """
+        if not self._lock.acquire(blocking=False):
+            interrupt()
+            if not self._lock.acquire(timeout=timeout):
+                self.__enter__()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+def one_call(method: Method) -> Method:
+    """Method that runs as a call of its handle, which has a guard `_one_caller`."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._one_caller:
+            return method(self, *args, **kwargs)
+
+    return cast("Method", guarded)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.arrays import Array
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.core.rows import RowLayout, RowResults, outgrown
+from plangym_ext.core.spaces import Path
 from plangym_ext.errors import UnknownName, suggestion
 
 #: Fields of a result that can be given, and what `RowBatch` calls them.
@@ -45,7 +46,7 @@ class OutFields:
         self, layout: RowLayout, out: Mapping[str, Any] | None, shape: tuple[int, ...], where: str
     ) -> None:
         self._layout = layout
-        self._given = {} if out is None else dict(out)
+        self._given = _fields(out, where)
         self.arrays: dict[str, np.ndarray] = {}
         known = _STEP_FIELDS if len(shape) == 1 else tuple(_NAMES)
         for name, value in self._given.items():
@@ -55,12 +56,11 @@ class OutFields:
                     f"{suggestion(str(name), known)}"
                 )
             if name == "obs":
-                for k, (leaf, part) in enumerate(
-                    zip(layout.obs.leaves, layout.obs.split(value), strict=True)
-                ):
-                    expected = (shape[0], *leaf.shape)
+                for k, leaf in enumerate(layout.obs.leaves):
+                    place = f"{where}: out['obs']{leaf.name}"
+                    part = _part(value, leaf.path, place)
                     self.arrays[f"obs{k}"] = _view(
-                        part, expected, (leaf.dtype,), f"{where}: out['obs']{leaf.name}"
+                        part, (shape[0], *leaf.shape), (leaf.dtype,), place
                     )
             else:
                 self.arrays[_NAMES[name]] = _view(
@@ -81,6 +81,8 @@ class OutFields:
         results |= {f"obs{k}": leaf for k, leaf in enumerate(found.obs)}
         for name, target in self.arrays.items():
             value = results[name]
+            if name == "states_out" and value.shape != target.shape:
+                raise outgrown(value.shape, target.shape)
             if value is not target:
                 target[...] = value.reshape(target.shape)
         return found
@@ -94,6 +96,29 @@ class OutFields:
         if "obs" in self._given:
             return self._given["obs"]
         return self._layout.obs.join(found.obs)
+
+
+def _fields(out: Any, where: str) -> dict[str, Any]:
+    if out is None:
+        return {}
+    if not isinstance(out, Mapping):
+        raise TypeError(
+            f"{where}: out must map names of the result's fields to arrays; got {out!r}"
+        )
+    return dict(out)
+
+
+def _part(value: Any, path: Path, where: str) -> Any:
+    """The array for one leaf; a tree of arrays names what a tuple numbers."""
+    for key in path:
+        try:
+            value = value[str(key) if isinstance(value, ArrayDict) else key]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"{where} is missing: out['obs'] must be nested as the observation space; got "
+                f"{type(value).__name__}, which has no {key!r}"
+            ) from error
+    return value
 
 
 def _expected(
@@ -110,7 +135,10 @@ def _expected(
 
 
 def _view(value: Any, shape: tuple[int, ...], dtypes: tuple[Any, ...], where: str) -> np.ndarray:
-    array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
+    try:
+        array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
+    except ValueError as error:
+        raise ValueError(f"{where} must lie in memory of its own; {error}") from error
     kinds = " or ".join(np.dtype(dtype).name for dtype in dtypes)
     if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype not in dtypes:
         got = (

@@ -138,15 +138,18 @@ class PlanEnv(RowStepper):
         Raises:
             StateError: a state is damaged or belongs to another env.
         """
-        if np.ndim(state) == 2:
-            self.set_row_states(state)
-            return
-        self._set_env_state(self._checked_state(state, "set_state"))
-        self._drop_rows()
+        with self._one_caller:
+            if np.ndim(state) == 2:
+                self.set_row_states(state)
+                return
+            self._check_rows_free("set_state")
+            self._set_env_state(self._checked_state(state, "set_state"))
+            self._drop_rows()
 
     def sync_states(self, state: np.ndarray) -> None:
         """Bring the env and all its rows to one saved `[S]` state."""
-        self.set_state(self._checked_state(state, "sync_states"))
+        with self._one_caller:
+            self.set_state(self._checked_state(state, "sync_states"))
 
     def __enter__(self) -> Self:
         return self

@@ -79,14 +79,14 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
                     odd.append(row)
             lengths.append(capture(target, place) - place)
     except Exception as error:
-        failure = _row_error(batch, row, error)
+        failure = row_error(batch, row, error)
     if lengths:
         rows = slice(first, first + len(lengths))
         _store_counts(batch, rows, played)
         try:
             env.values.apply(batch, rows)
         except InvalidValue as error:
-            failure = _row_error(batch, error.row, error.reason)
+            failure = row_error(batch, error.row, error.reason)
             del lengths[error.row - first :]
         _finish(env, batch, first, lengths, odd)
     if failure is not None:
@@ -109,7 +109,8 @@ class _Cells:
         self.put_info = env.info_writer.into(batch.info)
 
 
-def _row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
+def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
+    """`reason`, as the error of one row of a batch."""
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
 
 

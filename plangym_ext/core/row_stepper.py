@@ -96,7 +96,13 @@ class RowStepper(ABC):
     def states(self) -> StateStore:
         """Slots for states that `step_slots` steps without copying them through here."""
         if self._store is None:
-            self._store = StateStore(self.state_width, self.slot_storage, self.checked_states)
+            self._store = StateStore(
+                self.state_width,
+                self.slot_storage,
+                self.checked_states,
+                self._one_caller,
+                self._end_abandoned,
+            )
         return self._store
 
     # Batches --------------------------------------------------------------------
@@ -228,7 +234,8 @@ class RowStepper(ABC):
     ) -> Transitions:
         """Advance row i from the state in slot `src[i]`, and put the state after it in `dst[i]`.
 
-        All rows read before any writes: a slot may be source and target at once.
+        All rows read before any writes: a slot may be source and target at once. After an
+        error, what the targets hold is undefined if none of them is a source, else unchanged.
 
         Args:
             actions: as in `step_batch`.
@@ -261,7 +268,8 @@ class RowStepper(ABC):
     ) -> PendingBatch[Transitions]:
         """Begin `step_slots` and return at once; `wait()` gives its result.
 
-        Of batches in flight, none may write a slot that another reads or writes.
+        Of batches in flight, none may write a slot that another reads or writes. What the
+        targets of a batch hold that failed, or that nobody has waited for, is undefined.
         """
         with self._one_caller:
             request, finish = self._slot_request(actions, src, dst, dt, infos, out)
@@ -364,6 +372,9 @@ class RowStepper(ABC):
         """Begin what `_run` does; a backend that cannot, does it at once."""
         return RowsRun(lambda: self._run(request))
 
+    def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
+        """Bring batches in flight that nobody will ask for to their end."""
+
     def _check_rows_free(self, where: str) -> None:
         """Refuse to touch the rows while a batch without states is in flight."""
         pending = self._continuing() if self._continuing is not None else None
@@ -457,7 +468,6 @@ class RowStepper(ABC):
             self._row_ended[: len(states)] = ended
 
     def _drop_rows(self) -> None:
-        self._check_rows_free("reset")
         self._row_states = self._row_ended = None
 
 

@@ -115,10 +115,7 @@ class RowBatch:
             if name in self.given:
                 views[name] = self.given[name]
                 if name == "states_out" and views[name].shape != shape:
-                    raise ValueError(
-                        f"out: states must be {shape} uint8, for they have outgrown their rows; "
-                        f"got {views[name].shape}. Make them anew with env.state_width."
-                    )
+                    raise outgrown(shape, views[name].shape)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
@@ -188,6 +185,14 @@ class RowBatch:
             out("steps"),
             InfoBatch(columns, self.own_infos),
         )
+
+
+def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
+    """Error for an array given for states that turned out to need wider rows."""
+    return ValueError(
+        f"out: states must be {needed} uint8, for they have outgrown their rows; got {given}. "
+        "Make them anew with env.state_width."
+    )
 
 
 class RowResults(NamedTuple):

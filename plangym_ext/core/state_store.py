@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.errors import BatchPending
 
 Slots = npt.NDArray[np.int64]
@@ -31,11 +32,20 @@ class StateStore:
         width: S, the bytes of a row.
         storage: "shared" if other processes are to reach it.
         check: turns what a caller gives for states into checked `[n, S]` rows.
+        one_caller: the guard of the env that the store belongs to.
+        end_abandoned: brings batches to their end that nobody will ask for.
     """
 
     def __init__(
-        self, width: int, storage: Storage, check: Callable[[Any, str], np.ndarray]
+        self,
+        width: int,
+        storage: Storage,
+        check: Callable[[Any, str], np.ndarray],
+        one_caller: OneCaller,
+        end_abandoned: Callable[[], None],
     ) -> None:
+        self._one_caller = one_caller
+        self._end_abandoned = end_abandoned
         self._storage: Storage = storage
         self._check = check
         self._rows = np.zeros((0, width), np.uint8)
@@ -59,6 +69,7 @@ class StateStore:
         """View `[capacity, S]` uint8 of the memory, until the store grows."""
         return self._rows
 
+    @one_call
     def allocate(self, count: int) -> Slots:
         """Take `count` slots; what they hold is undefined until it is written.
 
@@ -77,6 +88,7 @@ class StateStore:
         self._used[slots] = True
         return slots
 
+    @one_call
     def free(self, slots: Any) -> None:
         """Give slots back; they will be handed out again.
 
@@ -87,6 +99,7 @@ class StateStore:
         self._used[rows] = False
         self._free.extend(rows[::-1].tolist())
 
+    @one_call
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` slots in all, if there is less.
 
@@ -108,6 +121,8 @@ class StateStore:
 
     def _move(self, capacity: int, width: int) -> None:
         if self.pins:
+            self._end_abandoned()
+        if self.pins:
             raise BatchPending(
                 "states: the store cannot grow while a batch runs on it. Wait for the batch "
                 "first, or reserve enough slots before you begin it."
@@ -118,6 +133,7 @@ class StateStore:
         rows[:known, :old_width] = self._rows
         self._rows = rows
 
+    @one_call
     def __getitem__(self, slots: Any) -> np.ndarray:
         """Fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
 
@@ -128,6 +144,7 @@ class StateStore:
         found: np.ndarray = self._rows[rows]
         return found[0] if np.ndim(slots) == 0 else found
 
+    @one_call
     def __setitem__(self, slots: Any, states: Any) -> None:
         """Write states `[n, S]`, or one `[S]` for an int or for all the slots.
 

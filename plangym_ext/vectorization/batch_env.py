@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.core.envelope import HEADER, Envelope, fingerprint
+from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import EnvClosed, ResetNeeded
+from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
 from plangym_ext.vectorization.crew import Crew
-from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.vectorization.external_process import CLOSE_GRACE, ExternalProcess
 from plangym_ext.vectorization.flight import Flight
+from plangym_ext.vectorization.promise import Promise
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
 ROW_TIMEOUT = 300.0
@@ -36,6 +40,7 @@ class BatchEnv(RowStepper):
         timeout: seconds that a worker may spend on one row before it is held to hang:
             it is stopped, replaced and named. None waits for ever.
         on_widening: called with the new width when state rows have become wider.
+        one_caller: the guard of a handle that this one is part of.
 
     Raises:
         ValueError: no envs, or two of them differ.
@@ -50,8 +55,11 @@ class BatchEnv(RowStepper):
         *,
         timeout: float | None = ROW_TIMEOUT,
         on_widening: Callable[[int], None] | None = None,
+        one_caller: OneCaller | None = None,
     ) -> None:
         super().__init__()
+        if one_caller is not None:
+            self._one_caller = one_caller
         self._envs = list(envs)
         self._blocking, self._timeout = blocking, timeout
         self._on_widening = on_widening
@@ -73,6 +81,8 @@ class BatchEnv(RowStepper):
                     )
         self.layout, self.autoreset = first["layout"], first["autoreset"]
         self.envelope = Envelope(first["identity"], first["payload_width"])
+        for env in self._envs:
+            env.one_caller = self._one_caller
         self._crew = Crew(self._envs)
         self._closed = False
         #: States of rows that were reset before one in front of them.
@@ -100,6 +110,7 @@ class BatchEnv(RowStepper):
         """Step rows; the seed's name for `step_batch`."""
         return self.step_batch(actions, states, dt, return_state)
 
+    @one_call
     def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
         """Continue every row, and the env in every process, from one `[S]` state.
 
@@ -118,16 +129,10 @@ class BatchEnv(RowStepper):
             )
         self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
         self._waiting.clear()
-        promises = []
-        for env in self._envs:
-            promise = env.set_state(state, blocking=False)
-            if blocking:
-                promise()
-            else:
-                promises.append(promise)
-        for promise in promises:
-            promise()
+        for envs in [[env] for env in self._envs] if blocking else [self._envs]:
+            _asked(envs, [functools.partial(env.set_state, state, blocking=False) for env in envs])
 
+    @one_call
     def reset(
         self, indices: Sequence[int] | None = None, return_states: bool = True, **kwargs: Any
     ) -> Any:
@@ -145,9 +150,11 @@ class BatchEnv(RowStepper):
         chosen = list(everyone) if indices is None else [everyone[int(i)] for i in indices]
         if not chosen:
             raise ValueError("reset: indices must name at least one env; got none")
+        self._check_rows_free("reset")
         seed = kwargs.pop("seed", None)
-        promises = [
-            self._envs[i].reset(
+        requests = [
+            functools.partial(
+                self._envs[i].reset,
                 blocking=False,
                 return_states=True,
                 seed=None if seed is None else seed + i,
@@ -155,7 +162,7 @@ class BatchEnv(RowStepper):
             )
             for i in chosen
         ]
-        found = [promise() for promise in promises]
+        found = _asked([self._envs[i] for i in chosen], requests)
         width = max(self.layout.state_width, *(len(state) for state, _, _ in found))
         if width > self.layout.state_width:
             self.widen(width)
@@ -232,12 +239,46 @@ class BatchEnv(RowStepper):
 
     def close(self) -> None:
         """Close all envs and end their processes; further calls do nothing."""
+        with self._one_caller.after_interrupting(self._kill, CLOSE_GRACE):
+            self._closed = True
+            for env in self._envs:
+                env.begin_close()
+            deadline = time.monotonic() + CLOSE_GRACE
+            for env in self._envs:
+                env.close(max(0.0, deadline - time.monotonic()))
+            self._crew.close(EnvClosed("BatchEnv: closed before this batch was done."))
+
+    def _kill(self) -> None:
+        """Have a call that another thread is in the middle of fail."""
         self._closed = True
-        self._crew.close()
         for env in self._envs:
-            env.begin_close()
-        for env in self._envs:
-            env.close()
+            env.kill()
+
+    def _end_abandoned(self) -> None:
+        self._crew.end_abandoned()
+
+
+def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Promise]]) -> list[Any]:
+    """Results of one request for each env; a worker that is gone is replaced and asked again."""
+    promises = [_begun(request) for request in requests]
+    found = []
+    for env, request, promise in zip(envs, requests, promises, strict=True):
+        if promise is not None:
+            try:
+                found.append(promise())
+                continue
+            except WorkerDied:
+                pass
+        env.restart()
+        found.append(request()())
+    return found
+
+
+def _begun(request: Callable[[], Promise]) -> Promise | None:
+    try:
+        return request()
+    except WorkerDied:
+        return None
 
 
 class _Running:
@@ -254,10 +295,14 @@ class _Running:
     def wait(self, timeout: float | None) -> RowResults:
         """Their results; see `Flight.wait`."""
         while True:
+            width = self._flight.state_width
             try:
                 return self._flight.wait(timeout)
             except StateTooWide as error:
-                self._env.widen(self._env.wider(error.excess))
+                # Another batch may have made them wider since this one began.
+                short = width + error.excess - self._env.state_width
+            if short > 0:
+                self._env.widen(self._env.wider(short))
             slots = self._request.slots
             if slots is not None:
                 slots.store.widen(self._env.state_width)

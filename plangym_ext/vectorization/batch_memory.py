@@ -8,7 +8,7 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.rows import RowBatch, RowLayout, RowResults, outgrown
 from plangym_ext.vectorization.crew import Crew
 from plangym_ext.vectorization.rows_message import Place, RowsMessage
 
@@ -31,9 +31,13 @@ class BatchMemory:
         batch: views of it in this process.
         blocks: what workers have to map; held, so that none is closed meanwhile.
         message: what workers are told.
+        writes_elsewhere: whether workers write to memory that is not the page.
     """
 
     def __init__(self, crew: Crew, layout: RowLayout, request: RowRequest) -> None:
+        needed = (request.num_rows, layout.state_width)
+        if (given := request.out.get("states_out")) is not None and given.shape != needed:
+            raise outgrown(needed, given.shape)
         self._crew, self._layout, self._request = crew, layout, request
         self._size = crew.page_size(layout, request.num_rows, request.horizon)
         self._page = crew.pages.take(self._size)
@@ -43,7 +47,9 @@ class BatchMemory:
         self._places: list[Place] = []
         states, slots = request.states, request.slots
         whole = states.shape[1] == layout.state_width and states.flags.c_contiguous
-        placed = whole and self._place("states_in", states)
+        # Rows may have to be run again, so nothing may be written where they begin.
+        apart = not any(np.may_share_memory(states, array) for array in request.out.values())
+        placed = whole and apart and self._place("states_in", states)
         #: Rows that begin where others end: what they read must outlast the batch, in case
         #: a worker dies, so the targets are written when all is done.
         self._commit_here = False
@@ -52,7 +58,6 @@ class BatchMemory:
             self._commit_here = bool(np.isin(slots.targets, slots.sources).any())
             if not self._commit_here:
                 self._place("store", states)
-            slots.store.pins += 1
             self.batch.field("sources")[...] = slots.sources
             self.batch.field("targets")[...] = slots.targets
         #: Results that workers write where the caller wants them.
@@ -71,6 +76,9 @@ class BatchMemory:
             by_source=slots is not None,
             by_target=slots is not None and not self._commit_here,
         )
+        self.writes_elsewhere = bool(self._written) or self.message.by_target
+        if slots is not None:
+            slots.store.pins += 1
 
     @property
     def page(self) -> np.ndarray:

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
-from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
-from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.vectorization.external_process import START_TIMEOUT, ExternalProcess
 from plangym_ext.vectorization.pages import Pages
-from plangym_ext.vectorization.rows_message import progress_bytes
+from plangym_ext.vectorization.rows_message import NO_ROW, progress_bytes
 
+#: Times that a worker may be started for one batch, on average.
+_MAX_STARTS = 3
 #: Sizes of batches that are remembered.
 _MAX_KEPT = 256
 #: Seconds that a step is expected to cost before one was seen.
@@ -41,8 +42,14 @@ class Batch(Protocol):
     def reap(self) -> None:
         """Release it, if its workers are through with it."""
 
+    def cancel(self, error: Exception) -> None:
+        """End it with an error; all workers are gone."""
+
     def progress_of(self, worker: int) -> int:
-        """The row that a worker is running, or `NO_ROW`."""
+        """The row that a worker, by its place in the crew, is running, or `NO_ROW`."""
+
+    def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
+        """End it with an error that names workers which hang, and replace those."""
 
 
 class Lane:
@@ -92,6 +99,21 @@ class Crew:
             self.pump(0.0)
             for flight in abandoned:
                 flight.reap()
+
+    def end_abandoned(self) -> None:
+        """Wait for batches that nobody will ask for, and release them."""
+        self.reap()
+        for flight in [flight for flight in self.flights if flight.abandoned]:
+            with contextlib.suppress(Exception):
+                flight.wait(None)
+
+    def batch_at(self, worker: ExternalProcess) -> Batch | None:
+        """The batch of which a worker is running a row, if it is."""
+        index = self.workers.index(worker)
+        for flight in self.flights:
+            if flight.progress_of(index) != NO_ROW:
+                return flight
+        return None
 
     def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
         """What a worker is at, in all batches: as long as this changes, it lives."""
@@ -148,11 +170,10 @@ class Crew:
             WorkerDied: it is gone.
         """
         worker.describe()
-        told = worker.process.told
-        for number in self._gone:
-            if ("block", number) in told:
-                told.remove(("block", number))
-                worker.post(("drop", number))
+        self._share_gone()
+        told, gone = worker.process.told, worker.process.gone
+        while gone:
+            worker.post(("drop", gone.pop()))
         if ("lane", lane.number) not in told:
             index = self.workers.index(worker)
             worker.post(("lane", lane.number, index), (lane.queue.read_fd,))
@@ -163,9 +184,14 @@ class Crew:
                 worker.post(("block", number, block.nbytes), (block.fd,))
                 told.add(("block", number))
 
-    def forget_gone(self) -> None:
-        """Every worker has been told which blocks are gone."""
-        self._gone.clear()
+    def _share_gone(self) -> None:
+        """Note for every worker which of the blocks that it knows are gone."""
+        while self._gone:
+            number = self._gone.pop()
+            for worker in self.workers:
+                if ("block", number) in worker.process.told:
+                    worker.process.told.remove(("block", number))
+                    worker.process.gone.append(number)
 
     # What workers say -----------------------------------------------------------
 
@@ -181,8 +207,8 @@ class Crew:
         self._watch()
         events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
-            worker = self._watched[fd]
-            if worker.fallen is not None:
+            worker = self._watched.get(fd)
+            if worker is None or worker.fallen is not None:
                 continue
             if fd == worker.process.pidfd and not wait_readable(
                 [worker.process.channel.fileno()], 0
@@ -190,8 +216,7 @@ class Crew:
                 # A process that the env started may still hold the socket open.
                 worker.death()
             else:
-                with contextlib.suppress(WorkerDied):  # kept as `fallen`
-                    worker.receive()
+                worker.receive()
         return bool(events)
 
     def _watch(self) -> None:
@@ -209,13 +234,43 @@ class Crew:
         self._watched_processes = list(processes)
 
     def ready_workers(self) -> list[ExternalProcess]:
-        """Workers whose env is built; if there is none, all, which will be waited for."""
-        if not all(worker.ready for worker in self.workers):
-            self.pump(0.0)
-        return [worker for worker in self.workers if worker.ready] or self.workers
+        """Workers whose env is built, at least one, which is waited for.
 
-    def close(self) -> None:
-        """Let go of memory and queues; the workers are not closed."""
+        Those that are gone are replaced.
+
+        Raises:
+            WorkerDied: they die while they build their envs, again and again.
+            WorkerTimeout: none has built its env in time.
+        """
+        deadline = time.monotonic() + START_TIMEOUT
+        starts_left = _MAX_STARTS * len(self.workers)
+        while True:
+            for worker in self.workers:
+                if worker.fallen is not None:
+                    if not starts_left:
+                        raise worker.fallen
+                    starts_left -= 1
+                    worker.restart()
+            ready = [worker for worker in self.workers if worker.ready]
+            if len(ready) == len(self.workers):
+                return ready
+            # All of them are watched: it does not matter which is the first.
+            self.pump(0.0 if ready else max(0.0, deadline - time.monotonic()))
+            ready = [worker for worker in self.workers if worker.ready]
+            if ready:
+                return ready
+            if time.monotonic() >= deadline:
+                raise self.workers[0].hung(START_TIMEOUT)
+
+    def close(self, error: Exception) -> None:
+        """Let go of memory and queues, when all workers are closed.
+
+        Args:
+            error: what whoever waits for a batch in flight gets.
+        """
+        for flight in list(self.flights):
+            flight.cancel(error)
+        self._watched.clear()
         for lane in self._lanes:
             lane.queue.close()
         self._lanes.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import pickle
 import time
@@ -15,6 +17,8 @@ from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.channel import ChannelClosed, wait_readable
+from plangym_ext.vectorization.descriptors import check_descriptors
+from plangym_ext.vectorization.promise import Promise
 from plangym_ext.vectorization.worker import READY
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
@@ -29,50 +33,6 @@ _requests = itertools.count(READY + 1)
 def next_request() -> int:
     """Number for one request; never used again in this process."""
     return next(_requests)
-
-
-class Promise:
-    """An answer to come: call it to wait for the result; further calls give it again.
-
-    A promise that nobody keeps takes its answer along.
-    """
-
-    def __init__(self, worker: ExternalProcess, request: int) -> None:
-        self._worker = worker
-        self._process = worker.process
-        self._request = request
-        self._settled = False
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def __call__(self, timeout: float | None = None) -> Any:
-        """Wait for the result.
-
-        Args:
-            timeout: seconds after which the worker is stopped; None waits as long as it
-                lives.
-
-        Raises:
-            EnvClosed: the process was closed.
-            WorkerTimeout: no answer in time; the worker has been stopped.
-            WorkerDied: the worker is gone.
-            Exception: what the env raised.
-        """
-        if not self._settled:
-            try:
-                self._result = self._worker.result(self._request, timeout, self._process)
-            except BaseException as error:
-                self._error = error
-                raise
-            finally:
-                self._settled = True
-        elif self._error is not None:
-            raise self._error
-        return self._result
-
-    def __del__(self) -> None:
-        if not self._settled:
-            self._worker.forget(self._request)
 
 
 class ExternalProcess:
@@ -97,7 +57,8 @@ class ExternalProcess:
         self, constructor: Callable[[], Any], *, index: int = 0, wait: bool = True
     ) -> None:
         self.index = index
-        self._one_caller = OneCaller("ExternalProcess")
+        #: The guard of its calls; handles that share workers share it.
+        self.one_caller = OneCaller("ExternalProcess")
         self._closed = False
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
@@ -107,34 +68,46 @@ class ExternalProcess:
         self._answers: dict[int, tuple[str, Any]] = {}
         #: Requests that nobody will ask about any more.
         self._forgotten: set[int] = set()
+        check_descriptors(1)
         self._begin()
         if wait:
-            self.describe()
+            try:
+                self.describe()
+            except BaseException:
+                self.close()
+                raise
 
     def _begin(self) -> None:
         self.process = WorkerProcess(self._constructor, self.index)
         self._description = None
         self._last_command = "start"
         self._answers.pop(READY, None)  # that of the worker before
-        #: How the worker ended, once that was seen; until it is restarted.
-        self.fallen: WorkerDied | None = None
+        self._forgotten.clear()  # it will not answer them
+
+    @property
+    def fallen(self) -> WorkerDied | None:
+        """How the worker ended, once that was seen; None again when it is restarted."""
+        return self.process.fallen
 
     def restart(self) -> None:
         """Replace the worker, dead or alive, by a new one with a new env."""
         self._check_open()
         self.process.stop(0.0)
+        if self.process.fallen is None:
+            self.process.fallen = WorkerDied(
+                f"{self.where} was replaced before it had answered. Ask again.",
+                worker=self.index,
+                pid=self.process.pid,
+                last_command=self._last_command,
+            )
         self._begin()
 
     def describe(self) -> dict[str, Any]:
         """Name, spaces and row layout of the env; waits until it is built."""
         if self._description is None:
-            try:
-                self._description = self.result(READY, START_TIMEOUT)
-                if self._width is not None:
-                    self.post(("widen", self._width))
-            except BaseException:
-                self.close()
-                raise
+            self._description = self.result(READY, START_TIMEOUT)
+            if self._width is not None:
+                self.post(("widen", self._width))
         return self._description
 
     @property
@@ -145,7 +118,8 @@ class ExternalProcess:
     def widen(self, width: int) -> None:
         """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
         self._width = width
-        self.post(("widen", width))
+        with contextlib.suppress(WorkerDied):
+            self.post(("widen", width))
 
     @property
     def observation_space(self) -> Any:
@@ -190,13 +164,14 @@ class ExternalProcess:
     def receive(self) -> None:
         """Take what has come off the channel, at least one answer, and keep it for `taken`.
 
-        Raises:
-            WorkerDied: the worker is gone.
+        If the worker is gone, it has `fallen` from then on.
         """
+        messages = []
+        # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
             messages = self.process.channel.receive()
         except ChannelClosed:
-            raise self.death() from None
+            self.death()
         for (request, status, payload), _ in messages:
             if request in self._forgotten:
                 self._forgotten.discard(request)
@@ -218,10 +193,10 @@ class ExternalProcess:
 
     def death(self) -> WorkerDied:
         """Error that says how the worker, which is gone, ended."""
-        if self.fallen is None:
-            self.fallen = self.process.death(self._last_command)
+        if self.process.fallen is None:
+            self.process.fallen = self.process.death(self._last_command)
             self._forgotten.clear()  # it will not answer them
-        return self.fallen
+        return self.process.fallen
 
     def result(
         self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
@@ -238,39 +213,33 @@ class ExternalProcess:
             WorkerTimeout: no answer in time. The worker has been stopped.
             WorkerDied: the worker is gone.
         """
-        with self._one_caller:
+        with self.one_caller:
             return self._result(request, timeout, process or self.process)
 
     def _result(self, request: int, timeout: float | None, process: WorkerProcess) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
         while (answer := self.taken(request)) is None:
             self._check_open()
-            if process is not self.process:
-                raise WorkerDied(
-                    f"worker {self.index} (pid {process.pid}) was replaced before it had answered. "
-                    "Ask again.",
-                    worker=self.index,
-                    pid=process.pid,
-                )
-            if self.fallen is not None:
-                raise self.fallen
+            if process.fallen is not None:
+                raise process.fallen
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not (ready := wait_readable(self.process.signs, left)):
                 raise self.hung(timeout)
-            if self.process.channel.fileno() not in ready:
+            if self.process.channel.fileno() in ready:
+                self.receive()
+            else:
                 # A process that the env started may still hold the socket open.
-                raise self.death()
-            self.receive()
+                self.death()
         status, payload = answer
         if status == "error":
             raise payload.rebuild(self.where)
-        return payload
+        return pickle.loads(payload) if status == "pickled" else payload
 
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
         """Error for a worker that has not answered in time; ends it, whatever it does."""
         stack = self.process.stack()
         self.process.stop(0.0)
-        self.fallen = WorkerDied(
+        self.process.fallen = WorkerDied(
             f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
             "Call restart() to go on with a new one.",
             worker=self.index,
@@ -289,11 +258,15 @@ class ExternalProcess:
         return f"worker {self.index} (pid {self.process.pid})"
 
     def _ask(self, kind: str, *arguments: Any) -> Promise:
-        with self._one_caller:
+        with self.one_caller:
             self.describe()
             request = next_request()
             self.post((kind, request, *arguments))
-            return Promise(self, request)
+            process = self.process
+            return Promise(
+                lambda timeout: self.result(request, timeout, process),
+                functools.partial(self.forget, request),
+            )
 
     # The env --------------------------------------------------------------------
 
@@ -334,11 +307,12 @@ class ExternalProcess:
         self,
         actions: Any,
         states: np.ndarray | None = None,
-        dt: int | np.ndarray = 1,
+        dt: int | np.ndarray | None = None,
         return_state: bool | None = None,
         blocking: bool = True,
     ) -> Transitions | StateTransitions | Promise:
-        """Step rows; arguments and result as `PlanEnv.step_batch`."""
+        """Step rows; arguments and result as `PlanEnv.step_batch`; `dt` None is 1."""
+        dt = 1 if dt is None else dt
         return _now(self.call("step_batch", actions, states, dt, return_state), blocking)
 
     # Life -----------------------------------------------------------------------
@@ -348,12 +322,21 @@ class ExternalProcess:
         if not self._closed:
             self.process.begin_stop()
 
-    def close(self) -> None:
-        """Close the env and end its process; further calls do nothing."""
+    def close(self, grace: float = CLOSE_GRACE) -> None:
+        """Close the env and end its process; further calls do nothing.
+
+        Args:
+            grace: seconds that the worker may take to leave before it is killed.
+        """
         self.begin_close()
         self._closed = True
         # A worker that is still building its env has nothing to put in order.
-        self.process.stop(CLOSE_GRACE if self._description is not None else 0.0)
+        self.process.stop(grace if self._description is not None else 0.0)
+
+    def kill(self) -> None:
+        """End the worker under a call of another thread, which fails; `close` it afterwards."""
+        self._closed = True
+        self.process.kill()
 
     def __enter__(self) -> ExternalProcess:
         return self

@@ -11,6 +11,7 @@ import numpy as np
 
 from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
@@ -18,6 +19,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState
 from plangym_ext.vectorization.batch_env import ROW_TIMEOUT, BatchEnv
+from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.external_process import ExternalProcess
 
 
@@ -122,6 +124,7 @@ class ParallelEnv(PlanEnv):
             raise EnvClosed(f"setup: this {self.name} env is closed. Make a new one.")
         if self._batch_env is not None:
             return
+        check_descriptors(self.n_workers)
         workers: list[ExternalProcess] = []
         try:
             # All workers start before any is waited for; the local env is built meanwhile.
@@ -129,7 +132,11 @@ class ParallelEnv(PlanEnv):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
             self._plan_env = self._constructor()
             batch_env = BatchEnv(
-                workers, self._blocking, timeout=self._timeout, on_widening=self._widened
+                workers,
+                self._blocking,
+                timeout=self._timeout,
+                on_widening=self._widened,
+                one_caller=self._one_caller,
             )
             _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
             self._batch_env = batch_env
@@ -185,6 +192,7 @@ class ParallelEnv(PlanEnv):
 
     # The env proper -------------------------------------------------------------
 
+    @one_call
     def reset(
         self,
         *,
@@ -193,9 +201,12 @@ class ParallelEnv(PlanEnv):
         return_state: bool = True,
     ) -> tuple[Any, ...]:
         """Start a new episode; see `PlanEnv.reset`."""
+        self._check_rows_free("reset")
+        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
         self._drop_rows()
-        return self.plan_env.reset(seed=seed, options=options, return_state=return_state)
+        return found
 
+    @one_call
     def step(
         self,
         action: Any,
@@ -206,6 +217,7 @@ class ParallelEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         return self.plan_env.step(action, state, dt, return_state)
 
+    @one_call
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()
@@ -239,6 +251,9 @@ class ParallelEnv(PlanEnv):
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         return self._run(request)
+
+    def _end_abandoned(self) -> None:
+        self.batch_env._end_abandoned()
 
     def _run(self, request: RowRequest) -> RowResults:
         return self._start(request).wait(None)

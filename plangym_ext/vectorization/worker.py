@@ -13,7 +13,9 @@ env's constructor; after that the worker answers one request at a time:
     ("widen", width)                     make state rows wider
     ("close",)                           leave
 
-Every answer is `(request, "result" | "error" | "too wide", payload)`.
+Every answer is `(request, status, payload)`. The status is "result"; "pickled", with a
+payload that is pickled once more, so that one which cannot be read is an error of its own
+request alone; "error", with an `ErrorReport`; or "too wide", with the bytes that lack.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from plangym_ext.core.families import register_family
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, Message
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
+from plangym_ext.vectorization.service import Service
 
 READY = 0  # request number of the answer to the first message
 #: Makes a worker write the stacks of its threads to the third descriptor.
@@ -66,7 +69,7 @@ class Worker:
 
     Args:
         channel: to the parent.
-        constructor: returns a `PlanEnv` or a gymnasium env.
+        constructor: returns a `PlanEnv` or a gymnasium env; or a `Service`.
     """
 
     def __init__(self, channel: Channel, constructor: Any) -> None:
@@ -74,7 +77,9 @@ class Worker:
         from plangym_ext.vectorization.worker_env import WorkerEnv
 
         self._channel = channel
-        self._env = WorkerEnv(constructor)
+        self._env: Any = (
+            constructor() if isinstance(constructor, Service) else WorkerEnv(constructor)
+        )
         #: Claim queues, and this worker's number among those that share one.
         self._lanes: dict[int, tuple[int, int]] = {}
 
@@ -109,16 +114,19 @@ class Worker:
         elif kind == "widen":
             self._env.widen(message[1])
         elif kind == "get":
-            self._answer(message[1], self._env.get, message[2])
+            self._answer(message[1], self._get, message[2])
         else:
             raise ValueError(f"worker: unknown message {kind!r}")
 
-    def _call(self, name: str, arguments: bytes) -> Any:
+    def _call(self, name: str, arguments: bytes) -> bytes:
         # Unpickled here, so that arguments which cannot be are an error of this call.
         args, kwargs = pickle.loads(arguments)
-        return self._env.call(name, args, kwargs)
+        return pickle.dumps(self._env.call(name, args, kwargs), protocol=5)
 
-    def _run_rows(self, request: int, lane: int, what: Any) -> Any:
+    def _get(self, name: str) -> bytes:
+        return pickle.dumps(self._env.get(name), protocol=5)
+
+    def _run_rows(self, request: int, lane: int, what: Any) -> bytes:
         claim_fd, index = self._lanes[lane]
         try:
             return self._env.run(what, index, claims(claim_fd, request))
@@ -130,8 +138,7 @@ class Worker:
 
     def _answer(self, request: int, function: Any, *args: Any) -> None:
         try:
-            payload = function(*args)
-            answer = pickle.dumps((request, "result", payload), protocol=5)
+            answer = pickle.dumps((request, "pickled", function(*args)), protocol=5)
         except Exception as error:  # any error of the env belongs to the caller
             answer = pickle.dumps((request, *self._problem(error)), protocol=5)
         self._channel.send_pickled(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.row_loop import run_rows
+from plangym_ext.core.row_loop import row_error, run_rows
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, progress_view
 
@@ -66,9 +67,7 @@ class WorkerEnv:
         self._batches.clear()
         self._blocks.pop(number).close()
 
-    def run(
-        self, what: RowsMessage, worker: int, ranges: Iterable[tuple[int, int]]
-    ) -> dict[int, dict[str, Any]]:
+    def run(self, what: RowsMessage, worker: int, ranges: Iterable[tuple[int, int]]) -> bytes:
         """Run the given row ranges of a batch in place.
 
         Args:
@@ -77,10 +76,11 @@ class WorkerEnv:
             ranges: rows, each range as first and behind the last.
 
         Returns:
-            Infos of the rows whose fields do not fit the shared columns, by row.
+            Pickle of the infos of the rows whose fields do not fit the shared columns, by
+            row; empty if there are none.
 
         Raises:
-            RowError: the env raised.
+            RowError: the env raised, or an info cannot be pickled.
         """
         key = (what, worker)
         batch = self._batches.get(key)
@@ -94,7 +94,7 @@ class WorkerEnv:
                 run_rows(self._env, batch, first, stop)
         finally:
             batch.progress[0] = NO_ROW
-        return batch.own_infos
+        return _pickled(batch) if batch.own_infos else b""
 
     def _batch(self, what: RowsMessage, worker: int) -> RowBatch:
         page = self._blocks[what.page]
@@ -126,3 +126,20 @@ class WorkerEnv:
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+def _pickled(batch: RowBatch) -> bytes:
+    try:
+        return pickle.dumps(batch.own_infos, protocol=5)
+    except Exception:  # whatever a value's own reduction raises
+        for row, info in batch.own_infos.items():
+            for key, value in info.items():
+                try:
+                    pickle.dumps(value, protocol=5)
+                except Exception as error:  # likewise
+                    reason = TypeError(
+                        f"infos: the field {key!r} cannot leave its worker: {error}. Ask for "
+                        "infos='numeric', or have a wrapper leave the field out."
+                    )
+                    raise row_error(batch, row, reason) from error
+        raise

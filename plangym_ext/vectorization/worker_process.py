@@ -49,40 +49,45 @@ class WorkerProcess:
 
     def __init__(self, constructor: bytes, index: int) -> None:
         self.index = index
-        mine, theirs = socket.socketpair()
-        life_read, life_write = os.pipe()
-        # Where a worker writes its stack if it is asked for it; it alone keeps it open.
-        self._stack_fd = os.memfd_create("stack") if hasattr(os, "memfd_create") else -1
-        inherited = [fd for fd in (theirs.fileno(), life_read, self._stack_fd) if fd >= 0]
+        #: How it ended, once that was seen.
+        self.fallen: WorkerDied | None = None
+        #: What it has been told of: memory and queues, by number.
+        self.told: set[tuple[str, int]] = set()
+        #: Numbers of memory that it was told of and that is gone since.
+        self.gone: list[int] = []
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
         path = [entry or os.getcwd() for entry in sys.path]
-        try:
-            self._process = subprocess.Popen(
-                [*_COMMAND, str(theirs.fileno()), str(life_read), str(self._stack_fd)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=inherited,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-                # Its own group: a terminal's Ctrl-C reaches the parent alone, and
-                # processes that an env starts end with their worker.
-                process_group=0,
-            )
-        except BaseException:
-            os.close(life_write)
-            mine.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(life_read)
-            if self._stack_fd >= 0:
-                os.close(self._stack_fd)
+        with contextlib.ExitStack() as undo:
+            mine, theirs = socket.socketpair()
+            undo.callback(mine.close)
+            with contextlib.ExitStack() as theirs_only:
+                theirs_only.callback(theirs.close)
+                life_read, life_write = os.pipe()
+                undo.callback(os.close, life_write)
+                theirs_only.callback(os.close, life_read)
+                # Where a worker writes its stack if it is asked for it; it alone keeps it open.
+                self._stack_fd = -1
+                if hasattr(os, "memfd_create"):
+                    self._stack_fd = os.memfd_create("stack")
+                    theirs_only.callback(os.close, self._stack_fd)
+                fds = (theirs.fileno(), life_read, self._stack_fd)
+                self._process = subprocess.Popen(
+                    [*_COMMAND, *map(str, fds)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[fd for fd in fds if fd >= 0],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                    # Its own group: a terminal's Ctrl-C reaches the parent alone, and
+                    # processes that an env starts end with their worker.
+                    process_group=0,
+                )
+            undo.callback(_end, self._process)
+            self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+            undo.pop_all()
         self.channel = Channel(mine)
-        #: What it has been told of: memory and queues, by number.
-        self.told: set[tuple[str, int]] = set()
-        self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
-        fds = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
+        kept = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
         # Holds no reference to self, so a forgotten worker is stopped when collected.
-        self._kill = weakref.finalize(self, _kill, self._process, self.channel, fds, os.getpid())
+        self._kill = weakref.finalize(self, _kill, self._process, self.channel, kept, os.getpid())
         with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
@@ -108,6 +113,11 @@ class WorkerProcess:
         if self._kill.alive:
             # A worker that reads nothing is killed after the grace, like any other.
             self.channel.try_send(("close",))
+
+    def kill(self) -> None:
+        """End the process without waiting for that or releasing anything."""
+        if self._kill.alive:
+            _kill_group(self._process)
 
     def stop(self, grace: float) -> None:
         """End the process and release everything; further calls do nothing.
@@ -168,13 +178,17 @@ class WorkerProcess:
 def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:
     # A forked child has inherited the handle, but the worker is not its to end.
     if os.getpid() == owner:
-        _kill_group(process)
-        process.wait()
+        _end(process)
     else:
         process.returncode = 0  # or its own finalizer would complain
     channel.close()
     for fd in fds:
         os.close(fd)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _kill_group(process)
+    process.wait()
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -62,22 +62,16 @@ def test_a_search_outlives_the_widening_of_states():
     assert episode.return_ == 12
 
 
-class WithoutSlots:
-    """An env whose states can only be had as arrays."""
-
-    def __init__(self, env):
-        self.action_space, self.reset, self.step = env.action_space, env.reset, env.step
-        self.step_batch, self.rollout_batch = env.step_batch, env.rollout_batch
-
-
 @pytest.mark.parametrize("n_workers", [None, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cls", [MCTS, STS])
 @pytest.mark.parametrize("keep_tree", [False, True])
 def test_states_in_slots_and_in_arrays_give_the_same(n_workers, cls, keep_tree):
     with plangym_ext.make("CartPole-v1", n_workers=n_workers) as env:
         planner = cls(12, rollout_depth=0, keep_tree=keep_tree)
+        arrays = play(env, planner, seed=3, max_steps=6, num_episodes=2)
+        assert env.states.capacity == 0
+        planner = cls(12, rollout_depth=0, keep_tree=keep_tree, slots=True)
         slots = play(env, planner, seed=3, max_steps=6, num_episodes=2)
-        arrays = play(WithoutSlots(env), planner, seed=3, max_steps=6, num_episodes=2)
         assert env.states.capacity > 0
         for one, other in zip(slots, arrays, strict=True):
             assert one.actions.tobytes() == other.actions.tobytes()

@@ -62,7 +62,7 @@ def test_attributes_are_read_from_the_env_and_from_what_it_wraps(process):
     assert process.frameskip == 1
     assert process.masscart == 1.0  # of gymnasium's env
     assert process.observation_space.shape == (4,)
-    assert process.action_space.n == 14
+    assert process.action_space.n == 17
 
 
 def test_missing_attribute_is_an_attribute_error_and_the_worker_lives(process):

@@ -1,7 +1,9 @@
 """Workers that die or raise: named errors, results as without the fault, usable handles."""
 
+import contextlib
 import functools
 import os
+import pickle
 import signal
 
 import leaks
@@ -11,7 +13,8 @@ import toy_envs
 from contract.backend_contract import assert_equal
 from toy_envs import Faulty, faulty_env
 
-from plangym_ext.errors import EnvClosed, WorkerDied, WorkerError
+from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerError
+from plangym_ext.vectorization.batch_env import BatchEnv
 from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.parallel_env import ParallelEnv
 from plangym_ext.vectorization.remote_errors import RemoteTraceback
@@ -203,6 +206,128 @@ def test_processes_of_a_closed_env_end_with_it():
         child = process.child_pid
         assert leaks.is_running(child)
     assert leaks.wait_until(lambda: not leaks.is_running(child))
+
+
+def test_worker_that_died_says_how(states):
+    with ExternalProcess(Faulty, index=4) as process:
+        process.reset(seed=0)
+        with pytest.raises(WorkerDied) as caught:
+            process.step(toy_envs.SIGKILL)
+        error = pickle.loads(pickle.dumps(caught.value))
+        for found in (caught.value, error):
+            assert (found.worker, found.pid) == (4, process.process.pid)
+            assert (found.exit_status, found.last_command) == (-signal.SIGKILL, "call")
+
+
+def test_poison_holds_row_state_and_action(serial, states):
+    actions = np.arange(16) % 2
+    actions[9] = toy_envs.EXIT
+    with parallel(2) as env:
+        slots = env.states.allocate(16)
+        env.states[slots] = states
+        for call in (
+            lambda: env.step_batch(actions, states),
+            lambda: env.step_slots(actions, slots[::-1], slots),
+        ):
+            with pytest.raises(PoisonState) as caught:
+                call()
+            error = pickle.loads(pickle.dumps(caught.value))
+            assert error.row == 9
+            in_slots = "step_slots" in call.__code__.co_names
+            assert error.state.tobytes() == states[15 - 9 if in_slots else 9].tobytes()
+            assert np.all(error.action == toy_envs.EXIT)
+            assert (error.exit_status, error.last_command) == (3, "rows")
+        # Targets are sources here, so nothing has been written.
+        assert env.states[slots].tobytes() == states.tobytes()
+        rest = np.delete(np.arange(16), 9)
+        want = serial.step_batch(actions[rest], states[rest])
+        assert_equal(env.step_batch(actions[rest], states[rest]), want, "the other rows")
+
+
+def test_several_rows_may_kill_once(serial, states, tmp_path):
+    # Each row has a marker of its own, by its state: none of them is to blame.
+    actions = np.zeros(16, int)
+    killing = actions.copy()
+    killing[::4] = toy_envs.KILL_ONCE
+    with parallel(2, marker=str(tmp_path / "killed-{}")) as env:
+        got = env.step_batch(killing, states)
+        assert len(list(tmp_path.iterdir())) == 4
+        assert_equal(got, serial.step_batch(actions, states), "four deaths in a batch")
+
+
+def test_death_behind_a_slow_worker_does_not_wait_for_it(serial, states, tmp_path):
+    # The dead worker is replaced while the other one is still at its row.
+    with parallel(2, marker=str(tmp_path)) as env:
+        before = pids(env)
+        pending = env.step_batch_async([toy_envs.NAP, 0], states[:2])
+        assert not pending.poll(0.2)
+        (napping,) = (int(path.name) for path in tmp_path.iterdir())
+        (other,) = set(before) - {napping}
+        os.kill(other, signal.SIGKILL)
+        assert leaks.wait_until(lambda: not pending.poll(0.01) and other not in pids(env))
+        (tmp_path / str(napping)).unlink()  # wakes it
+        assert_equal(pending.wait(), serial.step_batch([0] * 2, states[:2]), "batch")
+        assert napping in pids(env)
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_worker_killed_again_while_it_starts(n_workers, serial, states):
+    with parallel(n_workers) as env:
+        for _ in range(2):
+            for worker in env.batch_env:
+                os.kill(worker.process.pid, signal.SIGKILL)
+            pending = env.step_batch_async([0] * 16, states)
+            # One replacement is at the batch, the others at their imports, or dead already.
+            for worker in env.batch_env:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.process.pid, signal.SIGKILL)
+            assert_equal(pending.wait(), serial.step_batch([0] * 16, states), "batch")
+            assert_usable(env, serial, states)
+
+
+def test_env_that_cannot_be_built_again_raises_its_own_error(serial, states, tmp_path):
+    gone = tmp_path / "gone"
+
+    def unless_gone():
+        if gone.exists():
+            raise toy_envs.EnvFaultError("the files of this env are gone")
+        return Faulty()
+
+    with ParallelEnv(unless_gone, n_workers=2) as env:
+        env.step_batch([0] * 16, states)
+        gone.touch()
+        for worker in env.batch_env:
+            os.kill(worker.process.pid, signal.SIGKILL)
+        with pytest.raises(toy_envs.EnvFaultError, match="files of this env are gone") as caught:
+            env.step_batch([0] * 16, states)
+        assert "raised in worker" in caught.value.__notes__[0]
+        gone.unlink()
+        # Once they are back, so is the env: no worker is lost for good.
+        for _ in range(20):
+            with contextlib.suppress(toy_envs.EnvFaultError):
+                if env.step_batch([0] * 16, states).rewards.sum() == 16:
+                    break
+        assert_usable(env, serial, states)
+        assert all(leaks.is_running(pid) for pid in pids(env))
+
+
+def test_processes_that_died_are_replaced_by_reset_and_sync(serial, states):
+    env = BatchEnv([ExternalProcess(Faulty, index=i) for i in range(3)])
+    try:
+        found = [env[i].process.pid for i in range(3)]
+        os.kill(found[1], signal.SIGKILL)
+        obs, first = env.reset(seed=5)
+        for i in range(3):
+            state, want, _ = serial.reset(seed=5 + i)
+            assert (obs[i].tobytes(), first[i].tobytes()) == (want.tobytes(), state.tobytes())
+        for blocking in (True, False):
+            os.kill(env[2].process.pid, signal.SIGKILL)
+            env.sync_states(states[4], blocking=blocking)
+            for process in env:
+                assert process.call("get_state")().tobytes() == states[4].tobytes()
+        assert [env[i].process.pid == found[i] for i in range(3)] == [True, False, False]
+    finally:
+        env.close()
 
 
 # Exceptions -----------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""Whether there are file descriptors enough, asked before any worker starts."""
+
+from __future__ import annotations
+
+import os
+
+from plangym_ext.errors import StorageError
+
+#: What a worker takes for as long as it lives: its socket, its lifeline, its process.
+PER_WORKER = 3
+#: What there has to be beside: queues and memory of a few batches, and what starting a
+#: process takes for a moment.
+SPARE = 20
+
+
+def check_descriptors(num_workers: int) -> None:
+    """Make sure that workers can be started and used.
+
+    Args:
+        num_workers: how many are about to be started.
+
+    Raises:
+        StorageError: this process may not open that many files more.
+    """
+    limit, used = _limit(), _used()
+    if limit is None or used is None:
+        return
+    needed = PER_WORKER * num_workers + SPARE
+    if used + needed > limit:
+        fit = max(0, (limit - used - SPARE) // PER_WORKER)
+        raise StorageError(
+            f"{num_workers} worker{'s' * (num_workers != 1)} would need {needed} file descriptors, "
+            f"{PER_WORKER} each and {SPARE} beside; {used} of the {limit} that this process may "
+            f"have are in use. Use at most {fit}, close files, or raise the limit: ulimit -n "
+            f"{used + needed}."
+        )
+
+
+def _limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _used() -> int | None:
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # the listing's own
+    except OSError:
+        return None

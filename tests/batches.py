@@ -1,0 +1,23 @@
+"""Helpers of the tests that step batches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def warm_up(env, states):
+    """Have an env make the memory of its batches, which no test is to be blamed for."""
+    env.reset(seed=0)
+    many = np.resize(states, (64, states.shape[1]))
+    slots = env.states.allocate(2)
+    env.states[slots] = states[:2]
+    env.step_slots([0, 0], slots, slots)
+    env.states.free(slots)
+    pending = [env.step_batch_async([0] * 64, many) for _ in range(10)]
+    for batch in pending:
+        batch.wait()
+
+
+def pids(env):
+    """Process ids of the workers."""
+    return [worker.process.pid for worker in env.batch_env]
