@@ -171,10 +171,12 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            pending = PendingBatch(self._start(request), finish, self._one_caller)
-            if states is None:
-                self._continuing = weakref.ref(pending)
-            return pending
+            # Never a variable of this call: an error that is kept keeps the frames below it
+            # and above, and a batch that nobody holds has to be gone at once.
+            return self._remembered(
+                PendingBatch(self._start(request), finish, self._one_caller),
+                moves_rows=states is None,
+            )
 
     def rollout_batch(
         self,
@@ -374,6 +376,12 @@ class RowStepper(ABC):
 
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
         """Bring batches in flight that nobody will ask for to their end."""
+
+    def _remembered(self, pending: PendingBatch[Any], *, moves_rows: bool) -> PendingBatch[Any]:
+        """The same batch; while it is open, nothing else may touch rows that it moves."""
+        if moves_rows:
+            self._continuing = weakref.ref(pending)
+        return pending
 
     def _check_rows_free(self, where: str) -> None:
         """Refuse to touch the rows while a batch without states is in flight."""
