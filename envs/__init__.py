@@ -7,6 +7,7 @@ where their codecs are.
 from plangym_ext.core.families import Family, register_family
 
 _HERE = "plangym_ext.envs"
+_KERNELS = f"{_HERE}.kernels:kernel_of"
 # highway-env's ids have no prefix of their own.
 _HIGHWAY = tuple(
     f"{road}-*"
@@ -29,6 +30,7 @@ for _family in (
         name="classic_control",
         module="gymnasium.envs.classic_control",
         codec=f"{_HERE}.classic_control:ClassicControlPart",
+        kernel=_KERNELS,
     ),
     Family(
         name="atari",
@@ -37,6 +39,8 @@ for _family in (
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
         options=("episodic_life", "montezuma"),
+        registers="ale_py",
+        building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(
         name="box2d",
@@ -44,6 +48,7 @@ for _family in (
         codec=None,
         approximate=f"{_HERE}.box2d:KinematicPart",
         playback=f"{_HERE}.box2d:playback",
+        building=f"{_HERE}.box2d:quiet_import",
     ),
     Family(
         name="dm_control",
@@ -84,11 +89,20 @@ for _family in (
         name="mujoco",
         module="gymnasium.envs.mujoco",
         codec=f"{_HERE}.mujoco:MujocoPart",
+        building=f"{_HERE}.mujoco:quiet_compiler",
+        task=f"{_HERE}.mujoco_tasks:task_of",
+    ),
+    Family(
+        name="mujoco_task",
+        module=f"{_HERE}.mujoco_tasks.task_env",
+        codec=f"{_HERE}.mujoco_tasks.task_env:task_part",
+        task=f"{_HERE}.mujoco_tasks:task_of",
     ),
     Family(
         name="toy_text",
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",
+        kernel=_KERNELS,
     ),
     # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
     Family(
@@ -97,6 +111,7 @@ for _family in (
         codec=None,
         names=("plangym_ext/*",),
         resolve=f"{_HERE}.ids:spec",
+        kernel=_KERNELS,
     ),
 ):
     register_family(_family, builtin=True)

@@ -9,6 +9,8 @@ refuses it all the same, since its next game would be another one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,13 @@ def wrapped(
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)
     return EpisodicLife(env) if episodic_life else env
+
+
+@contextmanager
+def quiet_emulator() -> Iterator[None]:
+    """Keep the emulator from printing its banner in every process."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    yield
 
 
 def _complete(env: Any) -> None:

@@ -27,7 +27,7 @@ from plangym_ext.errors import IncompleteState, MissingExtra
 
 
 @contextlib.contextmanager
-def _quiet_import() -> Iterator[None]:
+def quiet_import() -> Iterator[None]:
     """Without pygame's greeting, which every worker would print, and without warnings.
 
     Box2D's binding raises DeprecationWarnings inside its C code, and crashes the
@@ -47,7 +47,7 @@ def _quiet_import() -> Iterator[None]:
 
 
 try:
-    with _quiet_import():
+    with quiet_import():
         import Box2D
         from gymnasium.envs.box2d import bipedal_walker, car_racing, lunar_lander
 except (ImportError, gymnasium.error.DependencyNotInstalled) as error:

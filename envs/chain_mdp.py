@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from plangym_ext.envs.sokoban.checks import check_action, check_row
-from plangym_ext.envs.sokoban.rng_bytes import RNG_BYTES, check_rng, pack_rng, unpack_rng
+from plangym_ext.core.env_arguments import check_action, check_row
+from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.errors import DamagedState, ResetNeeded
 
 _CELL_BYTES = 4
@@ -59,6 +59,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0.0, 1.0, (n + 1,), np.float32)
         self.action_space = spaces.Discrete(2)
+        self._rng = GeneratorBytes()
         self.cell = -1  # until the first reset
 
     def reset(
@@ -109,8 +110,10 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             IncompleteState: `np_random` was replaced by one that is not over PCG64.
         """
         self._check_ready("get_state")
-        data = self.cell.to_bytes(_CELL_BYTES, "little") + pack_rng(self.np_random)
-        return np.frombuffer(bytearray(data), np.uint8)
+        data = bytearray(_STATE_BYTES)
+        data[:_CELL_BYTES] = self.cell.to_bytes(_CELL_BYTES, "little")
+        self._rng.capture(self.np_random, memoryview(data), _CELL_BYTES)
+        return np.frombuffer(data, np.uint8)
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
         """Continue from `state`, `[44]` uint8 from `get_state`; no reset is needed.
@@ -125,8 +128,8 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
                 f"ChainMDPEnv.set_state: expected a cell in [0, {self.n}]; got {cell}. "
                 "Pass a row from get_state of an env with this n."
             )
-        check_rng(data[_CELL_BYTES:])
-        unpack_rng(self.np_random, data[_CELL_BYTES:])
+        self._rng.check(self.np_random, data[_CELL_BYTES:], "ChainMDPEnv.set_state")
+        self._rng.restore(self.np_random, memoryview(data), _CELL_BYTES)
         self.cell = cell
 
     def _check_ready(self, where: str) -> None:

@@ -17,7 +17,8 @@ from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
-_FLOAT64, _FLOAT32, _TUPLE = range(3)
+FLOAT64, FLOAT32, TUPLE = range(3)
+_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 # What the dynamics and rewards read and nobody changes between two steps. An env that
 # was built without gymnasium's registry has no spec to tell its arguments from.
 _CONSTANTS = (
@@ -48,8 +49,8 @@ _CONSTANTS = (
     "torque_noise_max",
     "x_threshold",
 )
-# Which of the two optional fields hold a value rather than None.
-_HAS_STEPS, _HAS_TORQUE = 1, 2
+# What an env may hold beside its vector, a number or None: its type in a state.
+_OPTIONAL = {"steps_beyond_terminated": "q", "last_u": "d"}
 
 
 class ClassicControlPart(StatePart):
@@ -57,37 +58,40 @@ class ClassicControlPart(StatePart):
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._size = len(env.state)
-        self._layout = struct.Struct(f"<BBq{self._size + 1}d")
+        self._optional = next((name for name in _OPTIONAL if hasattr(env, name)), None)
+        # Kind of the vector, whether the optional field holds a number, both.
+        last = _OPTIONAL[self._optional] if self._optional else ""
+        self._layout = struct.Struct(f"<BB{len(env.state)}d{last}")
+        self._size = self._layout.size
         self._rng = GeneratorBytes()
-        self.width = self._layout.size + RNG_BYTES
+        self.width = self._size + RNG_BYTES
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write vector, optional fields and generator."""
+        """Write vector, optional field and generator."""
         env = self._env
         state = env.state
         if type(state) is tuple:
-            kind, values = _TUPLE, state
+            kind, values = TUPLE, state
         else:
-            kind = _FLOAT64 if state.dtype == np.float64 else _FLOAT32
+            # Comparing the type itself takes four times as long.
+            kind = FLOAT64 if state.itemsize == 8 else FLOAT32
             values = state.tolist()
-        steps = getattr(env, "steps_beyond_terminated", None)
-        torque = getattr(env, "last_u", None)
-        flags = (steps is not None) * _HAS_STEPS | (torque is not None) * _HAS_TORQUE
-        self._layout.pack_into(buffer, offset, kind, flags, steps or 0, *values, torque or 0.0)
-        return self._rng.capture(env.np_random, buffer, offset + self._layout.size)
+        if self._optional is None:
+            self._layout.pack_into(buffer, offset, kind, False, *values)
+        else:
+            value = getattr(env, self._optional)
+            self._layout.pack_into(buffer, offset, kind, value is not None, *values, value or 0)
+        return self._rng.capture(env.np_random, buffer, offset + self._size)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set vector, optional fields and generator."""
+        """Set vector, optional field and generator."""
         env = self._env
-        kind, flags, steps, *values, torque = self._layout.unpack_from(buffer, offset)
-        if kind == _TUPLE:
-            env.state = tuple(values)
-        else:
-            env.state = np.array(values, np.float64 if kind == _FLOAT64 else np.float32)
-        env.steps_beyond_terminated = steps if flags & _HAS_STEPS else None
-        env.last_u = torque if flags & _HAS_TORQUE else None
-        return self._rng.restore(env.np_random, buffer, offset + self._layout.size)
+        kind, is_held, *values = self._layout.unpack_from(buffer, offset)
+        if self._optional is not None:
+            value = values.pop()
+            setattr(env, self._optional, value if is_held else None)
+        env.state = tuple(values) if kind == TUPLE else np.array(values, _DTYPES[kind])
+        return self._rng.restore(env.np_random, buffer, offset + self._size)
 
     def identity(self) -> dict[str, Any]:
         """The dynamics are gymnasium's own code and the env's constants."""

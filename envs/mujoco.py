@@ -61,6 +61,8 @@ _DRAWN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("reacher_v4", "reacher_v5"), ("goal",)),
     **dict.fromkeys(("pusher_v4", "pusher_v5"), ("cylinder_pos",)),
 }
+#: Stands for fields that this version of MuJoCo lacks.
+_NONE = np.zeros(0)
 _DRAWN_BYTES = 16  # two float64 each
 # Attributes of every `MujocoEnv` that this codec answers for.
 _COVERED = {"_np_random", "model", "data", "mujoco_renderer"}
@@ -69,14 +71,19 @@ _NOT_ARGUMENTS = ("_np_random", "_ezpickle_", "_cached_", "_saved_")
 
 
 class MujocoPart(StatePart):
-    """Codec of an env that derives from gymnasium's `MujocoEnv`.
+    """Codec of an env that derives from gymnasium's `MujocoEnv`, or is built like one.
+
+    Args:
+        env: with `model`, `data`, `frame_skip`, `render_mode` and `np_random`.
+        derived: fields beside the integration vector that its step reads before it
+            simulates; None for what is known of gymnasium's tasks, or else all.
 
     Raises:
         IncompleteState: the env has no MuJoCo model and data, or its model puts bodies
             to sleep, which is not part of MuJoCo's state vector.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, derived: tuple[str, ...] | None = None) -> None:
         model = getattr(env, "model", None)
         if not isinstance(model, mujoco.MjModel) or not isinstance(env.data, mujoco.MjData):
             raise IncompleteState(
@@ -92,13 +99,27 @@ class MujocoPart(StatePart):
         module = type(env).__module__
         task = module.removeprefix(_PACKAGE) if module.startswith(_PACKAGE) else ""
         self._is_own = task in _READ_BEFORE
-        self._derived_names = _READ_BEFORE.get(task, _ALL_DERIVED)
+        self._derived_names = _READ_BEFORE.get(task, _ALL_DERIVED) if derived is None else derived
         self._drawn = _DRAWN.get(task, ())
         self._rng = GeneratorBytes()
         self._guard = ModelGuard(model, thorough=not self._is_own)
         self._bind(model, env.data)
-        derived = sum(len(view) for view in self._derived)
-        self.width = len(self._bytes) + derived + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
+        carried = sum(len(view) for view in self._derived)
+        self.width = len(self._bytes) + carried + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Fields of `mjData` that a state holds behind the integration vector, in order."""
+        return tuple(self._carried)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes behind those of vectors that a reset draws and keeps."""
+        return len(self._drawn) * _DRAWN_BYTES
+
+    def check_model(self) -> None:
+        """Refuse to go on with a model that was edited since; see `ModelGuard.check`."""
+        self._guard.check()
 
     def _bind(self, model: Any, data: Any) -> None:
         """Take hold of the memory of `data`, which is copied from and to as it is."""
@@ -107,12 +128,11 @@ class MujocoPart(StatePart):
         # row need not start where a float may.
         self._vector = np.zeros(mujoco.mj_stateSize(model, _SIGNATURE))
         self._bytes = self._vector.data.cast("B")
-        arrays = [getattr(data, name, None) for name in self._derived_names]
-        self._derived = [
-            memoryview(array.reshape(-1)).cast("B")
-            for array in arrays
-            if array is not None and array.size
-        ]
+        arrays: dict[str, Any] = {
+            name: getattr(data, name, np.zeros(0)) for name in self._derived_names
+        }
+        self._carried = [name for name, array in arrays.items() if array.size]
+        self._derived = [arrays[name].reshape(-1).data.cast("B") for name in self._carried]
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write vector, derived arrays and generator."""
@@ -146,7 +166,9 @@ class MujocoPart(StatePart):
             view[:] = buffer[offset:stop]
         for name in self._drawn:
             offset, stop = stop, stop + _DRAWN_BYTES
-            setattr(env, name, np.frombuffer(buffer, np.float64, 2, offset).copy())
+            # Drawn once an episode: as a rule it is the same, which is found out faster.
+            if getattr(env, name).tobytes() != buffer[offset:stop]:
+                setattr(env, name, np.frombuffer(buffer, np.float64, 2, offset).copy())
         return self._rng.restore(env.np_random, buffer, stop)
 
     def _pose(self) -> None:

@@ -7,6 +7,7 @@ costs next to nothing and brings in neither numba nor torch.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
     from plangym_ext.core.state_file import load_states as load_states
     from plangym_ext.core.state_file import save_states as save_states
+    from plangym_ext.native.compiled import compiled as compiled
+    from plangym_ext.native.kernel import Kernel as Kernel
+    from plangym_ext.native.kernel_env import KernelEnv as KernelEnv
+    from plangym_ext.native.known import register_kernel as register_kernel
     from plangym_ext.registry import make as make
+    from plangym_ext.registry import make_vec as make_vec
     from plangym_ext.registry import register as register
     from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
+    from plangym_ext.vectorization.check_vector_env import check_vector_env as check_vector_env
     from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
+    from plangym_ext.vectorization.vector_env import PlanVectorEnv as PlanVectorEnv
 
 #: Public name -> module that defines it. The list of the public API.
 _PUBLIC = {
@@ -37,13 +45,20 @@ _PUBLIC = {
     "Family": "plangym_ext.core.families",
     "GymEnv": "plangym_ext.core.gym_env",
     "JaggedArray": "plangym_ext.arrays.jagged",
+    "Kernel": "plangym_ext.native.kernel",
+    "KernelEnv": "plangym_ext.native.kernel_env",
     "ParallelEnv": "plangym_ext.vectorization.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
+    "PlanVectorEnv": "plangym_ext.vectorization.vector_env",
     "StatePart": "plangym_ext.core.part",
     "check_env": "plangym_ext.core.check_env",
+    "check_vector_env": "plangym_ext.vectorization.check_vector_env",
+    "compiled": "plangym_ext.native.compiled",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
+    "make_vec": "plangym_ext.registry",
     "register": "plangym_ext.registry",
+    "register_kernel": "plangym_ext.native.known",
     "save_states": "plangym_ext.core.state_file",
 }
 
@@ -67,7 +82,25 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
     globals()[name] = value
+    _register_vector_env()
     return value
+
+
+def _register_vector_env() -> None:
+    """Make `gymnasium.make_vec("plangym_ext/Vec-v0", ...)` work, once gymnasium is there.
+
+    It is not imported for that: so either it was imported before this package, as sorted
+    imports have it, or one of the public names has been used.
+    """
+    gymnasium: Any = sys.modules.get("gymnasium")
+    # While it is still being imported itself it has no `register` yet.
+    if hasattr(gymnasium, "register") and "plangym_ext/Vec-v0" not in gymnasium.registry:
+        gymnasium.register(
+            "plangym_ext/Vec-v0", vector_entry_point="plangym_ext.registry:make_registered_vec"
+        )
+
+
+_register_vector_env()
 
 
 def __dir__() -> list[str]:

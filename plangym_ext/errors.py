@@ -41,15 +41,40 @@ class InvalidAction(PlangymExtError, ValueError):
 
 
 class InvalidObservation(PlangymExtError, ValueError):
-    """An env returned an observation that its own space does not allow."""
+    """An env returned an observation that its own space does not allow, or no number."""
 
 
 class UnknownName(PlangymExtError, ValueError):
     """A name (env, planner, option) is not known; the message has a close match."""
 
 
+class InvalidOption(PlangymExtError, ValueError):
+    """An option (of a planner, of an episode) has a value that it cannot have."""
+
+
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
+
+
+class BackendUnavailable(PlangymExtError, ValueError):
+    """The backend that was asked for cannot run this env; another one can."""
+
+
+class NoKernel(BackendUnavailable):
+    """An env has no compiled kernel, or none for its arguments or wrappers.
+
+    Attributes:
+        reason: what is missing, without the env's name and the remedy.
+    """
+
+    def __init__(self, reason: str, *, name: str = "") -> None:
+        remedy = "Use backend='serial' or 'process', or register a kernel."
+        super().__init__(f"{name}: {reason}. {remedy}" if name else reason)
+        self.reason = reason
+
+
+class KernelDiffers(PlangymExtError, RuntimeError):
+    """A compiled kernel does not give what the env itself gives; its results were not used."""
 
 
 class MissingExtra(PlangymExtError, ImportError):

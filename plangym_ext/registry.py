@@ -7,20 +7,26 @@ of their envs is asked for, never before.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import re
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import NoKernel, UnknownName, suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import gymnasium as gym
 
+    from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
+    from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
-BACKENDS = ("auto", "serial", "process")
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
+
+
+_NATIVE = ("kernel", "mujoco")
 
 
 def make(
@@ -34,6 +40,7 @@ def make(
     check: bool = True,
     trust: bool = False,
     invalid: str = "raise",
+    threads: int | None = None,
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -42,8 +49,11 @@ def make(
         name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
             own, such as "dm_control/cheetah-run-v0".
         n_workers: worker processes for batches. With "auto", None means none.
-        backend: "serial" (one process, the reference), "process" (workers), or
-            "auto": "process" if `n_workers` is given, else "serial".
+        backend: "serial" (one loop in Python, the reference), "process" (workers),
+            "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
+            for envs that a task describes), or "auto": "process" if `n_workers` is given,
+            else "mujoco" or "kernel" where there is one, else "serial". `env.backend`
+            says which it is, and `env.backend_note` why not a faster one.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -56,6 +66,8 @@ def make(
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, or "off".
+        threads: of the kernel backend, to share the rows of a batch; None lets the size
+            of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari.
 
@@ -63,16 +75,22 @@ def make(
         UnknownName: no such env, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
+        BackendUnavailable: the backend that was asked for cannot run this env.
     """
     if backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
-    if backend == "serial" and n_workers is not None:
+    if backend in ("serial", "kernel", "mujoco") and n_workers is not None:
         raise ValueError(
-            f"make: the serial backend has no workers; got n_workers={n_workers!r}. "
+            f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
+        )
+    if threads is not None and (backend in ("serial", "process") or n_workers is not None):
+        raise ValueError(
+            f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
+            f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
     from plangym_ext.core.families import family_of_entry_point
 
@@ -96,9 +114,136 @@ def make(
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
+    note = ""
+    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
+        from plangym_ext.native.mujoco_make import make_native
+
+        native, note = make_native(build, threads, settings, required=backend == "mujoco")
+        if native is not None:
+            return native
     from plangym_ext.core.gym_env import GymEnv
 
-    return GymEnv(build, **settings)
+    here = GymEnv(build, **settings)
+    env = here if backend == "serial" else _on_kernel(here, backend, threads)
+    env.backend_note = note
+    return env
+
+
+def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
+    """The env on its kernel; itself if it has none and "auto" was asked for."""
+    from plangym_ext.native.kernel_env import KernelEnv
+
+    try:
+        return KernelEnv(env, threads=threads, strict=backend == "kernel")
+    except NoKernel:
+        if backend == "auto":
+            return env
+        env.close()
+        raise
+
+
+def make_vec(
+    name_or_factories: str | Callable[[], Any] | Sequence[Callable[[], Any]],
+    num_envs: int | None = None,
+    *,
+    n_workers: int | None = None,
+    backend: str = "auto",
+    autoreset_mode: Any = "next_step",
+    observation_mode: Any = "same",
+    copy: bool = True,
+    wrappers: Sequence[Callable[[Any], Any]] = (),
+    state: str = "auto",
+    check: bool = True,
+    trust: bool = False,
+    **kwargs: Any,
+) -> PlanVectorEnv:
+    """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
+
+    Args:
+        name_or_factories: a name as for `make`, a callable that returns a gymnasium env, or
+            one callable for each sub-env. Callables travel to workers by cloudpickle.
+        num_envs: sub-envs; 1 if None, or as many as there are callables.
+        n_workers: worker processes, which share the sub-envs evenly. With "auto", None
+            means none.
+        backend: "serial" (this process), "process" (workers; as many as there are
+            processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
+            natively in this process), or "auto": "process" if `n_workers` is given, else
+            "mujoco" or "kernel" where there is one for the name, else "serial".
+        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
+        observation_mode: "same", "different", or a tuple of batched and single space.
+        copy: whether observations are fresh arrays; without, they are memory that the next
+            call changes.
+        wrappers: callables that wrap each env, innermost first.
+        state: how states are captured, as for `make`; "off" for no states at all.
+        check: as for `make`.
+        trust: as for `make`.
+        kwargs: for the env's constructor; only with a name.
+
+    Raises:
+        UnknownName: no such env, backend, mode or option.
+        MissingExtra: the simulator is not installed; the message says how to do so.
+        RuntimeError: the spaces of sub-envs do not fit together.
+    """
+    from plangym_ext.vectorization.make_vector import native_vector_env, vector_env
+
+    settings = {"state": state, "check": check, "trust": trust}
+    options = {
+        "autoreset_mode": autoreset_mode,
+        "observation_mode": observation_mode,
+        "copy": copy,
+    }
+    named = isinstance(name_or_factories, str)
+    may_be_native = named and n_workers is None and not wrappers and state != "off"
+    if backend in _NATIVE and not may_be_native:
+        raise ValueError(
+            f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
+            "other than 'off'. Choose backend='process' or 'serial'."
+        )
+    if backend in ("auto", *_NATIVE) and may_be_native:
+        env = _native_env(name_or_factories, backend, {**settings, **kwargs})
+        if env is not None:
+            return native_vector_env(env, num_envs, options)
+        backend = "serial"
+    if isinstance(name_or_factories, str):
+        make: Any = functools.partial(make_gym, find_spec(name_or_factories), **kwargs)
+    elif kwargs:
+        raise TypeError(
+            f"make_vec: {', '.join(kwargs)} can be given with a name only; got "
+            f"{name_or_factories!r}. Give them to what makes the envs."
+        )
+    else:
+        make = name_or_factories
+    return vector_env(
+        make,
+        num_envs,
+        wrappers=tuple(wrappers),
+        n_workers=n_workers,
+        backend=backend,
+        settings=settings,
+        **options,
+    )
+
+
+def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | None:
+    """The env on a native backend; None if it has none and "auto" was asked for."""
+    from plangym_ext.errors import IncompleteState
+
+    try:
+        # A vector env hands out what its sub-envs return, whatever it is.
+        env = make(name, backend=backend, invalid="off", **settings)
+    except IncompleteState:
+        if backend in _NATIVE:
+            raise
+        return None
+    if env.backend in _NATIVE:
+        return env
+    env.close()
+    return None
+
+
+def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:
+    """What `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)` calls: `make_vec`."""
+    return make_vec(env_id, num_envs, **kwargs)
 
 
 def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:
@@ -130,7 +275,7 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     names = family.options if family is not None else ()
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
-        with _quiet(spec.entry_point):
+        with family.build_context() if family is not None else nullcontext():
             env = gym.make(spec, **kwargs)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -165,28 +310,12 @@ def find_spec(name: str) -> Any:
         )
     import gymnasium as gym
 
-    from plangym_ext.core.families import family_of_name, registered_spec
+    from plangym_ext.core.families import family_of_name, register_all_ids, registered_spec
 
     if name in gym.registry:
         return gym.spec(name)
     family = family_of_name(name)
     if family is not None:
         return family.spec(name)
-    # Simulators that register their ids when they are imported.
-    importlib.import_module("ale_py")
+    register_all_ids()
     return registered_spec(name)
-
-
-def _quiet(entry_point: Any) -> AbstractContextManager[None]:
-    """Context in which an env is built without what its simulator prints at every build."""
-    module = entry_point if isinstance(entry_point, str) else ""
-    if module.startswith("ale_py"):
-        ale = importlib.import_module("ale_py")
-        # Otherwise every process prints the emulator's banner.
-        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
-    if module.startswith("gymnasium.envs.box2d"):
-        # Imports the simulator in the way that neither prints nor warns nor crashes.
-        importlib.import_module("plangym_ext.envs.box2d")
-    if module.startswith("gymnasium.envs.mujoco"):
-        return importlib.import_module("plangym_ext.envs.mujoco").quiet_compiler()
-    return nullcontext()

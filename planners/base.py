@@ -7,13 +7,20 @@ actions. Nothing here knows how, or in how many processes, that is done.
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.plans import Plan
+
+#: More simulations than any search makes.
+UNBOUNDED = 2**31 - 1
 
 States = npt.NDArray[np.uint8]
 Rng = np.random.Generator
@@ -41,6 +48,10 @@ class Transitions(Protocol):
     @property
     def truncateds(self) -> npt.NDArray[np.bool_]:
         """`[B]` bool, True where the episode was cut although it could go on."""
+
+    @property
+    def infos(self) -> Any:
+        """Mapping of names to `[B, ...]` columns; only `action_mask` is looked at."""
 
 
 class Rollout(Protocol):
@@ -82,85 +93,110 @@ class SearchModel(Protocol):
         """Restore each row once and play `actions` `[B, H]` until an ending."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a plan cost. Budgets add, so an episode's is the sum of its plans'.
-
-    Attributes:
-        model_steps: control steps that the model took.
-        expansions: nodes added to the tree.
-        evaluator_rows: observations given to the evaluator.
-        restores: states that the model restored.
-        seconds: wall time; a plan made in a batch has an equal share of it.
-    """
-
-    model_steps: int = 0
-    expansions: int = 0
-    evaluator_rows: int = 0
-    restores: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: Budget) -> Budget:
-        """Return the cost of both."""
-        return Budget(
-            self.model_steps + other.model_steps,
-            self.expansions + other.expansions,
-            self.evaluator_rows + other.evaluator_rows,
-            self.restores + other.restores,
-            self.seconds + other.seconds,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A planner's answer for one state.
-
-    Attributes:
-        action: what to play, an element of the env's action space.
-        visits: `[A]` int64, simulations that began with each action, entry i
-            being action `action_space.start + i`; they include those kept
-            from the previous move.
-        q: `[A]` float64, mean return of each action, NaN where never tried.
-        value: mean return over the simulations from this state.
-        budget: what this plan cost.
-        full: True if the tree ran out of room, so that fewer simulations than
-            asked for were run.
-    """
-
-    action: int
-    visits: npt.NDArray[np.int64]
-    q: npt.NDArray[np.float64]
-    value: float
-    budget: Budget
-    full: bool = False
-
-
+@dataclass(eq=False)
 class Planner(ABC):
-    """Chooses an action for a state by trying actions in a model."""
+    """Chooses an action for a state by trying actions in a model.
+
+    Planners are dataclasses: a field is an option, described under `Args` of the
+    class that adds it, and `planners.options` lists them. A plan ends with the
+    first limit that is reached. Limits are looked at between waves; only
+    `max_seconds` makes a plan depend on anything but its arguments.
+
+    Args:
+        num_simulations: most things to try per plan: leaves of a tree, or
+            sequences of actions. None leaves it to the other limits; without
+            any, the planner's own default holds.
+        discount: gamma in [0, 1], per step.
+        max_model_steps: most control steps of the model per plan; never exceeded.
+        max_seconds: wall time after which no wave is begun; at least one is run.
+    """
+
+    num_simulations: int | None = None
+    _: KW_ONLY
+    discount: float = 0.99
+    max_model_steps: int | None = None
+    max_seconds: float | None = None
+
+    #: What `num_simulations` is if nothing limits a plan.
+    default_simulations: ClassVar[int] = 64
+
+    def __post_init__(self) -> None:
+        """Check the options; derived planners check theirs after these."""
+        self.discount = finite_between(self._option("discount"), self.discount, 0.0, 1.0)
+        if self.max_model_steps is not None:
+            where = self._option("max_model_steps")
+            self.max_model_steps = at_least(where, self.max_model_steps, 1)
+        if self.max_seconds is not None:
+            where = self._option("max_seconds")
+            self.max_seconds = finite_between(where, self.max_seconds, 1e-9, math.inf)
+        if self.num_simulations is not None:
+            where = self._option("num_simulations")
+            self.num_simulations = at_least(where, self.num_simulations, 1)
+        elif self.max_model_steps is None and self.max_seconds is None:
+            self.num_simulations = self.default_simulations
+
+    def _option(self, name: str) -> str:
+        """How messages call an option of this planner."""
+        return f"{type(self).__name__}: {name}"
+
+    @property
+    def most_simulations(self) -> int:
+        """What bounds the simulations of a plan; `UNBOUNDED` if only time does.
+
+        Every simulation but those that end in a known ending costs a step, so as
+        many of them as there are steps are enough.
+        """
+        if self.num_simulations is not None:
+            return self.num_simulations
+        return UNBOUNDED if self.max_model_steps is None else self.max_model_steps
 
     @abstractmethod
     def plan_batch(
-        self, env: SearchModel, states: States, *, rngs: Sequence[Rng], obs: Any = None
+        self,
+        env: SearchModel,
+        states: States,
+        *,
+        rngs: Sequence[Rng],
+        obs: Any = None,
+        legal: npt.NDArray[np.bool_] | None = None,
     ) -> list[Plan]:
         """Plan for B states at once.
 
-        Plan i depends on state i, obs i and generator i alone.
+        Plan i depends on row i of the arguments and on generator i alone.
 
         Args:
             env: the model; its own current episode is not looked at.
             states: `[B, S]` uint8, none of them ended.
             rngs: B generators, one per state; they are advanced.
             obs: `[B, *obs]` of the states; only needed with an evaluator.
+            legal: `[B, A]` bool, the actions that may be played in the states;
+                None: all. Of later states, `infos["action_mask"]` says so.
 
         Returns:
             B plans, in the order of `states`.
         """
 
-    @abstractmethod
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027 - most planners keep nothing
         """Forget everything kept between moves; called between episodes."""
 
-    def plan(self, env: SearchModel, state: States, *, rng: Rng | int, obs: Any = None) -> Plan:
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+        """Forget all rows of the last `plan_batch` but these, which become 0, 1, ...
+
+        For episodes played side by side, when some of them have ended.
+
+        Args:
+            rows: `[n]` ascending indices into the last batch.
+        """
+
+    def plan(
+        self,
+        env: SearchModel,
+        state: States,
+        *,
+        rng: Rng | int,
+        obs: Any = None,
+        legal: npt.NDArray[np.bool_] | None = None,
+    ) -> Plan:
         """Plan for one state `[S]`: row 0 of `plan_batch` of that row.
 
         Args:
@@ -168,6 +204,7 @@ class Planner(ABC):
             state: `[S]` uint8.
             rng: a generator, which is advanced, or the seed of one.
             obs: `[*obs]` of the state; only needed with an evaluator.
+            legal: `[A]` bool, the actions that may be played; None: all.
         """
         state = np.asarray(state)
         if state.ndim != 1:
@@ -176,7 +213,31 @@ class Planner(ABC):
                 f"{state.shape}. For several states use plan_batch."
             )
         rows = None if obs is None else np.asarray(obs)[None]
-        return self.plan_batch(env, state[None], rngs=[np.random.default_rng(rng)], obs=rows)[0]
+        masks = None if legal is None else np.asarray(legal)[None]
+        generators = [np.random.default_rng(rng)]
+        return self.plan_batch(env, state[None], rngs=generators, obs=rows, legal=masks)[0]
+
+
+class Clock:
+    """Measures one `plan_batch`.
+
+    Args:
+        max_seconds: when `over` becomes true; None: never.
+    """
+
+    def __init__(self, max_seconds: float | None) -> None:
+        self._started = time.perf_counter()
+        self._most = math.inf if max_seconds is None else max_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the clock was made."""
+        return time.perf_counter() - self._started
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.seconds >= self._most
 
 
 def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
@@ -185,12 +246,38 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     Judged by its attributes: naming the class would import gymnasium here.
     """
     if not (hasattr(space, "n") and hasattr(space, "start")):
-        raise ValueError(
+        raise InvalidOption(
             f"{planner}: plans over discrete actions; got the action space {space}. "
             f"Use a planner for continuous actions, or wrap the env so that its "
             f"actions are Discrete."
         )
     return int(space.n), int(space.start)
+
+
+def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
+    """Return which actions the states after a step allow, `[L, A]` bool.
+
+    Args:
+        infos: of the step; `action_mask`, if it is there, holds 0 or 1 per action, as
+            gymnasium's spaces have it.
+        ended: `[L]` bool; nothing is played from these.
+        num_actions: A.
+
+    Raises:
+        ValueError: a mask has another width, or a row that goes on has none.
+    """
+    if "action_mask" not in infos.keys():  # noqa: SIM118 - iterating gives rows
+        return np.ones((len(ended), num_actions), np.bool_)
+    masks = np.asarray(infos["action_mask"]).astype(np.bool_)
+    if masks.shape != (len(ended), num_actions):
+        raise ValueError(
+            f"search: infos['action_mask'] must be one entry per action, {num_actions}; got "
+            f"shape {masks.shape}."
+        )
+    for i in np.flatnonzero(~masks.any(axis=1) & ~ended):
+        # A row whose infos are of another kind has zeros here.
+        masks[i] = np.asarray(infos[int(i)].get("action_mask", True), np.bool_)
+    return masks
 
 
 def check_rows(planner: str, states: npt.NDArray[Any], rngs: Sequence[Rng]) -> None:
@@ -207,10 +294,20 @@ def check_rows(planner: str, states: npt.NDArray[Any], rngs: Sequence[Rng]) -> N
         )
 
 
-def at_least(where: str, value: int, least: int) -> int:
+def check_obs(planner: str, obs: Any, count: int) -> None:
+    """Refuse to evaluate states whose observations did not come along."""
+    if obs is None or len(obs) != count:
+        raise ValueError(
+            f"{planner}: an evaluator needs obs, one per state, {count}; got "
+            f"{'none' if obs is None else len(obs)}. Pass what reset or step "
+            f"returned beside the state."
+        )
+
+
+def at_least(where: str, value: Any, least: int) -> int:
     """Return `value` as an int, or say that it is not an integer >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{where} must be an integer >= {least}; got {value!r}.")
+        raise InvalidOption(f"{where} must be an integer >= {least}; got {value!r}.")
     return int(value)
 
 
@@ -221,5 +318,5 @@ def finite_between(where: str, value: float, low: float, high: float) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
-        raise ValueError(f"{where} must be a finite number in [{low}, {high}]; got {value!r}.")
+        raise InvalidOption(f"{where} must be a finite number in [{low}, {high}]; got {value!r}.")
     return number

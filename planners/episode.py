@@ -1,4 +1,4 @@
-"""Playing an episode with a planner.
+"""Playing episodes with a planner.
 
 The file is not called `play`: importing a submodule of that name would replace
 the function `plangym_ext.planners.play` by the module.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Budget, Plan, Planner, SearchModel, States, at_least
+from plangym_ext.planners.base import Planner, SearchModel, States, at_least
+from plangym_ext.planners.plans import Budget, Plan
 
 
 class PlayableEnv(SearchModel, Protocol):
@@ -34,6 +35,7 @@ class Move:
 
     Attributes:
         step: 0 for the first.
+        episode: which of the episodes played side by side; 0 for one alone.
         action: what was played.
         reward: what it earned.
         total: rewards so far, this one included.
@@ -45,7 +47,7 @@ class Move:
     """
 
     step: int
-    action: int
+    action: Any
     reward: float
     total: float
     terminated: bool
@@ -53,6 +55,7 @@ class Move:
     state: States
     obs: Any
     plan: Plan
+    episode: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +64,7 @@ class Episode:
 
     Attributes:
         seed: what the episode was played with.
-        actions: `[T]` int64, elements of the action space.
+        actions: `[T, *act]`, elements of the action space.
         rewards: `[T]` float64.
         terminated: it came to an end.
         truncated: the env cut it. If neither, `max_steps` was reached.
@@ -69,7 +72,7 @@ class Episode:
     """
 
     seed: int
-    actions: npt.NDArray[np.int64]
+    actions: npt.NDArray[Any]
     rewards: npt.NDArray[np.float64]
     terminated: bool
     truncated: bool
@@ -86,51 +89,153 @@ class Episode:
         return float(sum(self.rewards.tolist()))
 
 
+@overload
 def play(
     env: PlayableEnv,
     planner: Planner,
     *,
     seed: int,
     max_steps: int,
+    num_episodes: None = None,
     callback: Callable[[Move], None] | None = None,
-) -> Episode:
-    """Play one episode; the same seed gives the same one, byte for byte.
+) -> Episode: ...
+@overload
+def play(
+    env: PlayableEnv,
+    planner: Planner,
+    *,
+    seed: int,
+    max_steps: int,
+    num_episodes: int,
+    callback: Callable[[Move], None] | None = None,
+) -> list[Episode]: ...
+def play(
+    env: PlayableEnv,
+    planner: Planner,
+    *,
+    seed: int,
+    max_steps: int,
+    num_episodes: int | None = None,
+    callback: Callable[[Move], None] | None = None,
+) -> Episode | list[Episode]:
+    """Play one episode, or many in lockstep; the same seed gives the same, byte for byte.
+
+    In lockstep all episodes that go on are planned for at once, so that each wave
+    is one batch for all of them. Episode i is what `seed + i` would give alone.
 
     Args:
-        env: where to play, and the model to plan over.
+        env: where to play, and the model to plan over. One episode alone moves it, so
+            that it can be rendered; many are played from their states.
         planner: forgets what it kept before it begins.
         seed: of the env's reset and, independently, of the planner's choices.
         max_steps: most steps to take, at least 1.
-        callback: called after every step; what it raises ends the episode.
+        num_episodes: how many; None: one, returned as it is.
+        callback: called after every step; what it raises ends all episodes.
 
     Returns:
-        The episode, ended or cut at `max_steps`.
+        The episode, ended or cut at `max_steps`, or the list of them.
     """
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
-    # A child of the seed, or planner and env would draw the same numbers.
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
     planner.reset()
-    state, obs, _ = env.reset(seed=seed)
-    actions: list[int] = []
-    rewards: list[float] = []
-    budget, total, terminated, truncated = Budget(), 0.0, False, False
-    while len(actions) < max_steps and not (terminated or truncated):
-        plan = planner.plan(env, state, rng=rng, obs=obs)
-        state, obs, reward, terminated, truncated, _ = env.step(plan.action, state=state)
-        actions.append(plan.action)
-        rewards.append(float(reward))
-        total += rewards[-1]
-        budget += plan.budget
-        if callback is not None:
-            ended = bool(terminated), bool(truncated)
-            step = len(actions) - 1
-            callback(Move(step, plan.action, rewards[-1], total, *ended, state, obs, plan))
-    return Episode(
-        seed=seed,
-        actions=np.array(actions, np.int64),
-        rewards=np.array(rewards, np.float64),
-        terminated=bool(terminated),
-        truncated=bool(truncated),
-        budget=budget,
-    )
+    games = [_Game(env, seed + i, i) for i in range(count)]
+    going = games
+    while going:
+        plans = planner.plan_batch(
+            env,
+            np.stack([game.state for game in going]),
+            rngs=[game.rng for game in going],
+            obs=np.stack([game.obs for game in going]),
+            legal=_masks(going),
+        )
+        steps = _stepped(env, going, plans, alone=num_episodes is None)
+        for game, plan, step in zip(going, plans, steps, strict=True):
+            move = game.take(plan, *step)
+            if callback is not None:
+                callback(move)
+        stay = np.array([game.goes_on(max_steps) for game in going])
+        if not stay.all():
+            planner.keep_rows(np.flatnonzero(stay))
+            going = [game for game, on in zip(going, stay, strict=True) if on]
+    episodes = [game.episode() for game in games]
+    return episodes[0] if num_episodes is None else episodes
+
+
+class _Game:
+    """An episode that is being played."""
+
+    def __init__(self, env: PlayableEnv, seed: int, index: int) -> None:
+        self.seed, self.index = seed, index
+        # A child of the seed, or planner and env would draw the same numbers.
+        self.rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        self.state, self.obs, info = env.reset(seed=seed)
+        self.mask = info.get("action_mask")
+        self.actions: list[Any] = []
+        self.rewards: list[float] = []
+        self.budget, self.total = Budget(), 0.0
+        self.terminated = self.truncated = False
+
+    def take(
+        self, plan: Plan, state: States, obs: Any, reward: float, over: Any, cut: Any, info: Any
+    ) -> Move:
+        """Take in what playing a plan's action came to."""
+        self.state, self.obs, self.mask = state, obs, info.get("action_mask")
+        self.terminated, self.truncated = bool(over), bool(cut)
+        self.actions.append(plan.action)
+        self.rewards.append(float(reward))
+        self.total += self.rewards[-1]
+        self.budget += plan.budget
+        return Move(
+            step=len(self.actions) - 1,
+            action=plan.action,
+            reward=self.rewards[-1],
+            total=self.total,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            state=state,
+            obs=obs,
+            plan=plan,
+            episode=self.index,
+        )
+
+    def goes_on(self, max_steps: int) -> bool:
+        """Whether there is a next step."""
+        return not (self.terminated or self.truncated) and len(self.actions) < max_steps
+
+    def episode(self) -> Episode:
+        """What was played."""
+        return Episode(
+            seed=self.seed,
+            actions=np.array(self.actions),
+            rewards=np.array(self.rewards, np.float64),
+            terminated=self.terminated,
+            truncated=self.truncated,
+            budget=self.budget,
+        )
+
+
+def _masks(games: list[_Game]) -> npt.NDArray[np.bool_] | None:
+    """Return `[B, A]` what the games allow, None if none of them says so."""
+    if all(game.mask is None for game in games):
+        return None
+    width = next(len(game.mask) for game in games if game.mask is not None)
+    rows = [np.ones(width) if game.mask is None else game.mask for game in games]
+    return np.array(rows).astype(np.bool_)
+
+
+def _stepped(
+    env: PlayableEnv, games: list[_Game], plans: list[Plan], *, alone: bool
+) -> list[tuple[Any, ...]]:
+    """Play a plan's action in every game: state, obs, reward, both endings, info."""
+    if alone:
+        return [tuple(env.step(plans[0].action, state=games[0].state))]
+    actions = np.stack([np.asarray(plan.action) for plan in plans])
+    states = np.stack([game.state for game in games])
+    out = env.step_batch(actions, states=states)
+    masks = out.infos["action_mask"] if "action_mask" in out.infos.keys() else None  # noqa: SIM118
+    infos: list[dict[str, Any]] = [{} for _ in games]
+    if masks is not None:
+        infos = [{"action_mask": mask} for mask in masks]
+    fields = (out.states, out.obs, out.rewards, out.terminateds, out.truncateds)
+    return [(*row, info) for *row, info in zip(*fields, infos, strict=True)]

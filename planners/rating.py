@@ -19,7 +19,7 @@ class Leaves(NamedTuple):
     """L new nodes that can still earn something, grouped by tree."""
 
     rows: npt.NDArray[np.integer[Any]]  # [L] tree of each, ascending
-    states: States  # [L, S]
+    states: States | None  # [L, S]; None unless the rater `reads_states`
     obs: Any  # [L, *obs]
     truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
 
@@ -29,7 +29,6 @@ class Rating(NamedTuple):
 
     value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on
     prior: npt.NDArray[np.floating[Any]] | None  # [L, A] probabilities; None: uniform
-    legal: npt.NDArray[np.bool_] | None  # [L, A]; None: everything is allowed
     model_steps: npt.NDArray[np.int64]  # [L]
     evaluator_rows: npt.NDArray[np.int64]  # [L]
     restores: npt.NDArray[np.int64]  # [L]
@@ -38,7 +37,7 @@ class Rating(NamedTuple):
 def unrated(count: int) -> Rating:
     """Return a rating of L leaves that is all zero and cost nothing."""
     zeros = np.zeros((3, count), np.int64)
-    return Rating(np.zeros(count), None, None, zeros[0], zeros[1], zeros[2])
+    return Rating(np.zeros(count), None, zeros[0], zeros[1], zeros[2])
 
 
 class Rater(ABC):
@@ -46,6 +45,10 @@ class Rater(ABC):
 
     #: Whether a search should have its roots rated (for their prior).
     rates_roots: bool = False
+    #: Whether it steps on from the leaves; if not, their states are not copied for it.
+    reads_states: bool = False
+    #: Most model steps that rating one leaf takes.
+    most_steps: int = 0
 
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
@@ -99,6 +102,11 @@ def evaluate(
         )
     if prior is None:
         return None, values
+    return check_prior(prior, count, num_actions), values
+
+
+def check_prior(prior: npt.ArrayLike, count: int, num_actions: int) -> npt.NDArray[np.float32]:
+    """Return a prior or policy as `[L, A]` float32, if it is one of probabilities."""
     priors = np.asarray(prior, np.float32)
     if priors.shape != (count, num_actions):
         raise ValueError(
@@ -112,4 +120,4 @@ def evaluate(
             f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got {worst}. "
             f"Apply softmax to logits first."
         )
-    return priors, values
+    return priors

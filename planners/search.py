@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import (
-    Budget,
-    Plan,
     Rng,
     SearchModel,
     States,
     Transitions,
+    action_masks,
     discrete_actions,
 )
-from plangym_ext.planners.puct import select_wave
+from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
+from plangym_ext.planners.node_states import node_states
+from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.planners.rating import Leaves, Rater, Rating
+from plangym_ext.planners.selection import GUMBEL, Selection, select_wave
 from plangym_ext.planners.tree import (
     NO_ACTION,
     NO_PARENT,
@@ -29,6 +32,7 @@ from plangym_ext.planners.tree import (
     TERMINATED,
     TRUNCATED,
     UNVISITED,
+    Tree,
     backup,
     expand,
     new_tree,
@@ -38,85 +42,189 @@ from plangym_ext.planners.tree import (
 )
 
 # Rows of the counters, in the order of the fields of `Budget`.
-_STEPS, _EXPANSIONS, _EVALUATOR_ROWS, _RESTORES = range(4)
+_COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The numbers that a search is run with; see `MCTS` for what they mean."""
+    """What a search is run with; see `TreeSearch` for what the numbers mean."""
 
-    num_simulations: int
+    num_simulations: int  # UNBOUNDED if only steps or time bound it
+    max_model_steps: int | None
     wave_size: int
     capacity: int
     discount: float
-    c_puct: float
-    scale: int
-    fpu_reduction: float
+    selection: Selection
+    num_considered: int = 1
+    root_noise: float = 0.0
+    dirichlet_alpha: float = 1.0
+    temperature: float = 0.0
+    return_tree: bool = False
+    stores_states: bool = True
+    keep_tree: bool = False
+    slots: bool = False
 
 
 class Search:
-    """Grows B trees, a wave at a time; owns its trees and its states.
-
-    The states of all nodes are rows of one store, so that "step from this node
-    into that one" is a gather, a `step_batch` and a scatter.
+    """Grows B trees, a wave at a time; owns its trees and the states of their nodes.
 
     Attributes:
         tree: the B trees.
-        store: `[B, N, S]` uint8, the state of every node in use.
+        states: the state of every node in use.
+        rngs: the generators of the current plans.
     """
 
-    def __init__(
-        self, model: SearchModel, rules: Rules, rater: Rater, states_shape: tuple[int, int]
-    ):
-        batch, width = states_shape
+    def __init__(self, model: SearchModel, rules: Rules, rater: Rater, shape: tuple[int, int]):
+        batch = shape[0]
         num_actions, self.first_action = discrete_actions(model.action_space, "Search")
-        self.model, self.rules, self.rater = model, rules, rater
+        self.model, self.rules, self.rater, self.shape = model, rules, rater, shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
-        self.store: States = np.empty((batch, rules.capacity, width), np.uint8)
+        nodes = rules.capacity if rules.stores_states else 1
+        # A rater that reads states would have to copy them out of their slots again.
+        slots = rules.slots and not rater.reads_states
+        self.states = node_states(model, (batch, nodes, shape[1]), slots=slots)
         self.rngs: Sequence[Rng] = ()
-        self._target = np.zeros(batch, np.int64)
+        self.halving = no_halving(batch)
+        #: Simulations run for the current plans, and trees that lacked room for one.
+        self.done = np.zeros(batch, np.int64)
+        #: The old index of every node that `start` kept, by tree; none where it kept none.
+        self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
+        self.full = np.zeros(batch, np.bool_)
         self._rows = np.empty(batch * rules.wave_size, np.int32)
         self._leaves = np.empty_like(self._rows)
         self._counts = np.zeros((4, batch), np.int64)
 
-    def start(self, states: States, rngs: Sequence[Rng], obs: Any) -> None:
+    def start(
+        self,
+        states: States,
+        rngs: Sequence[Rng],
+        obs: Any,
+        legal: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         """Put the B states at the roots, keeping what is known about them.
 
         Args:
             states: `[B, S]` uint8; copied.
             rngs: B generators, used until the next `start`.
             obs: `[B, *obs]` of the states; unused if the rater rates no roots.
+            legal: `[B, A]` bool, actions that the roots allow; None: all.
         """
         self.rngs = rngs
         self._counts[:] = 0
         fresh = []
         for b, rng in enumerate(rngs):
-            if not self._advance(b, states[b]):
+            self.kept[b] = np.zeros(0, np.intp)
+            if not (self.rules.keep_tree and self._advance(b, states[b])):
                 restart(self.tree, b)
-                self.store[b, ROOT] = states[b]
+                self.states.put(b, ROOT, states[b])
                 fresh.append(b)
             # Ties are broken at random, or else an action would be preferred
             # for its index wherever rewards are rare; one order per plan keeps
             # the kernels free of random numbers.
             self.tree.order[b] = rng.permutation(self.tree.order.shape[1])
-        self._target[:] = self.tree.visits[:, ROOT] + self.rules.num_simulations
+        self.done[:] = 0
+        self.full[:] = False
         if self.rater.rates_roots and fresh:
             self._rate_roots(obs, np.array(fresh))
+        if legal is not None:
+            self.tree.legal[:, ROOT] = legal
+        if self.rules.root_noise > 0.0:
+            self._add_noise()
+        if self.rules.selection.rule == GUMBEL:
+            self.halving = self._new_halving()
+
+    def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
+        """How many simulations of at most `cost` steps each tree may begin, `[B]`.
+
+        Raises:
+            InvalidOption: the steps do not even pay for one.
+        """
+        left = self.rules.num_simulations - self.done
+        most = self.rules.max_model_steps
+        if most is None:
+            return left
+        if cost > most:
+            raise InvalidOption(
+                f"max_model_steps must be at least {cost}, what one simulation may take; got "
+                f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
+            )
+        return np.minimum(left, (most - self._counts[0]) // cost)
 
     def run_wave(self) -> bool:
         """Select, step, rate and back up one wave; False if there was none left."""
-        rules, tree = self.rules, self.tree
-        limits = np.minimum(rules.wave_size, self._target - tree.visits[:, ROOT])
+        tree = self.tree
+        limits = np.minimum(self.rules.wave_size, self.allowance(1 + self.rater.most_steps))
         count = select_wave(
-            tree, limits, rules.c_puct, rules.scale, rules.fpu_reduction, self._rows, self._leaves
+            tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
         )
         rows, leaves = self._rows[:count], self._leaves[:count]
         # Ended nodes that were chosen again have no need of the model.
         new = tree.kind[rows, leaves] == PENDING
         if new.any():
-            self._observe(rows[new], leaves[new])
+            self.observe(rows[new], leaves[new])
         backup(tree, rows, leaves)
+        self.done += np.bincount(rows, minlength=len(self.done))
+        self.full = tree.size == self.rules.capacity
         return count > 0
+
+    def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
+        """Step into L pending nodes, rate those that go on, and fill them in.
+
+        Args:
+            rows: `[L]` the tree of each, ascending.
+            nodes: `[L]` its index there.
+
+        Returns:
+            What the model answered.
+        """
+        tree, discount = self.tree, self.rules.discount
+        parents = tree.parent[rows, nodes]
+        actions = tree.action[rows, nodes].astype(np.int64) + self.first_action
+        out = self.states.step(actions, rows, parents, nodes)
+        _check_rewards(out)
+        over = np.asarray(out.terminateds, np.bool_)
+        cut = np.asarray(out.truncateds, np.bool_)
+        value = np.zeros(len(rows))
+        prior = np.full((len(rows), tree.prior.shape[2]), 1.0 / tree.prior.shape[2], np.float32)
+        legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
+        if not over.all():
+            # A slice where nothing ended: screens are large, and views are free.
+            alive = np.flatnonzero(~over) if over.any() else slice(None)
+            states = out.states[alive] if self.rater.reads_states else None
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
+            value[alive] = rating.value
+            if rating.prior is not None:
+                prior[alive] = rating.prior
+        kind = np.where(over, TERMINATED, np.where(cut, TRUNCATED, OPEN)).astype(np.uint8)
+        rewards = np.asarray(out.rewards, np.float64)
+        expand(tree, rows, nodes, kind, rewards, discount * ~over, value, prior, legal)
+        self.count(rows, model_steps=1, expansions=1, restores=1)
+        return out
+
+    def rate(self, leaves: Leaves) -> Rating:
+        """Have the leaves rated, and what it cost counted."""
+        rating = self.rater.rate(self.model, leaves, self.rngs)
+        if not np.isfinite(rating.value).all():
+            raise ValueError(
+                f"search: leaf values must be finite; got {rating.value} from "
+                f"{type(self.rater).__name__}. Look for rewards that are not finite."
+            )
+        self.count(
+            leaves.rows,
+            model_steps=rating.model_steps,
+            evaluator_rows=rating.evaluator_rows,
+            restores=rating.restores,
+        )
+        return rating
+
+    def count(self, rows: npt.NDArray[np.integer[Any]], **costs: Any) -> None:
+        """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
+        for name, cost in costs.items():
+            np.add.at(self._counts[_COUNTED.index(name)], rows, cost)
+
+    def budget(self, b: int) -> Budget:
+        """Return what the plan of tree b has cost so far, but for the time."""
+        return Budget(*(int(n) for n in self._counts[:, b]))
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -130,19 +238,43 @@ class Search:
                 f"search: states {np.flatnonzero(best == NO_ACTION)} have no legal action. "
                 f"Do not plan from a state whose episode has ended."
             )
-        full = self.tree.visits[:, ROOT] < self._target
+        weights = visits / visits.sum(axis=1, keepdims=True)
+        if self.rules.selection.rule == GUMBEL:
+            _, _, scale, _, c_visit, c_scale = self.rules.selection
+            gumbel_summary(self.tree, self.halving, scale, c_visit, c_scale, weights, best)
+        elif self.rules.temperature > 0.0:
+            best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
+        full = self.full & (self.done < self.rules.num_simulations)
         return [
             Plan(
                 action=self.first_action + int(best[b]),
+                value=float(self.tree.q[b, ROOT]),
+                budget=self.budget(b) + Budget(seconds=seconds / batch),
                 visits=visits[b],
                 q=q[b],
-                value=float(self.tree.q[b, ROOT]),
-                budget=Budget(*(int(n) for n in self._counts[:, b]))
-                + Budget(seconds=seconds / batch),
+                weights=weights[b],
                 full=bool(full[b]),
+                tree=self._exported(b) if self.rules.return_tree else None,
             )
             for b in range(batch)
         ]
+
+    def taken(self, rows: npt.NDArray[np.intp]) -> Search:
+        """Return a search with the trees of some rows only; this one is used up.
+
+        Args:
+            rows: `[n]` ascending.
+        """
+        other = Search.__new__(Search)
+        other.__dict__.update(self.__dict__)
+        other.tree = Tree._make([field[rows] for field in self.tree])
+        other.states = self.states.taken(rows)
+        other.shape = (len(rows), self.shape[1])
+        other.halving = no_halving(len(rows))
+        other.kept = [self.kept[b] for b in rows]
+        other.done, other.full = self.done[rows], self.full[rows]
+        other._counts = self._counts[:, rows]
+        return other
 
     def _advance(self, b: int, state: States) -> bool:
         """Re-root tree b on a child of its root in exactly this state, if any.
@@ -152,20 +284,21 @@ class Search:
         that led to the same state, the one that is known better is kept.
         """
         tree, best = self.tree, NO_PARENT
+        here = np.array([b])
         for child in tree.children[b, ROOT]:
             if (
                 child != UNVISITED
                 and tree.kind[b, child] == OPEN
                 and (best == NO_PARENT or tree.visits[b, child] > tree.visits[b, best])
-                and np.array_equal(self.store[b, child], state)
+                and np.array_equal(self.states.get(here, np.array([child]))[0], state)
             ):
                 best = int(child)
         if best == NO_PARENT:
             return False
         remap = np.empty(tree.parent.shape[1], np.int32)
         reroot(tree, b, best, remap)
-        kept = np.flatnonzero(remap >= 0)
-        self.store[b, : len(kept)] = self.store[b, kept]
+        self.kept[b] = np.flatnonzero(remap >= 0)
+        self.states.keep(b, self.kept[b])
         return True
 
     def _rate_roots(self, obs: Any, fresh: npt.NDArray[np.intp]) -> None:
@@ -176,70 +309,59 @@ class Search:
             fresh: `[F]` trees whose root has not been rated as a leaf before.
         """
         tree = self.tree
-        leaves = Leaves(fresh, self.store[fresh, ROOT], obs[fresh], np.zeros(len(fresh), np.bool_))
-        rating = self._rate(leaves)
+        rating = self.rate(Leaves(fresh, None, obs[fresh], np.ones(len(fresh), np.bool_)))
         tree.value[fresh, ROOT] = rating.value
         if rating.prior is not None:
             tree.prior[fresh, ROOT] = rating.prior
-        if rating.legal is not None:
-            tree.legal[fresh, ROOT] = rating.legal
 
-    def _observe(self, rows: npt.NDArray[np.int32], slots: npt.NDArray[np.int32]) -> None:
-        """Step into L pending nodes, rate those that go on, and fill them in."""
-        tree, discount = self.tree, self.rules.discount
-        parents = tree.parent[rows, slots]
-        actions = tree.action[rows, slots].astype(np.int64) + self.first_action
-        out = self.model.step_batch(actions, states=self.store[rows, parents])
-        self._check(out)
-        self.store[rows, slots] = out.states
-        over = np.asarray(out.terminateds, np.bool_)
-        cut = np.asarray(out.truncateds, np.bool_)
-        value = np.zeros(len(rows))
-        prior = np.full((len(rows), tree.prior.shape[2]), 1.0 / tree.prior.shape[2], np.float32)
-        legal = np.ones(prior.shape, np.bool_)
-        if not over.all():
-            # A slice where nothing ended: screens are large, and views are free.
-            alive = np.flatnonzero(~over) if over.any() else slice(None)
-            rating = self._rate(Leaves(rows[alive], out.states[alive], out.obs[alive], cut[alive]))
-            value[alive] = rating.value
-            if rating.prior is not None:
-                prior[alive] = rating.prior
-            if rating.legal is not None:
-                legal[alive] = rating.legal
-        kind = np.where(over, TERMINATED, np.where(cut, TRUNCATED, OPEN)).astype(np.uint8)
-        rewards = np.asarray(out.rewards, np.float64)
-        expand(tree, rows, slots, kind, rewards, discount * ~over, value, prior, legal)
-        # Every new node is one restore and one step.
-        self._counts[[_STEPS, _EXPANSIONS, _RESTORES]] += np.bincount(
-            rows, minlength=len(self.store)
+    def _add_noise(self) -> None:
+        """Mix Dirichlet noise over the legal actions into the roots' priors."""
+        share, tree = self.rules.root_noise, self.tree
+        for b, rng in enumerate(self.rngs):
+            legal = np.flatnonzero(tree.legal[b, ROOT])
+            noise = np.zeros(tree.prior.shape[2])
+            if len(legal):
+                noise[legal] = rng.dirichlet(np.full(len(legal), self.rules.dirichlet_alpha))
+            tree.prior[b, ROOT] = (1.0 - share) * tree.prior[b, ROOT] + share * noise
+
+    def _new_halving(self) -> Halving:
+        """Draw the noise of all actions and schedule the simulations."""
+        sims, legal = self.rules.num_simulations, self.tree.legal[:, ROOT].sum(axis=1)
+        schedules = [
+            halving_schedule(min(self.rules.num_considered, int(count)), sims) for count in legal
+        ]
+        considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
+        noise = np.stack([rng.gumbel(size=self.tree.order.shape[1]) for rng in self.rngs])
+        return Halving(noise, considered.copy(), ends.copy())
+
+    def _sampled(self, visits: npt.NDArray[np.int64], rng: Rng) -> int:
+        """Draw an action with probability proportional to visits**(1 / temperature)."""
+        logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
+        return int(np.argmax(logits + self.rules.temperature * rng.gumbel(size=len(visits))))
+
+    def _exported(self, b: int) -> SearchTree:
+        """Copy the nodes of tree b."""
+        tree, n = self.tree, int(self.tree.size[b])
+        prior = np.ones(n, np.float32)
+        prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
+        reward = tree.reward[b, :n].copy()
+        reward[ROOT] = 0.0
+        return SearchTree(
+            parent=tree.parent[b, :n].copy(),
+            action=tree.action[b, :n].copy(),
+            visits=tree.visits[b, :n].copy(),
+            q=tree.q[b, :n].copy(),
+            reward=reward,
+            value=tree.value[b, :n].copy(),
+            prior=prior,
+            ended=tree.kind[b, :n] >= TERMINATED,
         )
 
-    def _rate(self, leaves: Leaves) -> Rating:
-        """Have the leaves rated, and what it cost counted."""
-        rating = self.rater.rate(self.model, leaves, self.rngs)
-        if not np.isfinite(rating.value).all():
-            raise ValueError(
-                f"search: leaf values must be finite; got {rating.value} from "
-                f"{type(self.rater).__name__}. Look for rewards that are not finite."
-            )
-        np.add.at(self._counts[_STEPS], leaves.rows, rating.model_steps)
-        np.add.at(self._counts[_EVALUATOR_ROWS], leaves.rows, rating.evaluator_rows)
-        np.add.at(self._counts[_RESTORES], leaves.rows, rating.restores)
-        return rating
 
-    def _check(self, out: Transitions) -> None:
-        """Refuse what would silently spoil the tree."""
-        width, came = self.store.shape[2], out.states.shape[1]
-        if came > width:
-            # The env has widened its rows; narrower states followed by zeros stay good.
-            self.store = np.pad(self.store, ((0, 0), (0, 0), (0, came - width)))
-        elif came < width:
-            raise ValueError(
-                f"search: step_batch must return states as wide as the root's, {width} bytes; "
-                f"got {came}. Plan from a state that this env has captured."
-            )
-        if not np.isfinite(out.rewards).all():
-            raise ValueError(
-                f"search: rewards must be finite; got {np.asarray(out.rewards)}. "
-                f"Look for a division by zero in the env's reward."
-            )
+def _check_rewards(out: Transitions) -> None:
+    """Refuse what would silently spoil the tree."""
+    if not np.isfinite(out.rewards).all():
+        raise ValueError(
+            f"search: rewards must be finite; got {np.asarray(out.rewards)}. "
+            f"Look for a division by zero in the env's reward."
+        )

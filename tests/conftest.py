@@ -6,7 +6,12 @@ import signal
 
 import pytest
 
-pytest.register_assert_rewrite("contract.env_contract", "contract.backend_contract")
+pytest.register_assert_rewrite(
+    "contract.env_contract",
+    "contract.damaged_states",
+    "contract.episode",
+    "contract.backend_contract",
+)
 
 import cloudpickle  # noqa: E402 - helpers are registered first
 import leaks  # noqa: E402 - likewise

@@ -7,9 +7,10 @@ import pytest
 import plangym_ext
 
 
-def test_workers_and_the_serial_backend_exclude_each_other():
+@pytest.mark.parametrize("backend", ["serial", "kernel"])
+def test_workers_and_a_backend_of_one_process_exclude_each_other(backend):
     with pytest.raises(ValueError, match="n_workers=2"):
-        plangym_ext.make("CartPole-v1", backend="serial", n_workers=2)
+        plangym_ext.make("CartPole-v1", backend=backend, n_workers=2)
 
 
 @pytest.mark.parametrize("frameskip", [0, -1, 2.5, True])

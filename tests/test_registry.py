@@ -5,7 +5,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import NoKernel, UnknownName
 from plangym_ext.registry import find_spec
 
 
@@ -43,14 +43,39 @@ def test_name_that_is_no_text_is_refused(name):
 
 
 def test_unknown_backend_is_refused_with_those_there_are():
-    with pytest.raises(UnknownName, match=r"one of auto, serial, process; got 'proces'.*'process'"):
+    known = "auto, serial, process, kernel, mujoco"
+    with pytest.raises(UnknownName, match=rf"one of {known}; got 'proces'.*'process'"):
         plangym_ext.make("CartPole-v1", backend="proces")
 
 
-def test_default_backend_is_serial_without_workers():
+def test_default_backend_is_the_kernel_where_there_is_one():
     with plangym_ext.make("CartPole-v1") as env:
+        assert env.backend == "kernel"
+        assert isinstance(env, plangym_ext.KernelEnv)
+    with plangym_ext.make("Blackjack-v1") as env:
         assert env.backend == "serial"
         assert isinstance(env, plangym_ext.GymEnv)
+
+
+def test_serial_backend_is_there_for_the_asking():
+    with plangym_ext.make("CartPole-v1", backend="serial") as env:
+        assert env.backend == "serial"
+        assert isinstance(env, plangym_ext.GymEnv)
+
+
+def test_a_kernel_that_is_asked_for_and_missing_is_an_error():
+    with pytest.raises(NoKernel, match="BlackjackEnv: no kernel is known for this class"):
+        plangym_ext.make("Blackjack-v1", backend="kernel")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"backend": "serial"}, {"backend": "process"}, {"n_workers": 2}]
+)
+def test_threads_are_the_kernel_backends(settings):
+    with pytest.raises(ValueError, match="threads=2"):
+        plangym_ext.make("CartPole-v1", threads=2, **settings)
+    with plangym_ext.make("CartPole-v1", threads=2) as env:
+        assert env.threads == 2
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from plangym_ext.core.env_arguments import check_action, check_row
+from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -22,10 +24,8 @@ from plangym_ext.envs.sokoban.cells import (
     find_fault,
     format_board,
 )
-from plangym_ext.envs.sokoban.checks import check_action, check_row
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
-from plangym_ext.envs.sokoban.rng_bytes import RNG_BYTES, check_rng, pack_rng, unpack_rng
 from plangym_ext.envs.sokoban.rules import NUM_ACTIONS, push
 from plangym_ext.errors import DamagedState, ResetNeeded
 
@@ -114,6 +114,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self._cells = bytearray()
         self._player = 0
         self._cursor = 0
+        self._rng = GeneratorBytes()
 
     @property
     def board(self) -> NDArray[np.uint8]:
@@ -191,15 +192,16 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         """
         if not self._cells:
             raise ResetNeeded("get_state: SokobanEnv has no level yet; call reset() first.")
-        data = b"".join(
+        data = bytearray().join(
             (
                 self._cells,
                 bytes(divmod(self._player, self.dim[1])),
                 self._cursor.to_bytes(_CURSOR_BYTES, "little"),
-                pack_rng(self.np_random),
+                bytes(RNG_BYTES),
             )
         )
-        return np.frombuffer(bytearray(data), np.uint8)
+        self._rng.capture(self.np_random, memoryview(data), len(data) - RNG_BYTES)
+        return np.frombuffer(data, np.uint8)
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
         """Continue from `state`; nothing of the env is changed if it is refused.
@@ -229,8 +231,8 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
                 f"SokobanEnv.set_state: expected a level cursor in 0..{last}; got {cursor}. "
                 "Restore into an env made with the same levels."
             )
-        check_rng(data[-RNG_BYTES:])
-        unpack_rng(self.np_random, data[-RNG_BYTES:])
+        self._rng.check(self.np_random, data[-RNG_BYTES:], "SokobanEnv.set_state")
+        self._rng.restore(self.np_random, memoryview(data), len(data) - RNG_BYTES)
         self._place(cells)
         self._cursor = cursor
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,11 @@ class Envelope:
         self._header = header
         self._header_words = header.view("<u8").copy()
         self._own_words = self._header_words[_OWN_WORDS]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """`[width / 8]` uint64: what each word of a row counts in its checksum."""
+        return self._weights
 
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
         """Write header and checksum around payloads already in place.
@@ -189,6 +195,36 @@ class Envelope:
             f"{row[16:32].tobytes().hex()}, expected {self._header[16:32].tobytes().hex()} of "
             f"{self.identity}. Use an env with the same id, arguments and simulator version."
         )
+
+
+def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
+    """Rows of one env as `[B, S]` uint8, those from before a widening followed by zeros.
+
+    Args:
+        rows: `[S]` uint8 each, of any widths.
+        where: method name, for messages.
+
+    Raises:
+        DamagedState: a row is narrower than it was when it was captured.
+        ValueError: a row is no vector of bytes.
+    """
+    arrays = [np.asarray(row) for row in rows]
+    found = np.zeros((len(arrays), max((row.size for row in arrays), default=0)), np.uint8)
+    for i, row in enumerate(arrays):
+        if row.ndim != 1 or row.dtype != np.uint8:
+            raise ValueError(
+                f"{where}: states[{i}] must be [S] uint8 from get_state; "
+                f"got {row.shape} {row.dtype}"
+            )
+        own = int.from_bytes(row[_WIDTH].tobytes(), "little")
+        # Behind a row that was cut off, zeros could hide that something is missing.
+        if row.size < own:
+            raise DamagedState(
+                f"{where}: states[{i}] must be {own} bytes wide, as it was captured; "
+                f"got {row.size}. It is truncated."
+            )
+        found[i, : row.size] = row
+    return found
 
 
 def payload(row: np.ndarray) -> np.ndarray:

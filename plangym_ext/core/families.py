@@ -7,9 +7,11 @@ objects: an env family's file is imported when one of its envs is first met.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import importlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +40,14 @@ class Family:
         names: patterns (as of `fnmatch`) of ids that gymnasium may not know by itself.
         resolve: "module:name" of a callable from such an id to its gymnasium `EnvSpec`,
             or the callable itself. It raises `MissingExtra` or `UnknownName`.
+        registers: module that registers ids with gymnasium when it is imported, for a
+            simulator that is always installed and whose ids have no pattern.
+        building: "module:name" of a context manager (or itself) in which `make` builds
+            an env: to keep a simulator quiet, or to import it in a certain way.
+        kernel: "module:name" of a callable from the unwrapped env to its compiled
+            `Kernel`, or the callable itself. It raises `NoKernel` where it has none.
+        task: "module:name" of a callable (or itself) from the unwrapped env to its
+            `MujocoTask`, or None where it has none.
     """
 
     name: str
@@ -50,6 +60,10 @@ class Family:
     options: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     resolve: str | Callable[[str], Any] | None = None
+    registers: str | None = None
+    building: str | Callable[[], AbstractContextManager[Any]] | None = None
+    kernel: str | Callable[[Any], Any] | None = None
+    task: str | Callable[[Any], Any] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -70,6 +84,18 @@ class Family:
     def load_wrap(self) -> Callable[..., Any] | None:
         """What `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
+
+    def build_context(self) -> AbstractContextManager[Any]:
+        """A new context in which an env of the family is built."""
+        return contextlib.nullcontext() if self.building is None else _loaded(self.building)()
+
+    def load_kernel(self) -> Callable[[Any], Any] | None:
+        """What finds the compiled kernel of an env, or None."""
+        return None if self.kernel is None else _loaded(self.kernel)
+
+    def load_task(self) -> Callable[[Any], Any] | None:
+        """What finds the `MujocoTask` of an env, or None."""
+        return None if self.task is None else _loaded(self.task)
 
     def spec(self, name: str) -> Any:
         """The gymnasium `EnvSpec` of an id that matches `names`.
@@ -171,6 +197,14 @@ def family_of_name(name: str) -> Family | None:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.names):
             return family
     return None
+
+
+def register_all_ids() -> None:
+    """Import the simulators that register their ids with gymnasium when they are imported."""
+    importlib.import_module("plangym_ext.envs")
+    for family in _families:
+        if family.registers is not None:
+            importlib.import_module(family.registers)
 
 
 def is_own_class(base: Any) -> bool:

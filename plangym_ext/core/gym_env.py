@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core.choice import choose_codec
-from plangym_ext.core.codec import layers
+from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
@@ -76,7 +76,7 @@ class GymEnv(PlanEnv):
             "trust": trust,
             "invalid": invalid,
         }
-        self.gym_env = _made(make)
+        self.gym_env = made_env(make)
         self.frameskip, self.autoreset = frameskip, autoreset
         spec = self.gym_env.spec
         self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
@@ -96,7 +96,9 @@ class GymEnv(PlanEnv):
         self.gym_env.reset(seed=0)
         self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)
-        self.envelope = Envelope(self._identity(), self.codec.width)
+        self.envelope = Envelope(
+            state_identity(self.gym_env, self.codec, self.name), self.codec.width
+        )
         # Rounded up, so that the codec clears the padding too: memory is used again.
         self.codec.width = self.envelope.width - HEADER
         probe = copy.deepcopy(self.gym_env.action_space)
@@ -108,17 +110,6 @@ class GymEnv(PlanEnv):
         self.layout = RowLayout(obs_layout, action_layout, self.envelope.width, self.values.columns)
         # A worker's env is only ever restored into, which a fresh reset allows.
         self.gym_env.reset(seed=0)
-
-    def _identity(self) -> dict[str, Any]:
-        spec = self.gym_env.spec
-        arguments = dict(spec.kwargs) if spec else {}
-        arguments.pop("render_mode", None)  # drawing does not change the dynamics
-        return {
-            "id": spec.id if spec else self.name,
-            "arguments": arguments,
-            "layers": [type(layer).__qualname__ for layer in layers(self.gym_env)],
-            "parts": self.codec.identity(),
-        }
 
     # The env proper -------------------------------------------------------------
 
@@ -266,7 +257,31 @@ class GymEnv(PlanEnv):
             raise EnvClosed(f"{where}: this {self.name} env is closed. Make a new one.")
 
 
-def _made(make: Callable[[], Any]) -> gym.Env[Any, Any]:
+def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str = "") -> dict[str, Any]:
+    """What the states of an env belong to, for their fingerprint.
+
+    Args:
+        env: of which the codec is.
+        codec: how they are captured.
+        name: of an env that has no spec.
+    """
+    spec = env.spec
+    arguments = dict(spec.kwargs) if spec else {}
+    arguments.pop("render_mode", None)  # drawing does not change the dynamics
+    return {
+        "id": spec.id if spec else name,
+        "arguments": arguments,
+        "layers": [type(layer).__qualname__ for layer in layers(env)],
+        "parts": codec.identity(),
+    }
+
+
+def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
+    """The gymnasium env that a constructor makes.
+
+    Raises:
+        TypeError: it is not callable, or makes something else.
+    """
     if not callable(make):
         raise TypeError(
             f"GymEnv: make must be a callable that returns a gymnasium env; got {make!r}. "

@@ -47,6 +47,8 @@ class InfoWriter:
         # as they hold no number.
         self._plain = set(example)
         self._silent = tuple(self._plain - {column.key for column in self.columns})
+        #: Whether the columns hold every field, as far as the example tells.
+        self.holds_all = not self._silent
 
     def into(
         self, arrays: tuple[np.ndarray, ...]
@@ -103,7 +105,7 @@ def _fits(column: InfoColumn, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.shape == column.shape and value.dtype == column.dtype
-    return column.kind is not int or -(2**63) <= value < 2**63
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
 def _cells(array: np.ndarray) -> Any:
@@ -130,6 +132,11 @@ class InfoBatch(Sequence[dict[str, Any]]):
         self._columns = dict(columns)
         self._own = {i: dict(row) for i, row in own.items()}
         self._size = len(self._columns["n_step"])
+
+    @property
+    def has_own(self) -> bool:
+        """Whether there is a row whose fields differ from the columns."""
+        return bool(self._own)
 
     def keys(self) -> list[str]:
         """Names of the columns."""

@@ -5,6 +5,8 @@ Not a number is never valid. An infinity is, where the env's own Box has no boun
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
 
@@ -141,12 +143,10 @@ class _LeafCheck:
 
     def values(self, values: np.ndarray) -> np.ndarray:
         """`[..., *leaf.shape]` bool, which values are invalid."""
-        return (
-            np.isnan(values)
-            | (np.isposinf(values) & self._no_inf)
-            | (np.isneginf(values) & self._no_minus_inf)
-        )
+        infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
+        return np.isnan(values) | infinite
 
     def rows(self, values: np.ndarray) -> np.ndarray:
         """`[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
-        return self.values(values).reshape(len(values), -1).any(axis=1)
+        found: Any = self.values(values).reshape(len(values), -1).any(axis=1)
+        return found

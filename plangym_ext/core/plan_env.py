@@ -26,12 +26,14 @@ class PlanEnv(RowStepper):
 
     Attributes:
         name: the env's id.
-        backend: which backend runs the rows: "serial" or "process".
+        backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
+        backend_note: why `make` chose no faster one, if it tried; else "".
         frameskip: env steps for which one control step holds an action.
     """
 
     name: str
     backend: str
+    backend_note: str = ""
     frameskip: int
 
     # What a backend implements ------------------------------------------------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState
 
 #: Bytes of a captured generator: 128-bit state, 128-bit increment, buffered half.
 RNG_BYTES = 40
+_LAYOUT = struct.Struct("<32s8s")
 
 
 class GeneratorBytes:
@@ -26,6 +28,11 @@ class GeneratorBytes:
         self._generator: Any = self  # no generator at all
         self._words: memoryview = memoryview(b"")
         self._half: memoryview = memoryview(b"")
+        self._increment_at = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of an env has a generator of its own, in other memory.
+        return GeneratorBytes, ()
 
     def _bind(self, generator: Any) -> None:
         bit_generator = getattr(generator, "bit_generator", None)
@@ -48,17 +55,20 @@ class GeneratorBytes:
     def _check_layout(self, bit_generator: np.random.PCG64) -> None:
         state = bit_generator.state
         inner = state["state"]
-        halves = {
-            "little": inner["state"].to_bytes(16, "little") + inner["inc"].to_bytes(16, "little"),
+        # By the offset of the increment's lowest byte.
+        layouts = {
+            16: inner["state"].to_bytes(16, "little") + inner["inc"].to_bytes(16, "little"),
             # Without a native 128-bit integer the high word comes first.
-            "high first": b"".join(
+            24: b"".join(
                 (inner[k] >> 64).to_bytes(8, "little")
                 + (inner[k] & (2**64 - 1)).to_bytes(8, "little")
                 for k in ("state", "inc")
             ),
         }
+        words = self._words.tobytes()
+        self._increment_at = next((at for at, layout in layouts.items() if layout == words), 0)
         tail = state["has_uint32"].to_bytes(4, "little") + state["uinteger"].to_bytes(4, "little")
-        if self._words.tobytes() not in halves.values() or self._half.tobytes() != tail:
+        if not self._increment_at or self._half.tobytes() != tail:
             raise IncompleteState(
                 f"random state: numpy {np.__version__} lays PCG64 out in an unknown way; "
                 "please report it, with this version."
@@ -76,6 +86,25 @@ class GeneratorBytes:
         """Inverse of `capture`, into `generator` itself; returns the offset behind it."""
         if generator is not self._generator:
             self._bind(generator)
-        self._words[:] = row[offset : offset + 32]
-        self._half[:] = row[offset + 32 : offset + 40]
+        self._words[:], self._half[:] = _LAYOUT.unpack_from(row, offset)
         return offset + RNG_BYTES
+
+    def check(self, generator: Any, data: bytes, where: str) -> None:
+        """Refuse 40 bytes that no PCG64 can hold.
+
+        Args:
+            generator: into which they are to be restored.
+            data: as `capture` wrote them.
+            where: begins the message.
+
+        Raises:
+            DamagedState: the increment is even or the flag is neither 0 nor 1.
+        """
+        if generator is not self._generator:
+            self._bind(generator)
+        lowest, has_half = data[self._increment_at], int.from_bytes(data[32:36], "little")
+        if not lowest & 1 or has_half > 1:
+            raise DamagedState(
+                f"{where}: the random state must have an odd increment and a flag of 0 or 1; "
+                f"got a lowest byte of {lowest} and {has_half}. Pass a row from get_state."
+            )

@@ -41,10 +41,11 @@ class RowRequest:
         reset_first: `[B]` bool, rows to reset once their state is restored; None for none.
         infos: one of `INFOS`.
         wants_states: whether anyone but the env will see the states that come out. If
-            not, they need no seal, and may take the place of `states`.
+            not, they need no seal.
         out: arrays to write results to, by the names that `RowBatch` gives its fields
             (`obs0`, `rewards`, `terminated`, ...); any strides. A backend that fills
             them returns these very arrays; what it returns otherwise is copied there.
+        slots: where the rows begin and end, if that is a store.
     """
 
     actions: tuple[np.ndarray, ...]

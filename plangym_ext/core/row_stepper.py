@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.envelope import Envelope, stacked
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
@@ -55,8 +55,7 @@ class RowStepper(ABC):
     def _run_rows(self, request: RowRequest) -> RowResults:
         """Run checked rows that name no slots; fresh arrays, or those of `request.out`.
 
-        `request.states` stays as it is unless `wants_states` is False, and the arrays
-        that come back are nobody else's.
+        `request.states` stays as it is, and the arrays that come back are nobody else's.
         """
 
     @abstractmethod
@@ -391,7 +390,8 @@ class RowStepper(ABC):
         """The states as `[B, S]` uint8, if they are whole rows of this env.
 
         Args:
-            states: `[B, S]` uint8, or a sequence of `[S]` rows.
+            states: `[B, S]` uint8, or a sequence of `[S]` rows, of which some may be
+                narrower: zeros may follow a row.
             where: method name, for messages.
 
         Raises:
@@ -405,12 +405,7 @@ class RowStepper(ABC):
                     f"{where}: states[{index}] is None; expected a state in every row. "
                     "Pass states=None to continue all rows, or a state for each."
                 )
-            try:
-                states = np.stack([np.asarray(state) for state in states])
-            except ValueError as error:
-                raise ValueError(
-                    f"{where}: states must be rows of equal width {self.state_width}"
-                ) from error
+            states = stacked(states, where)
         rows = self.envelope.check(states, where)
         if rows.shape[1] > self.layout.state_width:
             # Captured by an equal env that has widened its rows.

@@ -9,11 +9,12 @@ pickled or copied: many of gymnasium's silently come back as fresh, unplayed one
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -33,6 +34,11 @@ from plangym_ext.core.part import StatePart, get_block, put_block
 from plangym_ext.core.plain import NotPlain
 from plangym_ext.errors import IncompleteState, UntrustedState
 
+#: Most bytes that a snapshot may take, unless `SnapshotPart` is told otherwise. Every row
+#: of every batch is that wide and copied with each step; a state of more is as a rule a
+#: buffer that no step reads.
+MAX_BYTES = 16 << 20
+_NAMED_AS_LARGE = 3
 #: Room for growth: states of one env differ in size as objects come and go.
 _SLACK = 2.0
 # First byte of a state: what the rest is.
@@ -128,9 +134,12 @@ class SnapshotPart(StatePart):
         stack: all layers of the env; references to them are kept as references.
         trusted: open what another session pickled, and objects of any class.
         ignored: names of attributes that no step reads.
+        max_bytes: most bytes that a state may take.
 
     Raises:
-        IncompleteState: an attribute can be neither written as a graph nor pickled.
+        IncompleteState: an attribute can be neither written as a graph nor pickled, or
+            the attributes take more than `max_bytes`. A capture raises it too, when they
+            come to be so.
     """
 
     def __init__(
@@ -140,7 +149,9 @@ class SnapshotPart(StatePart):
         *,
         trusted: bool = False,
         ignored: Iterable[str] = (),
+        max_bytes: int = MAX_BYTES,
     ) -> None:
+        self._max_bytes = max_bytes
         self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
         #: What the graphs may refer to, by name; the first graph says what that is.
@@ -154,7 +165,7 @@ class SnapshotPart(StatePart):
         self._pickles = False
         data = self._data(learns=True)
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
-        self.width = int(len(data) * _SLACK) + 256
+        self.width = min(int(len(data) * _SLACK), max_bytes) + 256
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the attributes."""
@@ -172,13 +183,34 @@ class SnapshotPart(StatePart):
         reason = ""
         if not self._pickles:
             try:
-                return _GRAPH + self._graph(learns=learns)
+                return self._checked(_GRAPH + self._graph(learns=learns))
             except NotPlain as error:
                 reason = str(error)
                 # For good: two kinds of states would make equal ones differ in bytes,
                 # which those of a pickle may do anyhow.
                 self._pickles, self.canonical = True, False
-        return _PICKLE + self._pickled(reason)
+        return self._checked(_PICKLE + self._pickled(reason))
+
+    def _checked(self, data: bytes) -> bytes:
+        if len(data) <= self._max_bytes:
+            return data
+        sizes = sorted(self._sizes(), reverse=True)[:_NAMED_AS_LARGE]
+        largest = ", ".join(f"{name} ({size:,} bytes)" for size, name in sizes)
+        raise IncompleteState(
+            f"snapshot: the attributes take {len(data):,} bytes, expected at most "
+            f"{self._max_bytes:,}, since every row is that wide; the largest are {largest}. "
+            "Keep what no step reads out of the env's attributes, give the env get_state and "
+            "set_state, or use state='replay'."
+        )
+
+    def _sizes(self) -> Iterator[tuple[int, str]]:
+        """What each attribute takes by itself, and its name."""
+        for layer in self._layers:
+            for name, value in layer.state().items():
+                file = io.BytesIO()
+                with contextlib.suppress(Exception):  # of its own reduction: size unknown
+                    _Pickler(file, self._names()).dump(value)
+                yield file.tell(), f"{layer.name}.{name}"
 
     # As a graph -------------------------------------------------------------------
 

@@ -27,6 +27,11 @@ class Leaf:
     dtype: np.dtype[Any]
     space: spaces.Space[Any]
 
+    @functools.cached_property
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value, each broadcasting over the shape."""
+        return _bounds(self.space)
+
     @property
     def name(self) -> str:
         """Path as text, for messages; empty for a space that is one array."""
@@ -252,16 +257,18 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
-    low, high = _bounds(leaf.space)
+    low, high = leaf.bounds
     # Two reductions instead of four arrays: this is paid for every batch.
     one_pair = values.size and isinstance(leaf.space, spaces.Discrete)
     if one_pair and low <= values.min() and values.max() <= high:
         return
-    # The comparison is in the space's dtype: a float64 copy of the bound is in range.
-    with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
-        cast = values.astype(leaf.dtype, copy=False) if leaf.dtype.kind == "f" else values
+    cast = values
+    if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
+        # The comparison is in the space's dtype: a float64 copy of the bound is in range.
+        with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
+            cast = values.astype(leaf.dtype)
     good = (cast >= low) & (cast <= high)  # False for NaN
-    if np.all(good):
+    if good.all():
         return
     first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
     got = values[first] if values.ndim else values

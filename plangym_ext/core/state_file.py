@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.row_stepper import RowStepper
+from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import DamagedState
 
 
@@ -36,13 +37,8 @@ def save_states(path: str | os.PathLike[str], states: np.ndarray, env: RowSteppe
     """
     rows = env.checked_states(np.atleast_2d(np.asarray(states)), "save_states")
     identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
-    path = _with_suffix(path)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
+    with replacing(_with_suffix(path), "wb") as file:
         np.savez_compressed(file, states=rows, identity=np.array(identity))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
-from plangym_ext.run import doctor, plan
+from plangym_ext.run import compare, doctor, plan
 
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
@@ -18,6 +18,7 @@ INTERRUPTED = 130
 
 _COMMANDS: dict[str, tuple[Any, str]] = {
     "plan": (plan, "a planner plays one episode"),
+    "compare": (compare, "several planners at equal model steps"),
     "doctor": (doctor, "how an env's state is captured, with proof"),
 }
 
@@ -47,8 +48,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line, one subcommand a module."""
+def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The whole command line, one subcommand a module.
+
+    Args:
+        arguments: what was typed; the command named first may have options that depend
+            on the others.
+    """
     parser = _Parser(
         prog="plangym-ext",
         description="Batched stepping and planning over any Gymnasium environment.",
@@ -59,15 +65,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for name, (module, summary) in _COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=module.__doc__)
-        module.add_arguments(command)
+        chosen = arguments[1:] if arguments[:1] == [name] else []
+        module.add_arguments(command, chosen)
         command.set_defaults(run=module.run, parser=command)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    parser = build_parser()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parser = build_parser(arguments)
+    except PlangymExtError as error:
+        print(f"plangym-ext {arguments[0]}: {error}", file=sys.stderr)
+        return USAGE_ERROR
     if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
         parser.error(
             f"unknown command {arguments[0]!r}{suggestion(arguments[0], list(_COMMANDS))}; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ _REPEATS = 200
 _REPLAYS = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Options of the command."""
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as CartPole-v1")
     parser.add_argument(
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{env.name}: {type(env.gym_env.unwrapped).__qualname__}")
         print(f"  observation  {env.observation_space}")
         print(f"  action       {env.action_space}")
-        print(f"  backend      {env.backend}; with n_workers: process")
+        print(f"  backend      {_backend(env)}; with n_workers: process")
         report = check_env(env, seed=options.seed, num_steps=options.steps)
         print(report)
         if not env.exact:
@@ -52,6 +52,20 @@ def run(options: argparse.Namespace) -> int:
             else:
                 print(f"  {name:12} {micros:.1f} us")
     return 0 if report.exact else 1
+
+
+def _backend(env: Any) -> str:
+    """What `make` chooses for the env, and why."""
+    from plangym_ext.errors import KernelDiffers, NoKernel
+    from plangym_ext.native.kernel_env import KernelEnv
+
+    try:
+        seconds = KernelEnv(env).warm_up()
+    except NoKernel as error:
+        return f"serial: {error.reason}"
+    except KernelDiffers as error:
+        return f"serial: {error}"
+    return f"kernel, compiled or loaded in {seconds:.2f} s and equal to the env byte for byte"
 
 
 def _costs(env: Any, seed: int) -> dict[str, float]:

@@ -1,35 +1,30 @@
-"""`plangym-ext plan ENV_ID`: a planner plays one episode."""
+"""`plangym-ext plan ENV_ID`: a planner plays one episode.
+
+`plangym-ext plan --planner NAME --help` lists the options of that planner.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.run.arguments import at_least
 from plangym_ext.run.files import write_json
+from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 
 
-def _at_least(low: int) -> Callable[[str], int]:
-    """Parser of an int that is no smaller than `low`."""
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Options of the command.
 
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if value < low:
-            raise argparse.ArgumentTypeError(f"expected an int >= {low}; got {text!r}")
-        return value
-
-    return parse
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    Args:
+        parser: of this command.
+        given: what was typed; the planner named there brings its own options.
+    """
     from plangym_ext.planners import PLANNERS
 
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
@@ -37,41 +32,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--planner", default="mcts", metavar="NAME", help=f"one of: {', '.join(PLANNERS)}"
     )
     parser.add_argument(
-        "--num-simulations", type=_at_least(1), default=64, metavar="N", help="simulations per move"
-    )
-    parser.add_argument(
         "--max-steps",
-        type=_at_least(1),
+        type=at_least(1),
         default=1000,
         metavar="M",
         help="moves after which to stop",
     )
     parser.add_argument(
         "--n-workers",
-        type=_at_least(0),
+        type=at_least(0),
         default=None,
         metavar="W",
         help="worker processes; 0 plans in this process (default: one per processor)",
     )
     parser.add_argument(
-        "--seed", type=_at_least(0), default=0, help="seed of the env and the planner"
+        "--seed", type=at_least(0), default=0, help="seed of the env and the planner"
     )
     parser.add_argument(
-        "--frameskip", type=_at_least(1), default=None, metavar="K", help="env steps per move"
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+    add_planner_options(parser, given, default="mcts")
 
 
 def run(options: argparse.Namespace) -> int:
     """Play, show progress, write `episode.json` and perhaps `episode.mp4`."""
+    import numpy as np
+
     import plangym_ext
     from plangym_ext.planners import load_planner, play
 
     planner: Any = load_planner(options.planner)
-    planner = planner(num_simulations=options.num_simulations)
+    chosen = chosen_options(options)
+    planner = planner(**chosen)
     started = time.monotonic()
     episode: Any = None
     with _env(options) as env, _video(options, env) as video:
@@ -89,11 +85,12 @@ def run(options: argparse.Namespace) -> int:
         {
             "env": options.env,
             "planner": options.planner,
-            "num_simulations": options.num_simulations,
+            "num_simulations": planner.num_simulations,
+            "options": chosen,
             "seed": options.seed,
             "return": episode.return_,
             "length": episode.length,
-            "actions": episode.actions.tolist(),
+            "actions": np.asarray(episode.actions).tolist(),
             "terminated": episode.terminated,
             "truncated": episode.truncated,
             "model_steps": episode.budget.model_steps,
@@ -145,7 +142,7 @@ def _env(options: argparse.Namespace) -> Any:
     if options.video:
         arguments["render_mode"] = "rgb_array"
     if options.n_workers == 0:
-        return plangym_ext.make(options.env, backend="serial", **arguments)
+        return plangym_ext.make(options.env, **arguments)
     return plangym_ext.make(
         options.env, backend="process", n_workers=options.n_workers, **arguments
     )

@@ -8,6 +8,8 @@ towards the end of the batch, which evens out rows of unequal cost.
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import struct
 import weakref
@@ -16,22 +18,34 @@ from collections.abc import Iterator
 _TOKEN = struct.Struct("<QII")  # request, first row, row behind the last
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _TOKEN.size
+#: A range is worth claiming if it takes this long: some ten times what the claim costs.
+_LEAST_SECONDS = 150e-6
 
 
-def split_rows(num_rows: int, num_workers: int) -> list[tuple[int, int]]:
+def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tuple[int, int]]:
     """Ranges `(first, stop)` that cover `num_rows` rows, larger ones first.
 
     A range is a share of what is left (guided self-scheduling, Polychronopoulos &
-    Kuck 1987), but no smaller than a sixteenth of a worker's fair share: a claim
-    costs about as much as stepping a light env.
+    Kuck 1987), but takes at least `_LEAST_SECONDS`: a claim costs about as much as
+    stepping a light env. A batch that is too light for that is cut into equal parts.
+
+    Args:
+        num_rows: B.
+        num_workers: how many will claim ranges.
+        row_seconds: what a row is expected to cost.
     """
-    if num_workers == 1 and num_rows:
-        return [(0, num_rows)]
-    smallest = max(1, num_rows // (16 * num_workers), -(-num_rows // (MAX_RANGES // 2)))
+    if num_workers == 1 or num_rows < 2:
+        return [(0, num_rows)] if num_rows else []
+    # A row that takes no time at all makes any range too small.
+    share = min(num_rows, _LEAST_SECONDS / max(row_seconds, _LEAST_SECONDS / num_rows))
+    smallest = max(math.ceil(share), -(-num_rows // (MAX_RANGES // 2)))
+    if num_rows <= 2 * num_workers * smallest:
+        edges = [num_rows * k // num_workers for k in range(num_workers + 1)]
+        return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
     ranges, first = [], 0
     while first < num_rows:
         left = num_rows - first
-        size = min(left, max(smallest, left // (2 * num_workers)))
+        size = min(left, max(smallest, left // (3 * num_workers)))
         ranges.append((first, first + size))
         first += size
     return ranges

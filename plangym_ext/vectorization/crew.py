@@ -22,6 +22,8 @@ from plangym_ext.vectorization.rows_message import NO_ROW, progress_bytes
 _MAX_STARTS = 3
 #: Sizes of batches that are remembered.
 _MAX_KEPT = 256
+#: Seconds that a step is expected to cost before one was seen.
+_USUAL_STEP = 30e-6
 
 # Numbers that a worker knows memory and queues by; it may serve several crews.
 _numbers = itertools.count()
@@ -70,6 +72,7 @@ class Crew:
         self.pages = Pages()
         #: Batches that have begun and not landed.
         self.flights: set[Batch] = set()
+        self._step_seconds: float | None = None
         self._sizes: dict[tuple[int, int, int], int] = {}
         self._free_lanes: list[Lane] = []
         self._lanes: list[Lane] = []
@@ -127,6 +130,16 @@ class Crew:
             _, size = layout.offsets(num_rows, horizon)
             size = self._sizes[key] = size + progress_bytes(len(self.workers))
         return size
+
+    def note_cost(self, seconds: float, num_rows: int, horizon: int) -> None:
+        """Remember how long a batch took: it says how finely the next should be cut."""
+        step = seconds * len(self.workers) / (num_rows * horizon)
+        known = self._step_seconds
+        self._step_seconds = step if known is None else 0.8 * known + 0.2 * step
+
+    def row_seconds(self, horizon: int) -> float:
+        """What a row of `horizon` actions is expected to cost a worker."""
+        return horizon * (_USUAL_STEP if self._step_seconds is None else self._step_seconds)
 
     # What workers know ----------------------------------------------------------
 

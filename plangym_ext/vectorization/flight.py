@@ -80,7 +80,10 @@ class Flight:
         self._batch = self._memory.batch
         crew.flights.add(self)
         try:
-            self._ring(split_rows(request.num_rows, 1 if one_by_one else len(crew.workers)))
+            sharers = 1 if one_by_one else len(crew.workers)
+            row_seconds = crew.row_seconds(request.horizon)
+            self._begun = time.monotonic()
+            self._ring(split_rows(request.num_rows, sharers, row_seconds))
             self._memory.prepare_results()
         except BaseException as error:
             self._abort(error)
@@ -218,6 +221,9 @@ class Flight:
         try:
             deaths = self._judge_answers()
             if not deaths:
+                if self._request.num_rows and not self._one_by_one:
+                    took = time.monotonic() - self._begun
+                    self._crew.note_cost(took, self._request.num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

@@ -35,10 +35,14 @@ from plangym_ext.core.families import register_family
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, Message
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
+from plangym_ext.vectorization.service import Service
 
 READY = 0  # request number of the answer to the first message
 #: Makes a worker write the stacks of its threads to the third descriptor.
 STACK_SIGNAL = signal.SIGUSR2
+#: Seconds for which a worker stays awake behind a batch: a loop of small batches is back
+#: within them.
+_LINGER = 500e-6
 
 
 def watch_parent(lifeline: int) -> None:
@@ -65,7 +69,7 @@ class Worker:
 
     Args:
         channel: to the parent.
-        constructor: returns a `PlanEnv` or a gymnasium env.
+        constructor: returns a `PlanEnv` or a gymnasium env; or a `Service`.
     """
 
     def __init__(self, channel: Channel, constructor: Any) -> None:
@@ -73,7 +77,9 @@ class Worker:
         from plangym_ext.vectorization.worker_env import WorkerEnv
 
         self._channel = channel
-        self._env = WorkerEnv(constructor)
+        self._env: Any = (
+            constructor() if isinstance(constructor, Service) else WorkerEnv(constructor)
+        )
         #: Claim queues, and this worker's number among those that share one.
         self._lanes: dict[int, tuple[int, int]] = {}
 
@@ -89,6 +95,8 @@ class Worker:
                     self._env.close()
                     return
                 self._serve(message, fds)
+            if messages and messages[-1][0][0] == "rows":
+                self._channel.linger(_LINGER)
             messages = self._channel.receive()
 
     def _serve(self, message: tuple[Any, ...], fds: list[int]) -> None:

@@ -31,6 +31,9 @@ class WorkerEnv:
         if isinstance(env, gym.Env):
             made = env
             env = GymEnv(lambda: made)
+        if getattr(env, "backend", "process") != "process":
+            # A native backend runs batches for an env of this process: a worker steps that.
+            env = getattr(env, "plan_env", env)
         if not isinstance(env, GymEnv):
             raise TypeError(
                 "constructor: expected it to return a gymnasium.Env or a plangym_ext GymEnv; got "

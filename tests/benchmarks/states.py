@@ -4,8 +4,13 @@
 
 Prints for each env how its state is captured, whether that is exact, the width of a
 row, and microseconds to get, set and step; beside them the simulator's own copy, where
-it has one, and plangym's, where it is installed. An operation is timed many times in
-turn with the others, and the fastest time counts: the machine's noise only adds.
+it has one, and plangym's, where it is installed:
+
+    pip install plangym==0.1.32 "plangym-ext[box2d,highway,minigrid,mujoco]"
+
+Operations take turns, each after a step that is not timed, since what was captured or
+restored before may be known already. The fastest time counts: the machine's noise only
+adds. `envelope` is what sealing a row and checking it add in a batch of 256.
 """
 
 from __future__ import annotations
@@ -23,32 +28,57 @@ import plangym_ext
 from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import PlangymExtError
+from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
 ENVS = [
     *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
     *("FrozenLake-v1", "CliffWalking-v1", "Taxi-v4", "Blackjack-v1"),
-    *("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Pusher-v5", "Walker2d-v5"),
+    *("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5"),
+    *("InvertedPendulum-v5", "InvertedDoublePendulum-v5", "Pusher-v5", "Reacher-v5"),
+    *("Swimmer-v5", "Walker2d-v5"),
     *("ALE/MsPacman-v5", "ALE/Breakout-v5", "ALE/Pong-v5"),
     *("LunarLander-v3", "BipedalWalker-v3", "CarRacing-v3"),
-    *("MiniGrid-DoorKey-5x5-v0", "highway-v0"),
+    *("MiniGrid-DoorKey-5x5-v0", "highway-v0", "parking-v0"),
+    *("plangym_ext/Sokoban-v0", "plangym_ext/NarrowPath-v0", "plangym_ext/ChainMDP-v0"),
 ]
 _DEPTH = 30  # steps played before anything is timed
+_BATCH = 256  # rows that share one seal and one check
+_LEAST_ROUNDS = 20
+_NOTHING = "nothing"
+
+Timed = dict[str, Callable[[], Any]]
 
 
-def fastest(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Microseconds of each function, called in turn; the least of `rounds`."""
-    best = dict.fromkeys(functions, float("inf"))
-    for _ in range(rounds):
-        for name, function in functions.items():
-            begun = time.perf_counter()
-            function()
-            best[name] = min(best[name], time.perf_counter() - begun)
-    return {name: round(seconds * 1e6, 2) for name, seconds in best.items()}
+def fastest(groups: list[tuple[Callable[[], Any], Timed]], seconds: float) -> dict[str, float]:
+    """Microseconds of each function, the least of many rounds, without those of the clock.
+
+    Args:
+        groups: functions in groups, each with what is called, untimed, before every one.
+        seconds: that the rounds may take together, if `_LEAST_ROUNDS` do not take longer.
+    """
+    best: dict[str, float] = {}
+    groups = [(before, {**functions, _NOTHING: _nothing}) for before, functions in groups]
+    deadline, rounds = time.perf_counter() + seconds, 0
+    while rounds < _LEAST_ROUNDS or time.perf_counter() < deadline:
+        rounds += 1
+        for before, functions in groups:
+            for name, function in functions.items():
+                before()
+                begun = time.perf_counter()
+                function()
+                taken = time.perf_counter() - begun
+                best[name] = min(best.get(name, taken), taken)
+    clock = best.pop(_NOTHING)
+    return {name: round((taken - clock) * 1e6, 2) for name, taken in best.items()}
 
 
-def own_copy(env: GymEnv) -> dict[str, Callable[[], Any]]:
+def _nothing() -> None:
+    """What a call and the clock cost by themselves."""
+
+
+def own_copy(env: GymEnv) -> Timed:
     """The simulator's own get and set, where it has them."""
     base: Any = env.gym_env.unwrapped
     if hasattr(base, "data") and hasattr(base, "model"):
@@ -61,64 +91,102 @@ def own_copy(env: GymEnv) -> dict[str, Callable[[], Any]]:
             "own get": lambda: mujoco.mj_getState(base.model, base.data, row, what),
             "own set": lambda: mujoco.mj_setState(base.model, base.data, row, what),
         }
-    if hasattr(base, "ale"):
-        ale = getattr(base.ale, "_ale", base.ale)
-        kept = ale.cloneState(include_rng=True)
-        return {
-            "own get": lambda: ale.cloneState(include_rng=True),
-            "own set": lambda: ale.restoreState(kept),
-        }
     return {}
 
 
-def plangym_copy(name: str) -> dict[str, Callable[[], Any]]:
+def emulator_copy(name: str) -> list[tuple[Callable[[], Any], Timed]]:
+    """ALE's own clone and restore, generator included, in an env that is gymnasium's."""
+    if not name.startswith("ALE/"):
+        return []
+    base: Any = make_gym(find_spec(name)).unwrapped
+    base.reset(seed=0)
+    step = stepper(base)
+    for _ in range(_DEPTH):
+        step()
+    kept = base.ale.cloneState(include_rng=True)
+    timed: Timed = {
+        "own get": lambda: base.ale.cloneState(include_rng=True),
+        "own set": lambda: base.ale.restoreState(kept),
+    }
+    return [(step, timed)]
+
+
+def plangym_copy(name: str) -> list[tuple[Callable[[], Any], Timed]]:
     """plangym's get and set of the same env, if it is installed and has it."""
     try:
         import plangym
 
         peer = plangym.make(name)
         state, *_ = peer.reset()
+        action = peer.sample_action()
+        peer.step(action)
     except Exception:  # whatever a peer that does not fit raises
-        return {}
-    return {
+        return []
+    timed: Timed = {
         "plangym get": peer.get_state,
         "plangym set": lambda: peer.set_state(state),
     }
+    return [(lambda: peer.step(action), timed)]
 
 
-def measure(name: str, rounds: int) -> dict[str, Any]:
+def stepper(env: Any) -> Callable[[], None]:
+    """Takes a step with the same action, and resets what is over."""
+    env.action_space.seed(0)
+    action = env.action_space.sample()
+
+    def step() -> None:
+        *_, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()  # without a seed, or else its generator would be a new one
+
+    return step
+
+
+def envelope_cost(env: GymEnv, state: np.ndarray) -> float:
+    """Microseconds a row that sealing and checking take in a batch."""
+    rows = np.stack([state] * _BATCH)
+    lengths = np.full(_BATCH, int(state[8:12].view("<u4")[0]), np.uint32)
+    timed: Timed = {
+        "seal": lambda: env.envelope.seal(rows, lengths),
+        "check": lambda: env.envelope.check(rows, "benchmark"),
+    }
+    return round(sum(fastest([(lambda: None, timed)], 0.1).values()) / _BATCH, 2)
+
+
+def measure(name: str, seconds: float) -> dict[str, Any]:
     """One row of the table."""
     with plangym_ext.make(name, backend="serial") as env:
         assert isinstance(env, GymEnv)
         env.reset(seed=0)
+        step = stepper(env.gym_env)
         for _ in range(_DEPTH):
-            env.step(env.sample_action())
+            step()
         codec, row = env.codec, bytearray(env.state_width)
         buffer = memoryview(row)
-        codec.capture(buffer, HEADER)
-        action = env.sample_action()
         state = env.get_state()
-        timed: dict[str, Callable[[], Any]] = {
-            "step": lambda: env.gym_env.step(action),
-            "set": lambda: codec.restore(buffer, HEADER),
+        kept = memoryview(bytearray(state))
+        timed: Timed = {
             "get": lambda: codec.capture(buffer, HEADER),
-            # With the envelope: what a caller of the public methods pays.
+            "set": lambda: codec.restore(kept, HEADER),
+            # With the envelope of a single row: what a caller of the public methods pays.
             "get_state": env.get_state,
             "set_state": lambda: env.set_state(state),
         }
-        found = fastest(timed | own_copy(env) | plangym_copy(name), rounds)
+        groups = [(step, timed | own_copy(env)), (lambda: None, {"step": step})]
+        groups += emulator_copy(name) + plangym_copy(name)
         return {
             "method": codec.parts[-1].method,
             "exact": codec.exact,
             "width": env.state_width,
-            **found,
+            **fastest(groups, seconds),
+            "envelope": envelope_cost(env, state),
         }
 
 
 def print_table(results: dict[str, Any]) -> None:
     """All rows, microseconds."""
-    columns = ["get", "set", "own get", "own set", "get_state", "set_state", "step"]
-    columns += ["plangym get", "plangym set"]
+    columns = ["get", "set", "envelope", "own get", "own set", "plangym get", "plangym set"]
+    columns += ["get_state", "set_state", "step"]
     heads = "".join(f"{column:>12}" for column in columns)
     print(f"{'env':26} {'way':9} {'exact':5} {'bytes':>7}{heads}")
     for name, row in results.items():
@@ -133,7 +201,7 @@ def print_table(results: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--envs", nargs="+", default=ENVS)
-    parser.add_argument("--rounds", type=int, default=300, help="times each operation is timed")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each env")
     parser.add_argument("--out", type=Path, default=Path("runs/states.json"))
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +213,7 @@ def main() -> None:
             continue
         line.update(f"measuring {name}", force=True)
         try:
-            results[name] = measure(name, options.rounds)
+            results[name] = measure(name, options.seconds)
         except (PlangymExtError, ImportError) as error:
             results[name] = {"error": str(error).splitlines()[0]}
         write_json(options.out, {"version": plangym_ext.__version__, "results": results})

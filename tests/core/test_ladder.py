@@ -192,6 +192,9 @@ def test_rows_widen_when_a_state_outgrows_them(n_workers):
         # A row from before is as good as ever.
         again = env.step_batch(np.array([0, 1]), np.stack([narrow, narrow]))
         np.testing.assert_array_equal(again.rewards, rewards[0])
+        # In one list with a later one, too.
+        both = env.step_batch(np.array([0, 1]), [narrow, states[1]])
+        assert both.rewards[0] == rewards[0][0]
         # An equal env that has not widened yet takes the wide rows.
         actions = np.array([[0] * 5, [1] * 5])
         with env.clone() as other:

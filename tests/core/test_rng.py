@@ -1,10 +1,12 @@
 """The 40 bytes of a generator against numpy's documented `bit_generator.state`."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState
 
 
 def drawn(generator, count):
@@ -65,3 +67,22 @@ def test_replaced_generator_is_noticed():
 def test_other_generators_are_refused_by_name(generator, name):
     with pytest.raises(IncompleteState, match=rf"expected.*PCG64.*got.*{name}"):
         GeneratorBytes().capture(generator, memoryview(bytearray(RNG_BYTES)), 0)
+
+
+def test_bytes_that_no_generator_can_hold_are_refused():
+    view, generator = GeneratorBytes(), np.random.default_rng(0)
+    row = bytearray(RNG_BYTES)
+    view.capture(generator, memoryview(row), 0)
+    view.check(generator, bytes(row), "there")
+    flagged = bytes(row[:32]) + b"\2" + bytes(row[33:])
+    for damaged in (bytes(RNG_BYTES), flagged):
+        with pytest.raises(DamagedState, match="there: the random state must have an odd incr"):
+            view.check(generator, damaged, "there")
+
+
+def test_a_copy_looks_at_the_generator_of_its_own_env():
+    view, first, second = GeneratorBytes(), np.random.default_rng(0), np.random.default_rng(1)
+    rows = [bytearray(RNG_BYTES) for _ in range(2)]
+    view.capture(first, memoryview(rows[0]), 0)
+    copy.deepcopy(view).capture(second, memoryview(rows[1]), 0)
+    assert rows[0] != rows[1]

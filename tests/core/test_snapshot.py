@@ -7,6 +7,7 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
@@ -255,4 +256,42 @@ def test_what_comes_later_and_cannot_be_captured_is_named():
         for _ in range(11):
             env.step(0, return_state=True)
         with pytest.raises(IncompleteState, match=r"LateStream\.held holds a builtins\.generator"):
+            env.step(0, return_state=True)
+
+
+class Logged(gym.Wrapper):
+    """Keeps every picture that an agent could have seen, a megabyte a step."""
+
+    def __init__(self, env, kept=0):
+        super().__init__(env)
+        self.log = [np.zeros(kept, np.uint8)]
+
+    def step(self, action):
+        self.log.append(np.zeros(1 << 20, np.uint8))
+        return super().step(action)
+
+
+class LoggedInSlots(Logged):
+    """What only a pickle takes is beside it."""
+
+    def __init__(self, env, kept=0):
+        super().__init__(env, kept)
+        self.opaque = Opaque()
+
+
+@pytest.mark.parametrize("wrapper", [Logged, LoggedInSlots])
+def test_a_large_snapshot_is_refused_by_the_name_of_what_is_large(wrapper):
+    want = rf"{wrapper.__name__}\.log \(20,.*Keep what no step reads out.*state='replay'"
+    with pytest.raises(IncompleteState, match=want):
+        GymEnv(lambda: wrapper(CartPoleEnv(), 20_000_000), state="snapshot")
+
+
+def test_a_snapshot_that_grows_large_is_refused_in_the_step_that_makes_it_so():
+    with GymEnv(lambda: Logged(CartPoleEnv()), check=False) as env:
+        env.reset(seed=0)
+        for _ in range(14):
+            env.step(0, return_state=True)
+        # With the step that was tried when the env was made, this is the sixteenth: a
+        # megabyte each leaves no room for anything else.
+        with pytest.raises(IncompleteState, match=r"at most 16,777,216.*Logged\.log"):
             env.step(0, return_state=True)

@@ -26,7 +26,7 @@ def test_a_file_is_readable_without_pickle_and_says_whose_it_is(tmp_path):
     with plangym_ext.make("CartPole-v1") as env:
         plangym_ext.save_states(tmp_path / "one.npz", env.reset(seed=1)[0], env)
     with np.load(tmp_path / "one.npz", allow_pickle=False) as content:
-        assert content["states"].shape == (1, 152)
+        assert content["states"].shape == (1, 144)
         assert "CartPole-v1" in str(content["identity"])
 
 

@@ -1,4 +1,4 @@
-"""Atari: the contract on sticky actions, drawn frameskips and two kinds of observation."""
+"""Atari: the contract on sticky actions, drawn frameskips and all kinds of observation."""
 
 from typing import ClassVar
 
@@ -25,10 +25,18 @@ class TestMsPacmanRam(EnvContract):
 class TestPongGrayscaleWithDrawnFrameskip(EnvContract):
     name = "ALE/Pong-v5"
     options: ClassVar = {"obs_type": "grayscale", "frameskip": (2, 5)}
-    seeds = (0,)
     max_steps = 2000
     int_frameskip = False
     stranger = "ALE/MsPacman-v5"
+
+
+class TestMontezumaInColour(EnvContract):
+    """What its infos say about rooms is part of the state; the screen is compared."""
+
+    name = "ALE/MontezumaRevenge-v5"
+    options: ClassVar = {"obs_type": "rgb", "max_episode_steps": 230}
+    spread = True
+    stranger = "ALE/Pong-v5"
 
 
 @pytest.mark.parametrize(

@@ -60,32 +60,23 @@ def play(env, actions) -> list[tuple]:
 # The contract -------------------------------------------------------------------------
 
 
-class Box2DContract(EnvContract):
-    """Fewer steps behind every state: each restore plays the whole episode again."""
-
-    follow = 25
-
-    def play_on(self, env, episode, t, where, num_steps=None):
-        super().play_on(env, episode, t, where, num_steps or self.follow)
-
-
 @pytest.mark.slow
-class TestLunarLander(Box2DContract):
+class TestLunarLander(EnvContract):
     name = LANDER
 
 
 @pytest.mark.slow
-class TestLunarLanderContinuous(Box2DContract):
+class TestLunarLanderContinuous(EnvContract):
     name = LANDER
     options: ClassVar = {"continuous": True, "enable_wind": True}
 
 
 @pytest.mark.slow
-class TestLunarLanderThatLands(Box2DContract):
+class TestLunarLanderThatLands(EnvContract):
     """Comes down on its legs, so that contacts, friction and sleep are all in play."""
 
     name = LANDER
-    seeds = (0,)
+    spread = True
 
     @classmethod
     def policy(cls, env, seed):
@@ -97,55 +88,61 @@ class TestLunarLanderThatLands(Box2DContract):
             obs, *_ = pilot.step(actions[-1])
         return actions.__getitem__
 
-    def test_the_episode_ends_by_landing(self, episode):
-        assert np.frombuffer(episode.outcomes[episode.end].reward) == 100.0
+    def test_the_episode_ends_by_landing(self, episodes):
+        for episode in episodes.values():
+            assert np.frombuffer(episode.outcomes[episode.end].reward) == 100.0
 
 
 @pytest.mark.slow
-class TestBipedalWalker(Box2DContract):
+class TestBipedalWalker(EnvContract):
+    """Falls as a rule, but may stand for 1600 steps."""
+
     name = WALKER
-    seeds = (0, 1)
-    follow = 15
+    options: ClassVar = {"max_episode_steps": 300}
+
+    def test_an_episode_terminates(self, episodes):
+        assert any(episode.outcomes[episode.end].terminated for episode in episodes.values())
 
 
 @pytest.mark.slow
-class TestBipedalWalkerHardcore(Box2DContract):
+class TestBipedalWalkerHardcore(EnvContract):
     name = WALKER
-    options: ClassVar = {"hardcore": True}
-    seeds = (0, 1)
-    follow = 15
+    options: ClassVar = {"hardcore": True, "max_episode_steps": 300}
 
 
-class CarContract(Box2DContract):
-    """Sparse: a step draws its observation, which takes longer than anything else."""
+class CarContract(EnvContract):
+    """A step draws its observation, which takes longer than anything else."""
 
     name = CAR
-    seeds = (0, 1)
-    follow = 4
-    max_steps = 100
-    ends = False
+    spread = True
 
     @classmethod
-    def make(cls, **overrides):
+    def constructor(cls, **overrides):
         # The round trip at construction is made once, outside of this class.
-        return super().make(**{"check": False, "state": "replay", **overrides})
-
-    @classmethod
-    def policy(cls, env, seed):
-        return actions_for(env, cls.max_steps, seed).__getitem__
-
-    def points(self, episode):
-        return [0, 17, 60]
+        return super().constructor(**{"check": False, "state": "replay", **overrides})
 
 
 @pytest.mark.slow
 class TestCarRacing(CarContract):
-    pass
+    """Straight ahead until the car leaves the field."""
+
+    @classmethod
+    def policy(cls, env, seed):
+        env.action_space.seed(seed)
+        return lambda t: (
+            env.action_space.sample() * np.float32([0.02, 0, 0]) + np.float32([0, 0.4, 0])
+        )
+
+    def test_the_episode_ends_off_the_field(self, episodes):
+        for episode in episodes.values():
+            assert np.frombuffer(episode.outcomes[episode.end].reward) == -100.0
 
 
 @pytest.mark.slow
 class TestCarRacingDiscrete(CarContract):
-    options: ClassVar = {"continuous": False}
+    """Steers at random, for one seed: its states are those of the other one."""
+
+    options: ClassVar = {"continuous": False, "max_episode_steps": 120}
     seeds = (0,)
 
     def test_seeds_differ(self):

@@ -33,7 +33,6 @@ class TestReacher(EnvContract):
 
     name = "dm_control/reacher-hard-v0"
     options: ClassVar = {"task_kwargs": {"time_limit": 2.4}}  # 120 steps
-    seeds = (0, 1)
     renders = HAS_OPENGL
     stranger = "Pendulum-v1"
 
@@ -44,7 +43,6 @@ class TestHopperAsDict(EnvContract):
 
     name = "dm_control/hopper-hop-v0"
     options: ClassVar = {"task_kwargs": {"time_limit": 2.4}, "flat_observation": False}
-    seeds = (0,)
     renders = HAS_OPENGL
     stranger = "Pendulum-v1"
 

@@ -75,7 +75,6 @@ def test_game_is_reset_by_a_seed_a_limit_and_an_ending_no_op():
 class TestBreakout(EnvContract):
     name = "ALE/Breakout-v5"
     options = {"obs_type": "ram", "episodic_life": True}  # noqa: RUF012
-    seeds = (0,)
     stranger = "ALE/Pong-v5"
 
 

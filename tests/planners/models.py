@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 
 
 class Batch(NamedTuple):
@@ -134,3 +134,48 @@ def random_mdp(seed, states=40, actions=3, ended=8):
     return TableModel(
         successor, reward, terminated=range(half, states), truncated=range(states - ended, half)
     )
+
+
+class Integrator:
+    """x' = x + a, reward -(x'**2 + cost * a**2): a linear-quadratic problem.
+
+    A state row is 8 bytes, x. Its best sequences are in closed form (`optimum`), as
+    long as no bound of the actions is reached.
+    """
+
+    def __init__(self, cost=0.5, low=-1.0, high=1.0):
+        self.cost = cost
+        self.action_space = Box(low, high, (1,), np.float64)
+        self.model_steps = 0
+        self.calls = []  # rows of every rollout_batch
+
+    def state(self, x):
+        return np.array([x], np.float64).view(np.uint8)
+
+    def rollout_batch(self, actions, states):
+        assert actions.shape[2:] == (1,)
+        assert actions.dtype == np.float64
+        assert (abs(actions) <= self.action_space.high).all()
+        self.calls.append(len(actions))
+        self.model_steps += actions.shape[0] * actions.shape[1]
+        start = np.ascontiguousarray(states).view(np.float64)
+        x = start + np.cumsum(actions[:, :, 0], axis=1)
+        rewards = -(x**2 + self.cost * actions[:, :, 0] ** 2)
+        never = np.zeros(len(x), bool)
+        steps = np.full(len(x), actions.shape[1], np.int32)
+        last = np.ascontiguousarray(x[:, -1:])
+        return RolloutBatch(last.view(np.uint8), last, rewards, never, never, steps, {})
+
+    def optimum(self, x, horizon):
+        """The best sequence and its return: the normal equations of a least squares."""
+        sums = np.tril(np.ones((horizon, horizon)))
+        system = sums.T @ sums + self.cost * np.eye(horizon)
+        actions = np.linalg.solve(system, -sums.T @ np.full(horizon, x))
+        return actions, -float(((x + sums @ actions) ** 2).sum() + self.cost * (actions**2).sum())
+
+    def reset(self, *, seed=None):
+        return self.state(0.6), np.array([0.6]), {}
+
+    def step(self, action, state):
+        out = self.rollout_batch(np.asarray(action)[None, None], state[None])
+        return out.states[0], out.obs[0], float(out.rewards[0, 0]), False, False, {}

@@ -46,3 +46,51 @@ def test_bad_arguments_are_named_with_their_value(models):
         play(models.chain(3), MCTS(1), seed=None, max_steps=3)
     with pytest.raises(ValueError, match=r"play: max_steps must be an integer >= 1; got 0"):
         play(models.chain(3), MCTS(1), seed=0, max_steps=0)
+
+
+@pytest.mark.parametrize("keep_tree", [False, True])
+def test_episodes_in_lockstep_are_those_played_alone(models, keep_tree):
+    # Episodes begin alike but end at different times, by their choices.
+    model, planner = models.random_mdp(1), MCTS(6, keep_tree=keep_tree)
+    model.reward[:] = 0
+    seen = []
+    together = play(model, planner, seed=5, max_steps=12, num_episodes=6, callback=seen.append)
+    alone = [play(model, planner, seed=5 + i, max_steps=12) for i in range(6)]
+    assert len({episode.length for episode in alone}) > 1
+    for one, other in zip(together, alone, strict=True):
+        assert one.seed == other.seed
+        assert one.actions.tobytes() == other.actions.tobytes()
+        assert one.rewards.tobytes() == other.rewards.tobytes()
+        assert (one.terminated, one.truncated) == (other.terminated, other.truncated)
+        assert one.budget.model_steps == other.budget.model_steps
+    for i in range(6):
+        assert [m.step for m in seen if m.episode == i] == list(range(alone[i].length))
+
+
+def test_one_wave_is_one_batch_for_all_episodes(models):
+    model = models.chain(99)
+    play(model, MCTS(4, wave_size=1, rollout_depth=0), seed=0, max_steps=2, num_episodes=5)
+    # Two moves of four waves and the real step, five rows each.
+    assert model.waves == [5] * 10
+
+
+def test_masks_of_the_played_states_reach_the_planner(models):
+    class Masked(models.TableModel):
+        def reset(self, *, seed=None):
+            return *super().reset(seed=seed)[:2], {"action_mask": np.array([0, 1], np.int8)}
+
+        def step(self, action, state):
+            allowed = self.index(state) % 2
+            assert action == 1 - allowed, f"{action} in {self.index(state)}"
+            mask = np.array([1 - allowed, allowed], np.int8)
+            return *super().step(action, state)[:5], {"action_mask": mask}
+
+    successor = np.arange(9)[:, None] + [[1, 1]]
+    model = Masked(np.minimum(successor, 8), np.ones((9, 2)))
+    episode = play(model, MCTS(3, rollout_depth=0), seed=0, max_steps=4)
+    np.testing.assert_array_equal(episode.actions, [1, 0, 1, 0])
+
+
+def test_many_need_a_number(models):
+    with pytest.raises(ValueError, match=r"play: num_episodes must be an integer >= 1; got 0"):
+        play(models.chain(3), MCTS(1), seed=0, max_steps=3, num_episodes=0)

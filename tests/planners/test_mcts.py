@@ -226,7 +226,7 @@ def test_kept_statistics_are_those_of_the_subtree(models):
     child = search.tree.children[0, 0, plan.action]
     grand = search.tree.children[0, child]
     visits = np.where(grand >= 0, search.tree.visits[0, grand], 0)
-    state = search.store[0, child].copy()
+    state = search.states.rows[0, child].copy()
     # A second row's tree, and other bytes, take no part in it.
     assert not search._advance(0, np.zeros_like(state) + 255)
     assert search._advance(0, state)
@@ -236,7 +236,7 @@ def test_kept_statistics_are_those_of_the_subtree(models):
     )
     # Every kept node still has the state its parent's action leads to.
     for n in range(1, tree.size[0]):
-        parent, here = model.index(search.store[0, [tree.parent[0, n], n]])
+        parent, here = model.index(search.states.rows[0, [tree.parent[0, n], n]])
         assert model.successor[parent, tree.action[0, n]] == here
         assert tree.children[0, tree.parent[0, n], tree.action[0, n]] == n
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext.planners.playouts import discounted_sums, draw
 from plangym_ext.planners.rating import EvaluatorRater, Leaves, ZeroRater
-from plangym_ext.planners.rollouts import Rollouts, discounted_sums
+from plangym_ext.planners.rollouts import Rollouts
 
 
 def leaves_of(model, indices, rows=None, truncated=None):
@@ -84,3 +85,36 @@ def test_the_other_raters_step_nothing(models):
     assert list(rating.value) == [1, 2]
     assert list(rating.evaluator_rows) == [1, 1]
     assert model.model_steps == 0
+
+
+def test_a_policy_is_followed_step_by_step(models):
+    # Right is action 1: the policy that knows it earns the end of the path.
+    model = models.narrow_path(3)
+    right = lambda obs: np.tile([0.0, 1.0, 0.0], (len(obs), 1))  # noqa: E731
+    rating = Rollouts(5, 2, 0.5, policy=right).rate(model, leaves_of(model, [0, 2]), rngs(1))
+    np.testing.assert_array_equal(rating.value, [0.25, 1.0])
+    np.testing.assert_array_equal(rating.model_steps, [6, 2])
+    np.testing.assert_array_equal(rating.restores, [6, 2])
+    np.testing.assert_array_equal(rating.evaluator_rows, [6, 2])
+    with pytest.raises(ValueError, match="probabilities"):
+        Rollouts(5, 2, 0.5, policy=lambda obs: np.ones((len(obs), 3))).rate(
+            model, leaves_of(model, [0]), rngs(1)
+        )
+
+
+def test_a_policy_draws_each_plan_from_its_own_generator(models):
+    model = models.random_mdp(0)
+    even = lambda obs: np.full((len(obs), 3), 1 / 3)  # noqa: E731
+    rater = Rollouts(6, 3, 0.9, policy=even)
+    both = rater.rate(model, leaves_of(model, [1, 2, 3], rows=[0, 0, 2]), rngs(3))
+    first = rater.rate(model, leaves_of(model, [1, 2]), rngs(1))
+    last = rater.rate(model, leaves_of(model, [3], rows=[2]), rngs(3))
+    np.testing.assert_array_equal(both.value, [*first.value, *last.value])
+
+
+def test_draws_follow_the_weights():
+    weights = np.tile([0.0, 0.25, 0.75, 0.0], (4000, 1))
+    drawn = np.bincount(draw(weights, np.zeros(4000, int), rngs(1)), minlength=4)
+    assert drawn[0] == drawn[3] == 0
+    # 4 standard deviations of a binomial: 4 * sqrt(4000 * 3 / 16).
+    assert abs(drawn[1] - 1000) < 110

@@ -14,7 +14,9 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"], ["compare", "--help"]]
+)
 def test_help_is_printed_and_succeeds(arguments, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(arguments)
@@ -37,6 +39,18 @@ def test_help_loads_no_simulator_and_no_compiler():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_help_of_a_planner_lists_its_options(capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--planner", "mcts", "--help"])
+    out = capsys.readouterr().out
+    assert "options of mcts" in out
+    assert "--max-model-steps X" in out
+    assert "most control steps of the model per plan" in " ".join(out.split())
+    assert "--keep-tree, --no-keep-tree" in out
+    # A function cannot be typed in.
+    assert "--evaluator" not in out
+
+
 def test_version_is_the_installed_one(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
@@ -52,6 +66,9 @@ def test_version_is_the_installed_one(capsys):
         (["plan", "CartPole-v9x"], "did you mean 'CartPole-v1'?"),
         (["doctor", "ALE/MsPackman-v5"], "did you mean 'ALE/MsPacman-v5'?"),
         (["plan", "CartPole-v1", "--max-steps", "0"], "expected an int >= 1; got '0'"),
+        (["plan", "CartPole-v1", "--c-puct", "x"], "expected a float; got 'x'"),
+        (["plan", "CartPole-v1", "--wave-size", "0"], "wave_size must be an integer >= 1; got 0"),
+        (["plan", "CartPole-v1", "--num-simulations", "0"], "must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
     ],
 )
@@ -79,8 +96,8 @@ def test_console_script_reports_a_mistake_without_a_traceback():
 
 
 def test_every_command_has_help_for_every_option():
-    parser = build_parser()
+    parser = build_parser(["plan", "--planner", "mcts"])
     commands = parser._subparsers._group_actions[0].choices
-    assert set(commands) == {"plan", "doctor"}
+    assert set(commands) == {"plan", "compare", "doctor"}
     for command in commands.values():
         assert all(action.help for action in command._actions)

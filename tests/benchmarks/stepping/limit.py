@@ -43,16 +43,40 @@ def run_bare(env: Any, states: np.ndarray, actions: np.ndarray, seconds: float) 
     return passes * len(states), now - begun
 
 
+def play_bare(env: Any, states: np.ndarray, actions: np.ndarray, seconds: float) -> Any:
+    """The same for rollouts, actions `[B, H]`: restored once, captured and observed once."""
+    restore, capture, step = env.codec.restore, env.codec.capture, env.gym_env.step
+    space = env.observation_space
+    source, into = states.data.cast("B"), np.zeros_like(states)
+    target, width = into.data.cast("B"), states.shape[1]
+    seen = np.zeros((len(states), *space.shape), space.dtype)
+    rows, passes, begun = range(len(states)), 0, time.perf_counter()
+    while (now := time.perf_counter()) < begun + seconds:
+        for row in rows:
+            offset = row * width + HEADER
+            restore(source, offset)
+            for action in actions[row]:
+                obs = step(action)[0]
+            seen[row] = obs
+            capture(target, offset)
+        passes += 1
+    return passes * actions.size, now - begun
+
+
 class Limit:
     """The processes of one env.
 
     Args:
         build: makes a serial env of ours; called in every process.
         shares: states and actions of each process.
+        loop: what they run.
     """
 
     def __init__(
-        self, build: Callable[[], Any], shares: list[tuple[np.ndarray, np.ndarray]]
+        self,
+        build: Callable[[], Any],
+        shares: list[tuple[np.ndarray, np.ndarray]],
+        loop: Callable[..., Any] = run_bare,
     ) -> None:
         command = [sys.executable, "-P", "-m", "stepping.limit"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -63,7 +87,7 @@ class Limit:
             for _ in shares
         ]
         for process, share in zip(self._processes, shares, strict=True):
-            cloudpickle.dump((build, *share), process.stdin)
+            cloudpickle.dump((loop, build, *share), process.stdin)
             process.stdin.flush()
         for process in self._processes:
             process.stdout.read(1)
@@ -96,12 +120,12 @@ def serve() -> None:
     """What each process does."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # simulators print
-    build, states, actions = pickle.load(requests)
+    loop, build, states, actions = pickle.load(requests)
     env = build()
-    run_bare(env, states, actions, 0.05)
+    loop(env, states, actions, 0.05)
     answers.write(b".")
     while request := requests.read(_GO.size):
-        answers.write(_DONE.pack(*run_bare(env, states, actions, *_GO.unpack(request))))
+        answers.write(_DONE.pack(*loop(env, states, actions, *_GO.unpack(request))))
     env.close()
 
 

@@ -1,4 +1,4 @@
-"""Checks that the library's own small envs share."""
+"""Checks of what the library's own small envs are given: actions, rows of state."""
 
 from __future__ import annotations
 

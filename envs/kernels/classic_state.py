@@ -1,0 +1,44 @@
+"""How the five classic control envs keep their state, as `ClassicControlPart` writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.errors import NoKernel
+from plangym_ext.native.pcg64 import RNG
+
+
+def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
+    """Dtype of the state of an env whose vector has `size` numbers.
+
+    Args:
+        size: numbers in the vector.
+        optional: name and type of the field beside it that may hold a number
+            (`is_held`), if there is one.
+    """
+    return np.dtype(
+        [
+            ("kind", "u1"),
+            ("is_held", "u1"),
+            ("vector", "<f8", (size,)),
+            *([] if optional is None else [optional]),
+            ("rng", RNG),
+        ]
+    )
+
+
+def number(env: Any, name: str) -> float:
+    """A constant of the env, if it is a plain number: other types compute otherwise.
+
+    Raises:
+        NoKernel: it is something else, such as a numpy float32.
+    """
+    value = getattr(env, name)
+    if type(value) not in (int, float):
+        raise NoKernel(
+            f"{type(env).__qualname__}: its kernel takes {name} as a Python number; got "
+            f"{type(value).__qualname__}"
+        )
+    return float(value)

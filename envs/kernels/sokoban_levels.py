@@ -1,0 +1,60 @@
+"""How an episode of Sokoban begins in compiled code: with a level taken or generated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.envs.kernels.sokoban import cursor, generator, place_player, set_cursor
+from plangym_ext.envs.sokoban.cells import PLAYER, PLAYER_ON_TARGET
+from plangym_ext.envs.sokoban.generator import Work, _generate
+from plangym_ext.native import pcg64
+from plangym_ext.native.compiled import compiled
+
+_LOW32 = 0xFFFFFFFF
+_SEEDS = np.uint64(2**63)
+
+
+@compiled
+def _place(state: Any, width: int, cells: Any) -> None:
+    """Write a board, and where the player stands on it."""
+    for k in range(cells.size):
+        state[k] = cells[k]
+        if cells[k] == PLAYER or cells[k] == PLAYER_ON_TARGET:
+            place_player(state, width, k)
+
+
+def take(state: Any, params: Any) -> None:
+    """The next of the levels that the env was given."""
+    count = params.levels.shape[0]
+    if params.is_random:
+        index = pcg64.integers(generator(state), count)
+    else:
+        index = cursor(state)
+        set_cursor(state, (index + 1) % count)
+    _place(state, params.width, params.levels[index])
+
+
+def generate(state: Any, params: Any) -> None:
+    """A new level, a function of one draw.
+
+    Raises:
+        ValueError: none was found; the env itself has a better message.
+    """
+    size, boxes = params.height * params.width, params.num_boxes
+    seed = pcg64.integers(generator(state), _SEEDS)
+    # As `generator._new_work` has it.
+    work = Work(
+        np.zeros(size, np.uint8),
+        np.zeros(size, np.uint8),
+        np.zeros(boxes, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(max(size, 4 * boxes), np.int64),
+        np.zeros(16 * size, np.int8),
+        np.array([seed & _LOW32, seed >> 32, 0], np.int64),
+    )
+    if _generate(work, params.height, params.width, 2 * boxes) < 0:
+        raise ValueError("no level was found")
+    _place(state, params.width, work.cells)

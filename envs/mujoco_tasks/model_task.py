@@ -1,0 +1,50 @@
+"""A task of one's own: a model and what a step makes of it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from plangym_ext.envs.mujoco_tasks.draws import Joints
+from plangym_ext.native.mujoco_task import MujocoTask
+
+
+class ModelTask(MujocoTask):
+    """`MujocoTask` that brings its model, so that no env need be written for it.
+
+    Attributes:
+        model: MJCF as text, the path of an MJCF file, or an `MjModel`.
+        frame_skip: simulation steps in an env step.
+        reset_noise: a reset moves each joint position and velocity by up to this much.
+    """
+
+    model: str | Path | Any
+    frame_skip: int = 1
+    reset_noise: float = 0.0
+
+    def load_model(self) -> Any:
+        """A fresh `MjModel`."""
+        model = self.model
+        if isinstance(model, str) and model.lstrip().startswith("<"):
+            return mujoco.MjModel.from_xml_string(model)
+        if isinstance(model, str | Path):
+            return mujoco.MjModel.from_xml_path(str(model))
+        return model
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        """Joints at which the model begins, and noise; override for another start."""
+        positions, num_velocities = self._start
+        noise = self.reset_noise
+        return (
+            positions + rng.uniform(-noise, noise, positions.size),
+            rng.uniform(-noise, noise, num_velocities),
+        )
+
+    @cached_property
+    def _start(self) -> tuple[np.ndarray, int]:
+        model = self.load_model()
+        return model.qpos0.copy(), model.nv

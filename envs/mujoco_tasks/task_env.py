@@ -1,0 +1,100 @@
+"""The gymnasium env of a `ModelTask`: what every backend agrees with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from plangym_ext.envs.mujoco import MujocoPart
+from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
+from plangym_ext.native.mujoco_task import rows_of
+
+
+class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
+    """One simulation, and the functions of a task over rows of one.
+
+    Args:
+        task: a `ModelTask`, or its class.
+        render_mode: "rgb_array" or None.
+        width, height: of pictures, in pixels.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 - as in gymnasium.Env
+
+    def __init__(
+        self,
+        task: ModelTask | type[ModelTask],
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+    ) -> None:
+        self.task = task() if isinstance(task, type) else task
+        self.model = self.task.load_model()
+        self.data = mujoco.MjData(self.model)
+        self.frame_skip, self.render_mode = self.task.frame_skip, render_mode
+        self._size = (height, width)
+        self._renderer: Any = None
+        mujoco.mj_forward(self.model, self.data)
+        seen = self._observation()
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, seen.shape, seen.dtype)
+        limits = self.model.actuator_ctrlrange.astype(np.float32)
+        limits[self.model.actuator_ctrllimited == 0] = -np.inf, np.inf
+        self.action_space = gym.spaces.Box(limits[:, 0], limits[:, 1], dtype=np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a fresh episode at what the task draws."""
+        super().reset(seed=seed)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = self.task.draw(self.np_random)
+        mujoco.mj_forward(self.model, self.data)
+        return self._observation(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        """Hold the action for `frame_skip` simulation steps."""
+        task = self.task
+        before = rows_of(self.data, task.reads_before)
+        self.data.ctrl[:] = action
+        mujoco.mj_step(self.model, self.data, nstep=self.frame_skip)
+        if task.contact_forces:
+            mujoco.mj_rnePostConstraint(self.model, self.data)
+        after = rows_of(self.data, task.reads)
+        rewards, infos = task.reward(before, after, np.asarray(action, np.float32)[None])
+        ended = task.terminated(after)
+        info = {name: np.array(values[0])[()] for name, values in infos.items()}
+        terminated = ended is not None and bool(ended[0])
+        return np.array(task.observation(after)[0]), rewards[0], terminated, False, info
+
+    def render(self) -> Any:
+        """Picture `[height, width, 3]` uint8."""
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            self._renderer = mujoco.Renderer(self.model, *self._size)
+        self._renderer.update_scene(self.data)
+        return self._renderer.render()
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def _observation(self) -> np.ndarray:
+        return np.array(self.task.observation(rows_of(self.data, self.task.reads))[0])
+
+
+#: Fields that the integration vector holds.
+_IN_STATE = {
+    *("qpos", "qvel", "act", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"),
+    *("eq_active", "mocap_pos", "mocap_quat", "userdata", "plugin_state", "history", "plastic"),
+}
+
+
+def task_part(env: TaskEnv) -> MujocoPart:
+    """The codec of a task's env: of derived fields it carries those that the task compares."""
+    return MujocoPart(env, tuple(name for name in env.task.reads_before if name not in _IN_STATE))

@@ -1,0 +1,163 @@
+"""HalfCheetah, Hopper, Walker2d and Swimmer: paid for the way that they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
+from plangym_ext.native.mujoco_task import MujocoTask, Rows
+
+
+def between(low: float, values: np.ndarray, high: float) -> np.ndarray:
+    """Whether values lie strictly between two bounds."""
+    inside: np.ndarray = (low < values) & (values < high)
+    return inside
+
+
+def norms(vectors: np.ndarray) -> np.ndarray:
+    """Euclidean norms of the rows of `[n, d]`, as `np.linalg.norm` finds that of one.
+
+    Of one vector it takes a dot product, which may round otherwise than a sum of squares.
+    """
+    squares: np.ndarray = np.vecdot(vectors, vectors)
+    return np.sqrt(squares)
+
+
+class _Runner(MujocoTask):
+    """What the tasks with a speed along x have in common.
+
+    Args:
+        env: gymnasium's; its weights and ranges are read once.
+    """
+
+    reads_before = ("qpos",)
+    #: Positions that an observation may leave out.
+    _num_hidden = 1
+    #: Whether a reset's velocities have normal noise.
+    _normal_start = False
+
+    def __init__(self, env: Any) -> None:
+        self._dt = env.dt
+        self._forward_weight = env._forward_reward_weight
+        self._control_weight = env._ctrl_cost_weight
+        hides = env._exclude_current_positions_from_observation
+        self._hidden = self._num_hidden if hides else 0
+        self._start = NoisyStart(env, normal=self._normal_start)
+
+    def draw(self, rng: np.random.Generator) -> Joints:
+        return self._start(rng)
+
+    def observation(self, after: Rows) -> np.ndarray:
+        return np.concatenate((after.qpos[:, self._hidden :], after.qvel), axis=1)
+
+    def _speed(self, before: Rows, after: Rows) -> np.ndarray:
+        speed: np.ndarray = (after.qpos[:, 0] - before.qpos[:, 0]) / self._dt
+        return speed
+
+    def _control_cost(self, actions: np.ndarray) -> np.ndarray:
+        cost: np.ndarray = self._control_weight * np.square(actions).sum(axis=-1)
+        return cost
+
+
+class HalfCheetah(_Runner):
+    """`gymnasium.envs.mujoco.half_cheetah_v5`."""
+
+    _normal_start = True
+
+    def reward(
+        self, before: Rows, after: Rows, actions: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        speed = self._speed(before, after)
+        forward = self._forward_weight * speed
+        control = self._control_cost(actions)
+        infos = {
+            "x_position": after.qpos[:, 0],
+            "x_velocity": speed,
+            "reward_forward": forward,
+            "reward_ctrl": -control,
+        }
+        return forward - control, infos
+
+
+class Swimmer(_Runner):
+    """`gymnasium.envs.mujoco.swimmer_v5`."""
+
+    _num_hidden = 2
+
+    def reward(
+        self, before: Rows, after: Rows, actions: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        place = after.qpos[:, :2]
+        velocity = (place - before.qpos[:, :2]) / self._dt
+        forward = self._forward_weight * velocity[:, 0]
+        control = self._control_cost(actions)
+        infos = {
+            "x_position": place[:, 0],
+            "y_position": place[:, 1],
+            "distance_from_origin": norms(place),
+            "x_velocity": velocity[:, 0],
+            "y_velocity": velocity[:, 1],
+            "reward_forward": forward,
+            "reward_ctrl": -control,
+        }
+        return forward - control, infos
+
+
+class Walker2d(_Runner):
+    """`gymnasium.envs.mujoco.walker2d_v5`."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._healthy_reward = env._healthy_reward
+        self._ends = bool(env._terminate_when_unhealthy)
+        self._heights, self._angles = env._healthy_z_range, env._healthy_angle_range
+        self._first_height = env.init_qpos[1]
+
+    @property
+    def can_end(self) -> bool:
+        return self._ends
+
+    def observation(self, after: Rows) -> np.ndarray:
+        speeds = np.clip(after.qvel, -10, 10)
+        return np.concatenate((after.qpos[:, self._hidden :], speeds), axis=1)
+
+    def reward(
+        self, before: Rows, after: Rows, actions: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        speed = self._speed(before, after)
+        forward = self._forward_weight * speed
+        healthy = self._healthy(after) * self._healthy_reward
+        control = self._control_cost(actions)
+        infos = {
+            "x_position": after.qpos[:, 0],
+            "z_distance_from_origin": after.qpos[:, 1] - self._first_height,
+            "x_velocity": speed,
+            "reward_forward": forward,
+            "reward_ctrl": -control,
+            "reward_survive": healthy,
+        }
+        return forward + healthy - control, infos
+
+    def terminated(self, after: Rows) -> np.ndarray:
+        return ~self._healthy(after)
+
+    def _healthy(self, after: Rows) -> np.ndarray:
+        upright = between(self._angles[0], after.qpos[:, 2], self._angles[1])
+        return upright & between(self._heights[0], after.qpos[:, 1], self._heights[1])
+
+
+class Hopper(Walker2d):
+    """`gymnasium.envs.mujoco.hopper_v5`."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._states = env._healthy_state_range
+
+    def _healthy(self, after: Rows) -> np.ndarray:
+        low, high = self._states
+        # All but the first two positions.
+        inside = between(low, after.qpos[:, 2:], high).all(axis=1)
+        inside &= between(low, after.qvel, high).all(axis=1)
+        return inside & super()._healthy(after)

@@ -1,0 +1,26 @@
+"""Writing a file so that a reader sees the old one or the new, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a file beside `path` that takes its place when the block ends without an error.
+
+    Args:
+        path: of the file to write; an existing one is replaced as a whole.
+        mode: "w" for text, "wb" for bytes.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open(mode) as file:
+        yield file
+        file.flush()
+        # Or else a crash of the machine could leave the new name without the content.
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,311 @@
+"""The kernel backend: rows run in one compiled loop, in this process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+
+from plangym_ext.core.codec import StateCodec
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.core.results import StateTransition, Transition
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.errors import KernelDiffers
+from plangym_ext.native.compiled import timed_build, type_of
+from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.known import find_kernel
+from plangym_ext.native.proof import GuardedMemory, first_difference
+from plangym_ext.native.row_kernel import RowArrays, are_sealed, make_loop
+from plangym_ext.native.row_memory import RowMemory, state_of, usable
+
+#: Env steps that are worth waking another thread for.
+_STEPS_PER_THREAD = 8192
+
+Loop = Callable[[RowArrays, Any, Any, int, int, bool], int]
+
+
+class KernelEnv(PlanEnv):
+    """An env whose batches run on a compiled kernel; all else runs on the env itself.
+
+    States are those of the serial and the process backend. The loop is compiled when a
+    batch first needs it, or loaded from disk, and compared with the env before its
+    first results are used.
+
+    Args:
+        env: the env to play, and the reference. It belongs to this one from now on.
+        kernel: its rules; None looks the registered one up.
+        threads: threads that share a batch's rows; None lets the batch's size decide.
+        strict: raise `KernelDiffers` if the kernel is found to differ; otherwise warn,
+            and run the rows on the env itself.
+
+    Raises:
+        NoKernel: there is no kernel for the env, its arguments or its wrappers.
+    """
+
+    backend = "kernel"
+
+    def __init__(
+        self,
+        env: GymEnv,
+        kernel: Kernel | None = None,
+        *,
+        threads: int | None = None,
+        strict: bool = True,
+    ) -> None:
+        super().__init__()
+        if threads is not None and (
+            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
+        ):
+            raise ValueError(f"KernelEnv: threads must be an int >= 1; got {threads!r}")
+        self._own_kernel, self._strict, self.threads = kernel, strict, threads
+        self.kernel = find_kernel(env, kernel)
+        self.plan_env = env
+        self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
+        self._memory = RowMemory(env, self.kernel)
+        self._loop: Loop | None = None
+        self._are_sealed: Callable[..., bool] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        #: Seconds that compiling or loading took; None until then.
+        self.compile_seconds: float | None = None
+
+    # The env proper -------------------------------------------------------------
+
+    @property
+    def gym_env(self) -> Any:
+        """The gymnasium env that is played."""
+        return self.plan_env.gym_env
+
+    @property
+    def codec(self) -> StateCodec:
+        """How the env's states are captured."""
+        return self.plan_env.codec
+
+    @property
+    def layout(self) -> RowLayout:  # type: ignore[override]
+        """What a row holds."""
+        return self.plan_env.layout
+
+    @property
+    def envelope(self) -> Any:  # type: ignore[override]
+        """Seals and checks states."""
+        return self.plan_env.envelope
+
+    @property
+    def exact(self) -> bool:
+        """True: a kernel is only made for exact states."""
+        return self.plan_env.exact
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        return_state: bool = True,
+    ) -> tuple[Any, ...]:
+        """Start a new episode; see `PlanEnv.reset`."""
+        self._drop_rows()
+        return self.plan_env.reset(seed=seed, options=options, return_state=return_state)
+
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        return_state: bool | None = None,
+    ) -> Transition | StateTransition:
+        """Advance the env; see `PlanEnv.step`."""
+        return self.plan_env.step(action, state, dt, return_state)
+
+    def get_state(self) -> np.ndarray:
+        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        return self.plan_env.get_state()
+
+    def _set_env_state(self, state: np.ndarray) -> None:
+        self.plan_env._set_env_state(state)
+
+    def render(self) -> Any:
+        """Picture of the env; see `PlanEnv.render`."""
+        return self.plan_env.render()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
+        return self.plan_env.metadata
+
+    # Rows -----------------------------------------------------------------------
+
+    def _first_state(self) -> np.ndarray:
+        return self.plan_env._first_state()
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes; see `RowStepper.widen`."""
+        self.plan_env.widen(width)
+        self._memory = RowMemory(self.plan_env, self.kernel)
+
+    def checked_states(self, states: Any, where: str) -> np.ndarray:
+        """The states as `[B, S]` uint8; see `RowStepper.checked_states`."""
+        if (
+            self._are_sealed is not None
+            and type(states) is np.ndarray
+            and states.dtype == np.uint8
+            and states.ndim == 2
+            and states.shape[1] == self._memory.width
+            and states.flags.c_contiguous
+        ):
+            words, rules = usable(states).view(np.uint64), self._memory.rules
+            if self._are_sealed(usable(words), rules.header, rules.weights):
+                return states
+        # What is unusual: another width or layout, or a state to be refused by name.
+        return super().checked_states(states, where)
+
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        self.plan_env._check_open("step_batch")
+        if request.num_rows == 0 or request.infos == "all" or self.backend != "kernel":
+            return self.plan_env._run_rows(request)
+        if self._loop is None:
+            self.warm_up()
+            return self._run_rows(request)
+        found = self._compiled_rows(request)
+        if found is None:
+            # The env itself says what is wrong, if it is, in the words of every backend.
+            return self.plan_env._run_rows(request)
+        return found
+
+    def _compiled_rows(
+        self, request: RowRequest, guarded: GuardedMemory | None = None
+    ) -> RowResults | None:
+        """Results of the compiled loop; None if it refused a state, or raised."""
+        assert self._loop is not None
+        arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
+        seal = request.wants_states or "states_out" in request.out
+        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
+        size = request.num_rows
+        threads = self._threads_for(request)
+        try:
+            if threads == 1:
+                refused = run(0, size, seal)
+            else:
+                bounds = [size * k // threads for k in range(threads + 1)]
+                pool = self._threads(threads)
+                shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
+                parts = [pool.submit(run, *share) for share in shares[1:]]
+                refused = max(run(*shares[0]), *(part.result() for part in parts))
+        except Exception:
+            return None
+        return None if refused >= 0 else self._memory.results(request, arrays)
+
+    def _threads_for(self, request: RowRequest) -> int:
+        if self.threads is not None:
+            return min(self.threads, request.num_rows)
+        steps = request.actions[0].shape[0] * request.actions[0].shape[1] * self.frameskip
+        if steps < 2 * _STEPS_PER_THREAD:
+            return 1
+        return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
+
+    def _threads(self, count: int) -> ThreadPoolExecutor:
+        if self._pool is None:
+            workers = max(count, self.threads or _processors()) - 1
+            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
+        return self._pool
+
+    def warm_up(self) -> float:
+        """Compile the loop, or load it from disk, and compare it with the env.
+
+        It is done by the first batch otherwise.
+
+        Returns:
+            Seconds that compiling or loading took.
+
+        Raises:
+            KernelDiffers: the kernel is not what the env is.
+        """
+        if self.compile_seconds is not None:
+            return self.compile_seconds
+        action = self.layout.action.leaves[0]
+        actions = np.zeros((1, 1, *action.shape), action.dtype)
+        request = RowRequest((actions,), state_of(self.plan_env), np.array(1, np.int32))
+        arrays, rules = self._memory.arrays(request), self._memory.rules
+        name = type(self.plan_env.gym_env.unwrapped).__name__
+        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True)
+        self._loop, seconds = _loops(name, make_loop, self.kernel.functions(), example)
+        example = (arrays.rows, rules.header, rules.weights)
+        self._are_sealed, more = _loops("checksums", _same, (are_sealed,), example)
+        self.compile_seconds = seconds + more
+        self._prove()
+        return self.compile_seconds
+
+    def _prove(self) -> None:
+        difference = first_difference(self.plan_env, self._compiled_rows)
+        if not difference:
+            return
+        self._are_sealed = None
+        text = f"{self.name}: {difference}"
+        if self._strict:
+            self._loop = self.compile_seconds = None
+            raise KernelDiffers(
+                f"{text}. The kernel is written for another version of the env, or its "
+                "arithmetic differs on this machine: use backend='serial', or correct it."
+            )
+        self.backend = "serial"
+        warnings.warn(
+            f"{text}, so its kernel is not used and batches run on the env itself. Choose "
+            "backend='serial' or 'process' to be rid of this warning.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    # Life -----------------------------------------------------------------------
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        own = {"kernel": self._own_kernel, "threads": self.threads, "strict": self._strict}
+        return {**self.plan_env._arguments, **own}
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with the same settings; see `PlanEnv.clone`."""
+        settings = {**self._arguments, **overrides}
+        own = {name: settings.pop(name) for name in ("kernel", "threads", "strict")}
+        return type(self)(type(self.plan_env)(**settings), **own)
+
+    def close(self) -> None:
+        """Close the env and end its threads; further calls do nothing."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        self.plan_env.close()
+
+
+#: Compiled loops of this process, by their functions and argument types.
+_built: dict[Any, Any] = {}
+
+
+def _loops(
+    name: str,
+    make: Callable[..., Callable[..., Any]],
+    functions: tuple[Callable[..., Any], ...],
+    example: tuple[Any, ...],
+) -> tuple[Any, float]:
+    """A compiled loop and the seconds it took, 0 if this process has it already."""
+    key = (functions, str(tuple(map(type_of, example))))
+    if key in _built:
+        return _built[key], 0.0
+    _built[key], seconds = timed_build(name, make(*functions), example)
+    return _built[key], seconds
+
+
+def _same(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

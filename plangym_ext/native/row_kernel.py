@@ -1,0 +1,147 @@
+"""The compiled loop over rows: what `core.row_loop` does, around a kernel's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plangym_ext.native.compiled import compiled
+
+
+class RowArrays(NamedTuple):
+    """One batch, as the compiled loop sees it; every array is written but the inputs.
+
+    `elapsed` and `state` are views of `rows`. An env without a TimeLimit has `elapsed`
+    of its own, which nobody reads.
+    """
+
+    rows: np.ndarray  # [B, S / 8] uint64, the state rows; stepped in place
+    state: np.ndarray  # [B] structured, or [B, n] uint8: the simulator's bytes
+    elapsed: np.ndarray  # [B] int64, steps of the episode
+    actions: np.ndarray  # input, [B, H, *act]
+    dt: np.ndarray  # input, [B] int32
+    reset_first: np.ndarray  # input, [B] bool
+    obs: np.ndarray  # [B, *obs], or [B, 1] for numbers
+    rewards: np.ndarray  # [B, H] float64
+    terminated: np.ndarray  # [B] bool
+    truncated: np.ndarray  # [B] bool
+    steps: np.ndarray  # [B] int32, actions taken
+    env_steps: np.ndarray  # [B] int32
+    info: np.ndarray  # [B] structured
+
+
+class RowRules(NamedTuple):
+    """What is the same for all batches of an env."""
+
+    limit: int  # of the TimeLimit; 0 for none
+    frameskip: int
+    header: np.ndarray  # [6] uint64, checksum 0
+    weights: np.ndarray  # [S / 8] uint64
+
+
+_CHECKSUM_WORD = 4
+_32 = np.uint64(32)
+
+
+@compiled
+def all_finite(values: Any) -> bool:
+    """Whether no value is infinite or not a number."""
+    odd = 0
+    for value in values.reshape(-1):  # without a way out, so that it runs on whole vectors
+        odd += not np.isfinite(value)
+    return odd == 0
+
+
+@compiled
+def sum_row(row: Any, weights: Any) -> Any:
+    """Checksum of one row, as `core.envelope` defines it."""
+    total = np.uint64(0)
+    for word in range(row.size):
+        total += (row[word] ^ (row[word] >> _32)) * weights[word]
+    return total
+
+
+@compiled
+def seal_rows(rows: Any, header: Any, weights: Any) -> None:
+    """Write header and checksum of `[B, S / 8]` uint64 rows."""
+    header_sum = sum_row(header, weights[: header.size])
+    tail = weights[header.size :]
+    for i in range(rows.shape[0]):
+        # The header counts as written, unread: to read what has just been written stalls.
+        total = header_sum + sum_row(rows[i, header.size :], tail)
+        for word in range(header.size):
+            rows[i, word] = header[word]
+        rows[i, _CHECKSUM_WORD] = total
+
+
+def make_loop(
+    step: Callable[..., Any],
+    reset: Callable[..., Any],
+    observe: Callable[..., Any],
+    check: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The loop around a kernel's functions, ready to be compiled."""
+
+    def loop(batch: Any, rules: Any, params: Any, first: int, stop: int, seal: bool) -> int:
+        """Run rows `first` to `stop - 1` in place.
+
+        Returns:
+            -1, or a row that the env itself has to judge, with those about it: the kernel
+            refuses its state, or one came to a number that may be invalid.
+        """
+        horizon = batch.actions.shape[1]
+        for row in range(first, stop):
+            state = batch.state[row]
+            if not check(state, params):
+                return row
+            if batch.reset_first[row]:
+                reset(state, params)
+                batch.elapsed[row] = 0
+            info = batch.info[row]
+            terminated = truncated = False
+            taken = env_steps = 0
+            while taken < horizon and not terminated and not truncated:
+                action = batch.actions[row, taken]
+                # No zero is added to the first reward: it would turn -0 into 0.
+                total = 0.0
+                for repeat in range(batch.dt[row] * rules.frameskip):
+                    reward, terminated, truncated = step(state, params, action, info)
+                    total = total + reward if repeat > 0 else reward * 1.0
+                    env_steps += 1
+                    batch.elapsed[row] += 1
+                    if rules.limit > 0 and batch.elapsed[row] >= rules.limit:
+                        truncated = True
+                    if terminated or truncated:
+                        break
+                batch.rewards[row, taken] = total
+                taken += 1
+            for untaken in range(taken, horizon):
+                batch.rewards[row, untaken] = 0.0
+            batch.terminated[row], batch.truncated[row] = terminated, truncated
+            batch.steps[row], batch.env_steps[row] = taken, env_steps
+            observe(state, params, batch.obs[row])
+        if not (all_finite(batch.obs[first:stop]) and all_finite(batch.rewards[first:stop])):
+            return first
+        if seal:
+            seal_rows(batch.rows[first:stop], rules.header, rules.weights)
+        return -1
+
+    return loop
+
+
+def are_sealed(rows: Any, header: Any, weights: Any) -> bool:
+    """Whether all `[B, S / 8]` uint64 rows are whole ones with this very header.
+
+    False says only that something is unusual: `Envelope.check` finds out what.
+    """
+    header_sum = sum_row(header, weights[: header.size])
+    tail = weights[header.size :]
+    for i in range(rows.shape[0]):
+        for word in range(header.size):
+            if rows[i, word] != header[word] and word != _CHECKSUM_WORD:
+                return False
+        if rows[i, _CHECKSUM_WORD] != header_sum + sum_row(rows[i, header.size :], tail):
+            return False
+    return True

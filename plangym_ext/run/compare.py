@@ -1,0 +1,235 @@
+"""`plangym-ext compare`: several planners at equal model steps, over envs and seeds.
+
+A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`. Finished
+episodes are kept in DIR/compare.json; the same command again goes on after an interrupt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import MissingExtra
+from plangym_ext.run.arguments import at_least
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+
+
+def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+    """Options of the command."""
+    parser.add_argument("envs", nargs="+", metavar="ENV_ID", help="gymnasium ids")
+    parser.add_argument(
+        "--planners", nargs="+", required=True, metavar="SPEC", help="NAME or NAME:option=value,..."
+    )
+    parser.add_argument(
+        "--model-steps",
+        type=at_least(1),
+        default=500,
+        metavar="N",
+        help="model steps per move, at most",
+    )
+    parser.add_argument(
+        "--seeds", type=at_least(1), default=5, metavar="K", help="episodes: seeds 0 to K-1"
+    )
+    parser.add_argument(
+        "--max-steps", type=at_least(1), default=200, metavar="M", help="moves per episode"
+    )
+    parser.add_argument(
+        "--n-workers",
+        type=at_least(0),
+        default=0,
+        metavar="W",
+        help="worker processes; 0 plans in this process",
+    )
+    parser.add_argument(
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/compare"), metavar="DIR", help="where to write"
+    )
+    parser.add_argument("--plot", action="store_true", help="also write DIR/compare.png")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play what is missing, show the table, write `compare.json`."""
+    if options.plot:
+        _pyplot()
+    planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
+    results = _Results(options)
+    for name in options.envs:
+        with _env(name, options) as env:
+            for spec, planner in planners.items():
+                _play_cell(env, name, spec, planner, options, results)
+    print(results.table())
+    results.write()
+    print(f"wrote {results.path}")
+    if options.plot:
+        target = options.out / "compare.png"
+        _plot(results.summary(), target)
+        print(f"wrote {target}")
+    return 0
+
+
+class _Results:
+    """Finished episodes by env, planner and seed, and their file."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        import plangym_ext
+
+        self._options = options
+        self.path: Path = options.out / "compare.json"
+        keys = ("model_steps", "max_steps", "frameskip")
+        self._settings = {key: getattr(options, key) for key in keys}
+        self._settings["version"] = plangym_ext.__version__
+        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        same = kept.get("settings") == self._settings
+        self.rows: dict[str, dict[str, Any]] = kept.get("episodes", {}) if same else {}
+
+    def key(self, env: str, spec: str, seed: int) -> str:
+        return f"{env} {spec} {seed}"
+
+    def add(self, key: str, row: dict[str, Any]) -> None:
+        """Take in a finished episode and write the file."""
+        self.rows[key] = row
+        self.write()
+
+    def write(self) -> None:
+        """Write everything."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"settings": self._settings, "episodes": self.rows, "summary": self.summary()}
+        write_json(self.path, content)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One entry per env and planner, of the episodes that are there."""
+        from plangym_ext.run.bootstrap import mean_interval
+
+        found = []
+        for env in self._options.envs:
+            for spec in self._options.planners:
+                keys = [self.key(env, spec, seed) for seed in range(self._options.seeds)]
+                rows = [self.rows[key] for key in keys if key in self.rows]
+                if not rows:
+                    continue
+                mean, low, high = mean_interval([row["return"] for row in rows])
+                steps = sum(row["model_steps"] for row in rows)
+                moves = sum(row["length"] for row in rows)
+                found.append(
+                    {
+                        "env": env,
+                        "planner": spec,
+                        "episodes": len(rows),
+                        "mean": mean,
+                        "low": low,
+                        "high": high,
+                        "model_steps_per_move": steps / moves,
+                    }
+                )
+        return found
+
+    def table(self) -> str:
+        """The summary as text."""
+        rows = self.summary()
+        wide = max([len("planner"), *(len(row["planner"]) for row in rows)])
+        lines = [
+            f"{'env':<20} {'planner':<{wide}} {'episodes':>8} {'mean':>10} "
+            f"{'95 % interval':>21} {'steps/move':>10}"
+        ]
+        for row in rows:
+            interval = f"[{row['low']:.1f}, {row['high']:.1f}]"
+            lines.append(
+                f"{row['env']:<20} {row['planner']:<{wide}} {row['episodes']:>8} "
+                f"{row['mean']:>10.2f} {interval:>21} {row['model_steps_per_move']:>10.0f}"
+            )
+        return "\n".join(lines)
+
+
+def _play_cell(
+    env: Any,
+    name: str,
+    spec: str,
+    planner: Any,
+    options: argparse.Namespace,
+    results: _Results,
+) -> None:
+    """Play the seeds that are missing, one after the other, each kept as it ends."""
+    from plangym_ext.planners import play
+
+    line = ProgressLine()
+    for seed in range(options.seeds):
+        key = results.key(name, spec, seed)
+        if key in results.rows:
+            continue
+        started = time.monotonic()
+        episode = play(
+            env,
+            planner,
+            seed=seed,
+            max_steps=options.max_steps,
+            callback=lambda move, seed=seed: line.update(  # type: ignore[misc]
+                f"{name} {spec} seed {seed}: step {move.step + 1}/{options.max_steps}, "
+                f"return {move.total:g}"
+            ),
+        )
+        results.add(
+            key,
+            {
+                "return": episode.return_,
+                "length": episode.length,
+                "model_steps": episode.budget.model_steps,
+                "seconds": round(time.monotonic() - started, 3),
+            },
+        )
+        line.end(results.table().splitlines()[-1])
+
+
+def _planner(spec: str, model_steps: int) -> Any:
+    """Make a planner with at most so many model steps per move."""
+    from plangym_ext.run.planner_options import planner_from
+
+    name, _, rest = spec.partition(":")
+    return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
+
+
+def _env(name: str, options: argparse.Namespace) -> Any:
+    import plangym_ext
+
+    workers = {"n_workers": options.n_workers} if options.n_workers > 0 else {}
+    return plangym_ext.make(name, frameskip=options.frameskip, **workers)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtra(
+            "--plot needs matplotlib; install the extra: pip install 'plangym-ext[plot]'"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _plot(rows: list[dict[str, Any]], target: Path) -> None:
+    """Draw a panel per env: the mean of every planner with its interval."""
+    pyplot = _pyplot()
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+    figure, axes = pyplot.subplots(1, len(envs), figsize=(5 * len(envs), 4), squeeze=False)
+    for axis, env in zip(axes[0], envs, strict=True):
+        own = [row for row in rows if row["env"] == env]
+        means = [row["mean"] for row in own]
+        errors = [
+            [row["mean"] - row["low"] for row in own],
+            [row["high"] - row["mean"] for row in own],
+        ]
+        axis.errorbar(means, range(len(own)), xerr=errors, fmt="o", capsize=4)
+        axis.set_yticks(range(len(own)), [row["planner"] for row in own])
+        axis.set(title=env, xlabel="return, mean and 95 % interval")
+        axis.invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(target, dpi=120)
+    pyplot.close(figure)

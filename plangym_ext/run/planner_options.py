@@ -1,0 +1,117 @@
+"""The options of a planner as options of a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+
+_PREFIX = "planner_"
+
+
+def add_planner_options(
+    parser: argparse.ArgumentParser, given: Sequence[str], *, default: str
+) -> None:
+    """Add the options of the planner that `given` names with `--planner`.
+
+    If help is asked for without naming one, none is loaded: that would take a
+    compiler with it.
+
+    Args:
+        parser: of the command.
+        given: what was typed.
+        default: the planner if none is named.
+
+    Raises:
+        UnknownName: there is no such planner.
+    """
+    name = _named(given)
+    if name is None and (not given or "--help" in given or "-h" in given):
+        return
+    from plangym_ext.planners import load_planner, options_of
+
+    name = name or default
+    group = parser.add_argument_group(f"options of {name}")
+    for option in options_of(load_planner(name)):
+        if option.kind is None:
+            continue
+        flag = "--" + option.name.replace("_", "-")
+        target = _PREFIX + option.name
+        text = option.help.replace("%", "%%").replace("`", "")
+        if option.kind is bool:
+            kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        else:
+            kind = {"type": _parser(option.kind, option.optional), "metavar": "X"}
+        group.add_argument(flag, dest=target, default=option.default, help=text, **kind)
+
+
+def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keywords for the planner's constructor."""
+    found = vars(options).items()
+    return {key.removeprefix(_PREFIX): value for key, value in found if key.startswith(_PREFIX)}
+
+
+def _named(given: Sequence[str]) -> str | None:
+    """The value of `--planner`, if it was typed."""
+    for position, word in enumerate(given):
+        if word.startswith("--planner="):
+            return word.partition("=")[2]
+        if word == "--planner" and position + 1 < len(given):
+            return given[position + 1]
+    return None
+
+
+def _parser(kind: type, optional: bool) -> Callable[[str], Any]:
+    """Parser of one value; `none` is one where the option may be None."""
+
+    def parse(text: str) -> Any:
+        if optional and text.lower() == "none":
+            return None
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"expected {'a' if kind is float else 'an'} {kind.__name__}; got {text!r}"
+            ) from None
+
+    return parse
+
+
+def planner_from(text: str) -> Any:
+    """Make a planner from `name` or `name:option=value,option=value`.
+
+    Raises:
+        UnknownName: there is no such planner or option.
+        InvalidOption: a value is not one of that option.
+    """
+    from plangym_ext.planners import load_planner, options_of
+
+    name, _, rest = text.partition(":")
+    cls = load_planner(name)
+    known = {option.name: option for option in options_of(cls) if option.kind is not None}
+    chosen: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in known:
+            raise UnknownName(
+                f"{name}: option must be one of {', '.join(known)}; got {key!r}"
+                f"{suggestion(key, known)}"
+            )
+        option = known[key]
+        assert option.kind is not None
+        chosen[key] = _typed(f"{name}: {key}", value.strip(), option.kind, option.optional)
+    return cls(**chosen)
+
+
+def _typed(where: str, text: str, kind: type, optional: bool) -> Any:
+    if kind is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise InvalidOption(f"{where} must be true or false; got {text!r}")
+    try:
+        return _parser(kind, optional)(text)
+    except argparse.ArgumentTypeError as error:
+        raise InvalidOption(f"{where}: {error}") from None

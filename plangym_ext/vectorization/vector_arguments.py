@@ -1,0 +1,123 @@
+"""What callers of a vector env pass, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from plangym_ext.errors import UnknownName, suggestion
+
+
+def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
+    """The mode by gymnasium's enum, its value ("NextStep") or its name ("next_step").
+
+    Raises:
+        UnknownName: there is no such mode.
+    """
+    if isinstance(mode, AutoresetMode):
+        return mode
+    known = {name: one for one in AutoresetMode for name in (one.value, one.name.lower())}
+    if mode not in known:
+        names = [one.name.lower() for one in AutoresetMode]
+        raise UnknownName(
+            f"autoreset_mode must be one of {', '.join(names)}; got {mode!r}"
+            f"{suggestion(str(mode), names)}"
+        )
+    return known[mode]
+
+
+def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
+    """The seed of each row.
+
+    Raises:
+        TypeError: a seed is neither None nor an int.
+        ValueError: another number of seeds.
+    """
+    if seed is None:
+        return [None] * num_envs
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+        return [int(seed) + row for row in range(num_envs)]
+    try:
+        seeds = list(seed)
+    except TypeError:
+        raise TypeError(
+            f"reset: seed must be None, an int or one of them for each sub-env; got {seed!r}"
+        ) from None
+    if len(seeds) != num_envs:
+        raise ValueError(f"reset: seed must have {num_envs} entries; got {len(seeds)}")
+    for row, one in enumerate(seeds):
+        if isinstance(one, bool) or not isinstance(one, int | np.integer | None):
+            raise TypeError(f"reset: seed[{row}] must be None or an int; got {one!r}")
+    return [None if one is None else int(one) for one in seeds]
+
+
+def checked_options(
+    options: dict[str, Any] | None, num_envs: int
+) -> tuple[np.ndarray | None, dict[str, Any] | None]:
+    """The mask among reset options, and the options without it; the caller's stay as they are."""
+    if options is None or "reset_mask" not in options:
+        return None, options
+    # The words in backticks are gymnasium's, which tests of others may look for.
+    mask = checked_mask(options["reset_mask"], num_envs, "`options['reset_mask']`")
+    return mask, {key: value for key, value in options.items() if key != "reset_mask"}
+
+
+def checked_mask(mask: Any, num_envs: int, what: str, *, some: bool = True) -> np.ndarray:
+    """`[n]` bool array.
+
+    Raises:
+        TypeError: it is no array of bools.
+        ValueError: another shape, or nothing is True although there should be `some`.
+    """
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"{what} must be a numpy array, got {type(mask)}")
+    if mask.shape != (num_envs,):
+        raise ValueError(f"{what} must have shape `({num_envs},)`, got {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"{what} must have `dtype=np.bool_`, got {mask.dtype}")
+    if some and not mask.any():
+        raise ValueError(
+            f"{what} must contain a boolean array with at least one True value, "
+            f"got reset_mask={mask}"
+        )
+    return mask
+
+
+def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> range | list[int]:
+    """Numbers of sub-envs: a range if None, for all, else a list.
+
+    Raises:
+        TypeError: they are no ints.
+        IndexError: there is no such sub-env, or one is named twice.
+    """
+    if env_ids is None:
+        return range(num_envs)
+    rows = np.asarray(env_ids)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise TypeError(f"{where} must be [k] ints; got {rows.shape} {rows.dtype}")
+    found: list[int] = rows.tolist()
+    for row in found:
+        if not 0 <= row < num_envs:
+            raise IndexError(f"{where} must lie in 0..{num_envs - 1}; got {row}")
+    if len(set(found)) < len(found):
+        raise IndexError(f"{where} must be distinct; got {found}")
+    return found
+
+
+def per_row(values: Any, num_rows: int) -> Sequence[Any]:
+    """One value for each of some sub-envs: a list or tuple as it is, anything else for all.
+
+    Raises:
+        ValueError: another number of values.
+    """
+    if not isinstance(values, list | tuple):
+        return [values] * num_rows
+    if len(values) != num_rows:
+        raise ValueError(
+            "Values must be a list or tuple with length equal to the number of environments. "
+            f"Got `{len(values)}` values for {num_rows} environments."
+        )
+    return values

@@ -1,0 +1,479 @@
+"""A `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space, iterate
+
+from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.errors import WorkerTimeout
+from plangym_ext.vectorization.live_rows import OWN_CALLS, Played
+from plangym_ext.vectorization.obs_board import layout_of
+from plangym_ext.vectorization.row_engine import RowEngine
+from plangym_ext.vectorization.vector_arguments import (
+    checked_autoreset,
+    checked_mask,
+    checked_options,
+    checked_rows,
+    checked_seeds,
+    per_row,
+)
+from plangym_ext.vectorization.vector_errors import (
+    VectorClosed,
+    VectorPending,
+    VectorResetNeeded,
+    VectorTimeout,
+)
+from plangym_ext.vectorization.vector_infos import batched_infos, listed_infos, some_infos
+from plangym_ext.vectorization.vector_spaces import ObservationMode, observation_spaces
+
+StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+# skrl asks for the names of the direct bases, so there is nothing in between.
+class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
+    """n envs stepped at once, as gymnasium's own vector envs step them, and from any state.
+
+    What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
+    for bit and for any number of workers. Arrays are fresh and belong to the caller.
+
+    If a call fails (an env raises, a worker hangs), every sub-env is where it was before the
+    call. A worker that dies is replaced and its sub-envs go on from where they were: the step
+    is not lost. Both need states; see `states_kept`.
+
+    Args:
+        engine: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
+        num_envs: n.
+        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
+        observation_mode: "same", "different", or a tuple of batched and single space.
+        copy: whether observations are the caller's own. Otherwise those of `step` and
+            `reset` are memory that the next call changes.
+
+    Attributes:
+        list_infos: whether infos come as a list of n dicts, each as the sub-env gave it, with
+            `final_obs` and `final_info` of one that was reset in the same step; False for
+            gymnasium's dict of arrays. For adapters to frameworks that expect lists.
+
+    Raises:
+        RuntimeError: spaces of sub-envs differ in a way that `observation_mode` forbids.
+    """
+
+    def __init__(
+        self,
+        engine: RowEngine,
+        num_envs: int,
+        *,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        observation_mode: ObservationMode = "same",
+        copy: bool = True,
+    ) -> None:
+        self._engine = engine
+        self.num_envs, self.copy = num_envs, copy
+        self._one_caller = OneCaller("PlanVectorEnv")
+        self.autoreset_mode = checked_autoreset(autoreset_mode)
+        self.observation_mode = observation_mode
+        found = engine.description
+        self._name = found.name
+        # A dict of its own: gymnasium's metadata belong to the env's class.
+        self.metadata = {**found.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = found.render_mode
+        self.single_action_space = found.action_spaces[0]
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space, self.single_observation_space = observation_spaces(
+            found, observation_mode
+        )
+        self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
+        engine.use(self.single_observation_space)
+        self.list_infos = False
+        self._ended = np.zeros(num_envs, bool)
+        self._fresh = np.ones(num_envs, bool)
+        #: What was begun and not waited for: its name, the rows, and what waits for it.
+        self._pending: tuple[str, Sequence[int], Any] | None = None
+
+    # Reset --------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset all sub-envs, or those of a mask.
+
+        Args:
+            seed: None, an int for seeds `seed + i`, or one seed or None for each sub-env.
+            options: for every sub-env's `reset`; `options["reset_mask"]`, `[n]` bool, says
+                which are reset and is not passed on. The dict is not changed.
+
+        Returns:
+            obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
+        """
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait()
+
+    def reset_async(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Begin `reset`; `reset_wait` gives what it returns."""
+        with self._one_caller:
+            self._check_idle("reset")
+            rows: Sequence[int] = range(self.num_envs)
+            seeds = checked_seeds(seed, self.num_envs)
+            mask, options = checked_options(options, self.num_envs)
+            if mask is not None:
+                rows = np.flatnonzero(mask).tolist()
+                seeds = [seeds[row] for row in rows]
+            if self._engine.lost and len(rows) < self.num_envs:
+                raise self._lost("reset")
+            later = self._engine.begin_reset(rows, seeds, options)
+            self._pending = "reset", rows, later
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        """What `reset` returns.
+
+        Args:
+            timeout: seconds after which sub-envs that have not answered are stopped, and
+                all are brought back to where they were.
+
+        Raises:
+            VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
+        """
+        with self._one_caller:
+            rows, played = self._waited("reset", timeout)
+            self._ended[rows] = False
+            self._fresh[rows] = False
+            infos = self._infos(rows, played)
+            return self._engine.board.batch(copy=self.copy), infos
+
+    # Step ---------------------------------------------------------------------------
+
+    def step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> StepResult:
+        """Step all sub-envs, or some.
+
+        Args:
+            actions: one for each sub-env that is stepped: an element of `action_space`.
+            env_ids: `[k]` distinct ints, the sub-envs to step; None for all.
+
+        Returns:
+            obs `[n, *obs]`, rewards `[n]` float64, terminations and truncations `[n]` bool,
+            infos; `[k]` of each with `env_ids`, in their order.
+
+        Raises:
+            ValueError: another number of actions.
+            ResetNeeded: (gymnasium's too) a sub-env was never reset, or has ended and is
+                not reset by itself.
+        """
+        self.step_async(actions, env_ids)
+        return self.step_wait()
+
+    def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
+        """Begin `step`; `step_wait` gives what it returns."""
+        with self._one_caller:
+            self._check_idle("step")
+            rows = checked_rows(env_ids, self.num_envs)
+            actions = self._row_actions(actions, len(rows))
+            self._check_steppable(rows)
+            ended = self._ended if isinstance(rows, range) else self._ended[rows]
+            same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
+            resets = np.zeros(len(rows), bool) if same_step else ended
+            later = self._engine.begin_step(rows, actions, resets.tolist(), same_step)
+            self._pending = "step", rows, later
+
+    def step_wait(self, timeout: float | None = None) -> StepResult:
+        """What `step` returns; `timeout` as for `reset_wait`."""
+        with self._one_caller:
+            rows, played = self._waited("step", timeout)
+            whole = isinstance(rows, range)
+            ended = played.terminations | played.truncations
+            if self.autoreset_mode == AutoresetMode.SAME_STEP:
+                ended = np.zeros_like(ended)  # they have been reset
+            if whole:
+                self._ended = ended
+            else:
+                self._ended[rows] = ended
+            infos = self._infos(rows, played)
+            if not whole and not self.list_infos:
+                infos = some_infos(infos, rows)
+            obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
+            return obs, played.rewards, played.terminations, played.truncations, infos
+
+    def _row_actions(self, actions: Any, num_rows: int) -> Any:
+        """Actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are."""
+        space = self.action_space
+        if num_rows != self.num_envs:
+            space = batch_space(self.single_action_space, num_rows)
+        if not (self._flat_actions and isinstance(actions, np.ndarray) and actions.ndim):
+            try:
+                actions = list(iterate(space, actions))
+            except TypeError as error:
+                raise TypeError(
+                    f"step: actions must hold one action for each of {num_rows} sub-envs, as "
+                    f"{space}; got {type(actions).__name__}"
+                ) from error
+        if len(actions) != num_rows:
+            raise ValueError(
+                f"step: actions must hold one action for each of {num_rows} sub-envs; "
+                f"got {len(actions)}"
+            )
+        return actions
+
+    def _check_steppable(self, rows: Sequence[int]) -> None:
+        if self._engine.lost:
+            raise self._lost("step")
+        if self._fresh.any() and self._fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
+                "reset first."
+            )
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._ended[list(rows)].any():
+            ended = [row for row in rows if self._ended[row]]
+            raise VectorResetNeeded(
+                f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
+                "reset(options={'reset_mask': terminations | truncations})."
+            )
+
+    # States -------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> np.ndarray:
+        """`[n]` bool, fresh: sub-envs whose episode is over and that were not reset yet."""
+        return self._ended.copy()
+
+    def get_states(self) -> np.ndarray:
+        """`[n, S]` uint8, fresh: the complete state of every sub-env.
+
+        They are states as of `plangym_ext.make` for an equal env: a planner may start from
+        them, and they may be set here again, on any row whose env is equal.
+
+        Raises:
+            IncompleteState: the state of a sub-env cannot be captured.
+            ResetNeeded: a sub-env was never reset.
+        """
+        with self._one_caller:
+            self._check_idle("get_states")
+            return _stacked(self._engine.get_states(range(self.num_envs)))
+
+    def set_states(
+        self,
+        states: np.ndarray,
+        mask: np.ndarray | None = None,
+        *,
+        ended: np.ndarray | None = None,
+    ) -> None:
+        """Bring sub-envs to saved states; nothing is reset.
+
+        The observation of a state is that of the step before it, so a reset by mask shows
+        the old one until a sub-env has been stepped.
+
+        Args:
+            states: `[n, S]` uint8; rows outside of the mask are not looked at.
+            mask: `[n]` bool, which sub-envs; None for all.
+            ended: `[n]` bool, which states are of episodes that are over, as `ended` was when
+                they were saved; None for none.
+
+        Raises:
+            StateError: a state is damaged or of another env.
+        """
+        with self._one_caller:
+            self._check_idle("set_states")
+            if self._engine.lost:
+                raise self._lost("set_states")
+            given = np.asarray(states)
+            if given.ndim != 2 or len(given) != self.num_envs or given.dtype != np.uint8:
+                raise ValueError(
+                    f"set_states: states must be ({self.num_envs}, S) uint8 from get_states; "
+                    f"got {given.shape} {given.dtype}"
+                )
+            chosen = range(self.num_envs) if mask is None else self._masked(mask, "mask")
+            over = np.zeros(self.num_envs, bool)
+            if ended is not None:
+                over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
+            self._engine.set_states(chosen, [given[row] for row in chosen], None)
+            self._ended[chosen], self._fresh[chosen] = over[chosen], False
+
+    def _masked(self, mask: Any, name: str) -> list[int]:
+        checked = checked_mask(mask, self.num_envs, f"set_states: {name}", some=False)
+        found: list[int] = np.flatnonzero(checked).tolist()
+        return found
+
+    def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
+        """Branch a sub-env: others go on from where it is, with its random generator.
+
+        They show its observation and have its future: given the same actions, they do the
+        same for ever.
+
+        Args:
+            row: number of the sub-env.
+            rows: number or numbers of those that become like it.
+
+        Raises:
+            IndexError: there is no such sub-env.
+            StateError: two of the envs are not equal.
+        """
+        with self._one_caller:
+            self._check_idle("fork")
+            (source,) = checked_rows([row], self.num_envs, "fork: row")
+            targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
+            (state,) = self._engine.get_states([source])
+            shown = self._engine.board.rows([source] * len(targets))
+            self._engine.set_states(targets, [state] * len(targets), shown)
+            self._ended[targets] = self._ended[source]
+            self._fresh[targets] = False
+
+    @property
+    def backend(self) -> str:
+        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        return self._engine.backend
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers now; none if the sub-envs live in this process."""
+        return self._engine.worker_pids
+
+    # The sub-envs' own --------------------------------------------------------------
+
+    def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Attribute of every sub-env, or what its method returns.
+
+        Args:
+            name: of the attribute or method; or a function of a sub-env, which travels to
+                the workers by pickle.
+            *args: for the method or function.
+            **kwargs: for the method or function.
+        """
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
+        """Begin `call`; `call_wait` gives what it returns."""
+        with self._one_caller:
+            self._begin_call(range(self.num_envs), name, args, kwargs)
+
+    def _begin_call(
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._check_idle("call")
+        if name in OWN_CALLS:
+            raise ValueError(
+                f"call: {name!r} of single sub-envs would be hidden from the vector env. "
+                "Use its own method of that name."
+            )
+        self._pending = "call", rows, self._engine.begin_call(rows, name, args, kwargs)
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """What `call` returns; `timeout` as for `reset_wait`."""
+        with self._one_caller:
+            return tuple(self._waited("call", timeout)[1])
+
+    def call_some(
+        self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """`call` for some sub-envs."""
+        with self._one_caller:
+            self._begin_call(checked_rows(env_ids, self.num_envs, "call"), name, args, kwargs)
+            return self.call_wait()
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Attribute of every sub-env."""
+        return self.call(name)
+
+    def set_attr(
+        self,
+        name: str,
+        values: list[Any] | tuple[Any, ...] | Any,
+        env_ids: Sequence[int] | None = None,
+    ) -> None:
+        """Set an attribute of every sub-env, or of some.
+
+        Args:
+            name: of the attribute.
+            values: a list or tuple has one for each sub-env; anything else is for all.
+            env_ids: which sub-envs; None for all.
+        """
+        with self._one_caller:
+            self._check_idle("set_attr")
+            rows = checked_rows(env_ids, self.num_envs, "set_attr")
+            self._engine.set_attr(rows, name, per_row(values, len(rows)))
+
+    def render(self) -> tuple[Any, ...]:
+        """Picture of every sub-env."""
+        return self.call("render")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Seed of every sub-env."""
+        return self.get_attr("np_random_seed")
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """Copy of the generator of every sub-env."""
+        return self.get_attr("np_random")
+
+    # Life ---------------------------------------------------------------------------
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
+        """Release everything; called once by `close`."""
+        engine = getattr(self, "_engine", None)
+        self._pending = None
+        if engine is not None:
+            engine.close()
+
+    def __enter__(self) -> PlanVectorEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_idle(self, where: str) -> None:
+        if self.closed:
+            raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
+        if self._pending is not None:
+            name = self._pending[0]
+            raise VectorPending(
+                f"{where}: {name}_async was called and {name}_wait was not. Wait for it first.",
+                name,
+            )
+
+    def _waited(self, name: str, timeout: float | None) -> tuple[Any, Any]:
+        """Rows and results of what was begun by `name`_async."""
+        if self.closed:
+            raise VectorClosed(f"{name}_wait: this vector env is closed. Make a new one.")
+        if self._pending is None or self._pending[0] != name:
+            raise gym.error.NoAsyncCallError(
+                f"{name}_wait: nothing was begun by {name}_async. Call that first.", name
+            )
+        _, rows, later = self._pending
+        self._pending = None
+        try:
+            return rows, later(timeout)
+        except WorkerTimeout as error:
+            raise VectorTimeout(str(error), workers=error.workers) from None
+
+    def _infos(self, rows: Sequence[int], played: Played) -> Any:
+        if self.list_infos:
+            return listed_infos(len(rows), played.infos, played.finals)
+        infos = [(rows[k], info) for k, info in played.infos]
+        finals = [(rows[k], obs, info) for k, obs, info in played.finals]
+        return batched_infos(self.num_envs, infos, finals, self._add_info)
+
+    def _lost(self, where: str) -> VectorResetNeeded:
+        return VectorResetNeeded(
+            f"{where}: an earlier call failed, and sub-envs could not be brought back to where "
+            "they were. Reset all of them first."
+        )
+
+
+def _stacked(states: list[np.ndarray]) -> np.ndarray:
+    """States as rows of one array; zeros may follow a narrower one."""
+    found = np.zeros((len(states), max(map(len, states))), np.uint8)
+    for row, state in zip(found, states, strict=True):
+        row[: len(state)] = state
+    return found

@@ -1,0 +1,56 @@
+"""Evaluators made of the functions that one may have: values, policies, Q functions.
+
+A tree search asks one function, `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.rating import Evaluator
+
+# obs [L, *obs] -> [L], and -> [L, A]
+Values = Callable[[Any], npt.ArrayLike]
+
+
+def from_value(value: Values) -> Evaluator:
+    """Evaluate by a value function `obs -> [L]`; the prior is uniform."""
+    return lambda obs: (None, value(obs))
+
+
+def from_prior(policy: Values) -> Evaluator:
+    """Take the prior from a policy `obs -> [L, A]` of probabilities; values are 0.
+
+    With `rollout_depth` above 0 the leaves are valued by rollouts.
+    """
+
+    def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        prior = np.asarray(policy(obs))
+        return prior, np.zeros(len(prior))
+
+    return evaluate
+
+
+def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | None = None) -> Any:
+    """Evaluate by a Q function `obs -> [L, A]`: the value is the best action's.
+
+    Args:
+        q_function: the function.
+        temperature: the prior is softmax(q / temperature).
+        policy: the prior instead, `obs -> [L, A]` of probabilities.
+
+    Source: Alpacka's quality network rater.
+    """
+
+    def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        q = np.asarray(q_function(obs), np.float64)
+        if policy is not None:
+            return policy(obs), q.max(axis=1)
+        weights = np.exp((q - q.max(axis=1, keepdims=True)) / temperature)
+        return weights / weights.sum(axis=1, keepdims=True), q.max(axis=1)
+
+    return evaluate

@@ -1,0 +1,74 @@
+"""Features of observations, for searches that look for what is new.
+
+A feature is a whole number; an observation has F of them, -1 standing for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
+_TILE_HEIGHT, _TILE_WIDTH = 15, 10
+_COLOURS = 256
+
+
+def byte_features(obs: Any) -> npt.NDArray[np.int64]:
+    """Return `[L, F]`: which byte has which value, for uint8 observations `[L, F]`.
+
+    For the 128 bytes of Atari's memory these are the features of IW(1).
+
+    Source: Lipovetzky et al. 2015, "Classical planning with simulators: results on the
+    Atari video games".
+    """
+    flat = np.asarray(obs).reshape(len(obs), -1)
+    return np.arange(flat.shape[1]) * 256 + flat.astype(np.int64)
+
+
+def tile_features(obs: Any) -> npt.NDArray[np.int64]:
+    """Return `[L, F]`: which colours occur in which tile of a screen `[L, H, W(, C)]` uint8.
+
+    Tiles are 15 pixels high and 10 wide. Colours are the grey levels, or of RGB the 256
+    of 3, 3 and 2 bits. A tile's features are as many as the most colours in any.
+
+    Source: the "basic" features of Bellemare et al. 2013, "The Arcade Learning
+    Environment", section 3.2, as used by Bandres et al. 2018 (of which the features of
+    pairs of tiles, B-PROS and B-PROST, are left out here).
+    """
+    screen = np.asarray(obs)
+    if screen.ndim == 4 and screen.shape[3] == 3:
+        red, green, blue = (screen[..., i].astype(np.int64) for i in range(3))
+        colour = (red >> 5) << 5 | (green >> 5) << 2 | blue >> 6
+    else:
+        colour = screen.reshape(*screen.shape[:3]).astype(np.int64)
+    rows, columns = screen.shape[1] // _TILE_HEIGHT, screen.shape[2] // _TILE_WIDTH
+    colour = colour[:, : rows * _TILE_HEIGHT, : columns * _TILE_WIDTH]
+    shape = (len(colour), rows, _TILE_HEIGHT, columns, _TILE_WIDTH)
+    tiles = colour.reshape(shape).swapaxes(2, 3).reshape(len(colour), rows * columns, -1)
+    seen = np.zeros((len(colour), rows * columns, _COLOURS), np.bool_)
+    np.put_along_axis(seen, tiles, True, axis=2)
+    flat = seen.reshape(len(colour), -1)
+    most = int(flat.sum(axis=1).max())
+    found = np.full((len(colour), most), -1, np.int64)
+    for i, row in enumerate(flat):
+        ids = np.flatnonzero(row)
+        found[i, : len(ids)] = ids
+    return found
+
+
+def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]:
+    """Return `[L, F]`: which number lies in which interval of width `resolution`."""
+    flat = np.asarray(obs, np.float64).reshape(len(obs), -1)
+    bins = np.clip(np.floor(flat / resolution), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
+    return np.arange(flat.shape[1]) * 2**16 + bins
+
+
+def default_features(obs: Any) -> npt.NDArray[np.int64]:
+    """Return bytes for vectors of bytes, tiles for screens, intervals for the rest."""
+    seen = np.asarray(obs)
+    if seen.dtype != np.uint8:
+        return number_features(seen)
+    is_screen = seen.ndim >= 3 and seen.shape[1] >= _TILE_HEIGHT and seen.shape[2] >= _TILE_WIDTH
+    return tile_features(seen) if is_screen else byte_features(seen)

@@ -1,0 +1,125 @@
+"""A search graph as arrays: a tree whose nodes may have several parents.
+
+A node is an index and stands for one state, however it was reached.
+Rewards sit on the edges, which belong to the parent. Statistics are float32 running
+means, updated in float64, as in trees.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+NO_NODE = NO_ACTION = -1
+# How a walk ended: at a node to be expanded, at an ending, at a dead end.
+FRONTIER, ENDING, DEAD_END = 0, 1, 2
+
+Array = npt.NDArray[Any]
+
+
+class Graph(NamedTuple):
+    """At most N nodes with A actions; kernels write in place."""
+
+    order: npt.NDArray[np.int32]  # [A] ties go to the action that comes first here
+    expanded: npt.NDArray[np.bool_]  # [N] whether the edges are known
+    ended: npt.NDArray[np.bool_]  # [N] terminated or truncated
+    visits: npt.NDArray[np.int32]  # [N] values averaged, the rating included
+    value: npt.NDArray[np.float32]  # [N] mean of them
+    stamp: npt.NDArray[np.int64]  # [N] last walk that came by
+    child: npt.NDArray[np.int32]  # [N, A] node that an edge leads to; NO_NODE if illegal
+    reward: npt.NDArray[np.float64]  # [N, A] of the edge
+    discount: npt.NDArray[np.float64]  # [N, A] gamma, 0 only after termination
+    legal: npt.NDArray[np.bool_]  # [N, A]
+
+
+def new_graph(capacity: int, num_actions: int) -> Graph:
+    """Return an empty graph."""
+    nodes, edges = capacity, (capacity, num_actions)
+    return Graph(
+        order=np.arange(num_actions, dtype=np.int32),
+        expanded=np.zeros(nodes, np.bool_),
+        ended=np.zeros(nodes, np.bool_),
+        visits=np.zeros(nodes, np.int32),
+        value=np.zeros(nodes, np.float32),
+        stamp=np.full(nodes, -1, np.int64),
+        child=np.full(edges, NO_NODE, np.int32),
+        reward=np.zeros(edges),
+        discount=np.zeros(edges),
+        legal=np.ones(edges, np.bool_),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def best_action(graph: Graph, node: int, walk: int) -> int:
+    """Return the legal action with the highest r + gamma * V, NO_ACTION if none.
+
+    Children that walk number `walk` has come by are left out; -1 leaves none out.
+    """
+    best, best_q = NO_ACTION, -np.inf
+    for i in range(len(graph.order)):
+        a = graph.order[i]
+        child = graph.child[node, a]
+        if child == NO_NODE or (walk >= 0 and graph.stamp[child] == walk):
+            continue
+        q = graph.reward[node, a]
+        q += graph.discount[node, a] * np.float64(graph.value[child])
+        if q > best_q:
+            best, best_q = a, q
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def walk_on(
+    graph: Graph, walk: int, avoid_loops: bool, nodes: Array, actions: Array, length: int
+) -> tuple[int, int]:
+    """Walk greedily from `nodes[length]` until there is no known way on.
+
+    Args:
+        graph: the graph.
+        walk: number of the walk; never used before.
+        avoid_loops: leave out states that the walk has come by.
+        nodes: `[D]` int32, written: the walk's nodes.
+        actions: `[D]` int32, written: the action taken in each but the last.
+        length: index of the node to begin with.
+
+    Returns:
+        FRONTIER, ENDING or DEAD_END, and the index of the last node in `nodes`. A
+        walk that fills `nodes` stops as at a frontier that is known already.
+    """
+    node = nodes[length]
+    while True:
+        graph.stamp[node] = walk
+        if graph.ended[node]:
+            return ENDING, length
+        if not graph.expanded[node] or length + 1 == len(nodes):
+            return FRONTIER, length
+        action = best_action(graph, node, walk if avoid_loops else -1)
+        if action == NO_ACTION:
+            return DEAD_END, length
+        actions[length] = action
+        node = graph.child[node, action]
+        length += 1
+        nodes[length] = node
+
+
+@numba.njit(cache=True, nogil=True)
+def add_value(graph: Graph, node: int, value: float) -> None:
+    """Average one more value into a node."""
+    graph.visits[node] += 1
+    mean = np.float64(graph.value[node])
+    graph.value[node] = np.float32(mean + (value - mean) / graph.visits[node])
+
+
+@numba.njit(cache=True, nogil=True)
+def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: float) -> None:
+    """Credit the value of `nodes[length]` to every node before it, discounted.
+
+    That node itself is left as it is: the value is its own.
+    """
+    for i in range(length - 1, -1, -1):
+        node, a = nodes[i], actions[i]
+        value = graph.reward[node, a] + graph.discount[node, a] * value
+        add_value(graph, node, value)

@@ -1,0 +1,131 @@
+"""Where the states of a search's nodes are kept, and how they are stepped."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.base import SearchModel, States, Transitions
+
+Index = npt.NDArray[np.integer[Any]]
+
+
+class NodeStates(ABC):
+    """The states of the nodes of B trees, N each."""
+
+    @abstractmethod
+    def put(self, b: int, node: int, state: States) -> None:
+        """Write the state `[S]` of one node."""
+
+    @abstractmethod
+    def get(self, trees: Index, nodes: Index) -> States:
+        """Return a copy `[L, S]` of the states of some nodes."""
+
+    @abstractmethod
+    def step(self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index) -> Any:
+        """Play `actions` `[L]` from `parents`; `nodes` hold the states after that."""
+
+    @abstractmethod
+    def keep(self, b: int, nodes: Index) -> None:
+        """Renumber the nodes of tree b: `nodes[i]` becomes i, the others are lost."""
+
+    @abstractmethod
+    def taken(self, trees: Index) -> NodeStates:
+        """Return the states of some trees only; this object is used up."""
+
+
+class ArrayStates(NodeStates):
+    """States in one array of this process."""
+
+    def __init__(self, model: SearchModel, batch: int, capacity: int, width: int) -> None:
+        self._model = model
+        self.rows: States = np.empty((batch, capacity, width), np.uint8)
+
+    def put(self, b: int, node: int, state: States) -> None:
+        """Write the state of one node."""
+        self.rows[b, node] = state
+
+    def get(self, trees: Index, nodes: Index) -> States:
+        """Return a copy of the states of some nodes."""
+        return self.rows[trees, nodes]
+
+    def step(
+        self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
+    ) -> Transitions:
+        """Gather, `step_batch`, scatter."""
+        out = self._model.step_batch(actions, states=self.rows[trees, parents])
+        width, came = self.rows.shape[2], out.states.shape[1]
+        if came > width:
+            # The env has widened its rows; narrower states followed by zeros stay good.
+            self.rows = np.pad(self.rows, ((0, 0), (0, 0), (0, came - width)))
+        elif came < width:
+            raise ValueError(
+                f"search: step_batch must return states as wide as the root's, {width} bytes; "
+                f"got {came}. Plan from a state that this env has captured."
+            )
+        self.rows[trees, nodes] = out.states
+        return out
+
+    def keep(self, b: int, nodes: Index) -> None:
+        """Move the kept states to the front."""
+        self.rows[b, : len(nodes)] = self.rows[b, nodes]
+
+    def taken(self, trees: Index) -> ArrayStates:
+        """Keep the rows of some trees."""
+        self.rows = self.rows[trees]
+        return self
+
+
+class SlotStates(NodeStates):
+    """States in slots of the model, which steps them where they are.
+
+    The slots are given back when this object is collected.
+    """
+
+    def __init__(self, model: Any, batch: int, capacity: int) -> None:
+        self._model = model
+        taken = model.states.allocate(batch * capacity)
+        self._slots = taken.reshape(batch, capacity).copy()
+        weakref.finalize(self, model.states.free, taken)
+
+    def put(self, b: int, node: int, state: States) -> None:
+        """Write the state of one node."""
+        self._model.states[int(self._slots[b, node])] = state
+
+    def get(self, trees: Index, nodes: Index) -> States:
+        """Return a copy of the states of some nodes."""
+        found: States = self._model.states[self._slots[trees, nodes]]
+        return found
+
+    def step(self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index) -> Any:
+        """Step from slot to slot; the result has no states."""
+        source, target = self._slots[trees, parents], self._slots[trees, nodes]
+        return self._model.step_slots(actions, source, target)
+
+    def keep(self, b: int, nodes: Index) -> None:
+        """Give kept nodes their slots under new numbers; the rest follow, to be used again."""
+        rest = np.ones(self._slots.shape[1], np.bool_)
+        rest[nodes] = False
+        self._slots[b] = np.concatenate([self._slots[b, nodes], self._slots[b, rest]])
+
+    def taken(self, trees: Index) -> SlotStates:
+        """Keep the slots of some trees; those of the others are given back with these."""
+        self._slots = self._slots[trees]
+        return self
+
+
+def node_states(model: SearchModel, shape: tuple[int, int, int], *, slots: bool) -> NodeStates:
+    """Return where the states of a search are to be kept.
+
+    Args:
+        model: what steps.
+        shape: B, N and S.
+        slots: in slots of the model, if it has any.
+    """
+    if slots and hasattr(model, "step_slots"):
+        return SlotStates(model, shape[0], shape[1])
+    return ArrayStates(model, *shape)

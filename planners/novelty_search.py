@@ -1,0 +1,216 @@
+"""What the planners share that look for new features of observations."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.base import (
+    UNBOUNDED,
+    Clock,
+    Planner,
+    Rng,
+    SearchModel,
+    States,
+    at_least,
+    check_obs,
+    check_rows,
+    discrete_actions,
+    finite_between,
+)
+from plangym_ext.planners.features import default_features
+from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.scale import SCALE_NONE
+from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.selection import PUCT, Selection
+from plangym_ext.planners.tree import ROOT, UNVISITED
+
+# obs [L, *obs] -> [L, F] whole numbers, -1 for none
+Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
+
+_TIMED_CAPACITY = 10_000
+_NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
+
+
+@dataclass(eq=False, kw_only=True)
+class NoveltySearch(Planner):
+    """Goes on only where a feature of the observation is new, and plays the best branch.
+
+    No evaluator and no rollouts: what is known of a branch are its rewards. A
+    simulation is one new node, that is one model step.
+
+    Args:
+        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none; see
+            `planners.features`. None: the bytes of uint8 vectors, the tiles of screens,
+            intervals of other numbers. They are told apart by their last 20 bits.
+        max_depth: depth below which nothing is looked for.
+        risk_aversion: weight of negative rewards in choosing a branch.
+        keep_tree: go on with the subtree of the state that came about; its nodes cost
+            no steps a second time.
+        capacity: most nodes, at least 2; None: room for all simulations, twice that
+            with `keep_tree`.
+    """
+
+    features: Features | None = None
+    max_depth: int = 1500
+    risk_aversion: float = 1.0
+    keep_tree: bool = True
+    capacity: int | None = None
+
+    default_simulations = 116
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.max_depth = at_least(self._option("max_depth"), self.max_depth, 1)
+        where = self._option("risk_aversion")
+        self.risk_aversion = finite_between(where, self.risk_aversion, 0.0, math.inf)
+        if self.capacity is not None:
+            self.capacity = at_least(self._option("capacity"), self.capacity, 2)
+        if self.features is not None and not callable(self.features):
+            raise InvalidOption(
+                f"{self._option('features')} must be a function of observations or None; "
+                f"got {self.features!r}."
+            )
+        self._kept: tuple[Search, Novelty] | None = None
+
+    @abstractmethod
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
+        """Add nodes until a limit is reached or nothing new is left."""
+
+    def reset(self) -> None:
+        """Drop the tree kept from the last move."""
+        self._kept = None
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep the trees of some rows; see `Planner.keep_rows`."""
+        if self._kept is not None:
+            search, novelty = self._kept
+            self._kept = search.taken(rows), Novelty._make([field[rows] for field in novelty])
+
+    def plan_batch(
+        self,
+        env: SearchModel,
+        states: States,
+        *,
+        rngs: Sequence[Rng],
+        obs: Any = None,
+        legal: npt.NDArray[np.bool_] | None = None,
+    ) -> list[Plan]:
+        """Look for new things from B states in lockstep; see `Planner.plan_batch`."""
+        clock, name = Clock(self.max_seconds), type(self).__name__
+        discrete_actions(env.action_space, name)
+        states = np.asarray(states)
+        check_rows(name, states, rngs)
+        check_obs(name, obs, len(states))
+        kept, self._kept = self._kept, None
+        if kept is None or kept[0].model is not env or kept[0].shape != states.shape:
+            search, novelty = Search(env, self._rules(), ZeroRater(), states.shape), None
+        else:
+            search, novelty = kept
+        search.start(states, rngs, obs, legal)
+        novelty = self._begin(search, novelty, np.asarray(obs), rngs)
+        self._grow(search, novelty, clock)
+        if self.keep_tree:
+            self._kept = search, novelty
+        return self._plans(search, clock.seconds / len(states))
+
+    def _rules(self) -> Rules:
+        """Return what the search runs with."""
+        most = min(self.most_simulations, _TIMED_CAPACITY)
+        most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
+        capacity = self.capacity or (2 * most - 1 if self.keep_tree else most)
+        return Rules(
+            num_simulations=self.most_simulations,
+            max_model_steps=self.max_model_steps,
+            wave_size=1,
+            capacity=capacity,
+            discount=self.discount,
+            selection=_NO_RULE,
+            keep_tree=True,
+        )
+
+    def _begin(
+        self, search: Search, known: Novelty | None, obs: Any, rngs: Sequence[Rng]
+    ) -> Novelty:
+        """Return empty tables, but for the roots' features and those of kept nodes."""
+        found = self.features_of(obs)
+        batch, capacity = search.tree.parent.shape
+        novelty = known or new_novelty(batch, capacity, found.shape[1])
+        novelty.table[:] = NEVER
+        novelty.solved[:] = False
+        for b, rng in enumerate(rngs):
+            kept = search.kept[b]
+            if len(kept):
+                novelty.features[b, : len(kept)] = novelty.features[b, kept]
+                novelty.depth[b, : len(kept)] = novelty.depth[b, kept] - novelty.depth[b, kept[0]]
+            novelty.depth[b, ROOT] = 0
+            # The generator of random walks must not be 0.
+            novelty.chance[b] = rng.integers(1, 2**63, dtype=np.uint64)
+        novelty = self.write_features(novelty, np.arange(batch), np.zeros(batch, np.int64), found)
+        for b in range(batch):
+            see(novelty, b, ROOT, 0)
+        return novelty
+
+    def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
+        """Return the features `[L, F]` of L observations."""
+        found = np.asarray((self.features or default_features)(obs))
+        if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
+            raise ValueError(
+                f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "
+                f"shape {found.shape} {found.dtype}."
+            )
+        return found.astype(np.int64)
+
+    def write_features(
+        self, novelty: Novelty, rows: Any, nodes: Any, found: npt.NDArray[np.int64]
+    ) -> Novelty:
+        """Write the features of L nodes, in wider arrays if they are more than before."""
+        width, came = novelty.features.shape[2], found.shape[1]
+        if came > width:
+            wider = np.pad(
+                novelty.features, ((0, 0), (0, 0), (0, came - width)), constant_values=-1
+            )
+            novelty = novelty._replace(features=wider)
+        novelty.features[rows, nodes] = -1
+        novelty.features[rows, nodes, :came] = found
+        return novelty
+
+    def _plans(self, search: Search, seconds: float) -> list[Plan]:
+        """Play the first action of the best branch of every tree."""
+        tree = search.tree
+        returns = np.empty(tree.parent.shape)
+        counts = np.empty(tree.parent.shape, np.int64)
+        best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+        plans = []
+        for b in range(len(tree.size)):
+            child = tree.children[b, ROOT]
+            known = child != UNVISITED
+            q = np.where(known, returns[b, child], np.nan)
+            visits = np.where(known, counts[b, child], 0)
+            # Without any node, every action is as good as the others.
+            score = np.where(known, q, -np.inf if known.any() else 0.0)
+            score[~tree.legal[b, ROOT]] = -np.inf
+            order = tree.order[b]
+            action = int(order[np.argmax(score[order])])
+            plans.append(
+                Plan(
+                    action=search.first_action + action,
+                    value=float(returns[b, ROOT]),
+                    budget=search.budget(b) + Budget(seconds=seconds),
+                    visits=visits,
+                    q=q,
+                    weights=np.eye(len(child))[action],
+                    full=bool(search.full[b] and search.done[b] < search.rules.num_simulations),
+                )
+            )
+        return plans

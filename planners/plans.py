@@ -1,0 +1,88 @@
+"""What a planner answers, and what the answer cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a plan cost. Budgets add, so an episode's is the sum of its plans'.
+
+    Attributes:
+        model_steps: control steps that the model took.
+        expansions: nodes added to the tree.
+        evaluator_rows: observations given to the evaluator.
+        restores: states that the model restored.
+        seconds: wall time; a plan made in a batch has an equal share of it.
+    """
+
+    model_steps: int = 0
+    expansions: int = 0
+    evaluator_rows: int = 0
+    restores: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Budget) -> Budget:
+        """Return the cost of both."""
+        return Budget(
+            self.model_steps + other.model_steps,
+            self.expansions + other.expansions,
+            self.evaluator_rows + other.evaluator_rows,
+            self.restores + other.restores,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A planner's answer for one state.
+
+    What a planner does not know is None. Entry i of an `[A]` array is about action
+    `action_space.start + i`.
+
+    Attributes:
+        action: what to play, an element of the env's action space.
+        value: expected return from this state on: the mean over the simulations
+            of a tree, or the return of the best sequence.
+        budget: what this plan cost.
+        visits: `[A]` int64, simulations that began with each action; they
+            include those kept from the previous move.
+        q: `[A]` float64, return of each action, NaN where never tried.
+        weights: `[A]` float64, a policy over the actions that sums to 1: what a
+            policy network would be taught.
+        actions: `[H, *act]`, the best sequence of actions, `action` first.
+        full: True if the tree ran out of room, so that fewer simulations than
+            asked for were run.
+        tree: the nodes of the search, if asked for with `return_tree`.
+    """
+
+    action: Any
+    value: float
+    budget: Budget
+    visits: npt.NDArray[np.int64] | None = None
+    q: npt.NDArray[np.float64] | None = None
+    weights: npt.NDArray[np.float64] | None = None
+    actions: npt.NDArray[Any] | None = None
+    full: bool = False
+    tree: SearchTree | None = None
+
+
+class SearchTree(NamedTuple):
+    """The nodes of one search, one row each; parents come before children.
+
+    The arrays are the caller's. A node carries the edge that leads to it.
+    """
+
+    parent: npt.NDArray[np.int32]  # [N] row of the parent, -1 at the root
+    action: npt.NDArray[np.int32]  # [N] index of the action played in the parent, -1 at the root
+    visits: npt.NDArray[np.int32]  # [N] returns averaged in q
+    q: npt.NDArray[np.float32]  # [N] mean return as the parent saw it, reward included
+    reward: npt.NDArray[np.float64]  # [N] of the edge; 0 at the root
+    value: npt.NDArray[np.float64]  # [N] what the leaf was rated
+    prior: npt.NDArray[np.float32]  # [N] of the action that leads here; 1 at the root
+    ended: npt.NDArray[np.bool_]  # [N] terminated or truncated

@@ -1,0 +1,46 @@
+"""Predictive sampling: the best of a nominal sequence and noisy copies of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plangym_ext.planners.base import finite_between
+from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.spline import Floats
+
+
+@dataclass(eq=False, kw_only=True)
+class PredictiveSampling(Shooting):
+    """Tries the last plan and noisy copies of it, and plays the best.
+
+    The nominal sequence is always among those tried, so that in an env that goes
+    as planned no plan is worse than the last one, shifted.
+
+    Args:
+        noise_std: standard deviation of the noise, in units in which the action
+            space is [-1, 1].
+
+    Source: Howell et al. 2022, "Predictive Sampling: real-time behaviour synthesis
+    with MuJoCo", algorithm 1.
+    """
+
+    noise_std: float = 0.4
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = finite_between(self._option("noise_std"), self.noise_std, 0.0, math.inf)
+
+    def _begin(self, row: Row) -> None:
+        """The nominal sequence is the warm start, or the middle of the space."""
+
+    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+        """Return the nominal sequence, then noisy ones."""
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+        """The best so far is the next nominal sequence."""
+        row.mean = row.best

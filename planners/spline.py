@@ -1,0 +1,77 @@
+"""Sequences of actions drawn through a few points."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+SPLINES = ("zero", "linear", "cubic")
+
+
+class Spline:
+    """Joins K knots, evenly spaced in time, to sequences of H actions.
+
+    Args:
+        horizon: H.
+        num_knots: K, in [1, H]. With K = H the knots are the actions.
+        kind: "zero" holds each knot until the next, "linear" joins them by lines,
+            "cubic" by a Catmull-Rom spline, which is smooth and may overshoot.
+
+    Source: Howell et al. 2022, "Predictive Sampling", section 3 (splines of these
+    three orders as a parametrisation of actions).
+    """
+
+    def __init__(self, horizon: int, num_knots: int, kind: str) -> None:
+        basis = _basis(horizon, num_knots, kind)
+        self.horizon, self.num_knots = horizon, num_knots
+        # An action hangs on at most four knots. Adding those up one by one, rather
+        # than by a matrix product, rounds alike however many rows there are.
+        self._near = np.argsort(-abs(basis), axis=1, kind="stable")[:, :4]
+        self._weights = np.take_along_axis(basis, self._near, axis=1)
+        self._fit = np.eye(num_knots) if num_knots == horizon else np.linalg.pinv(basis)
+
+    def sequences(self, knots: Floats) -> Floats:
+        """Return `[n, H, D]` actions for `[n, K, D]` knots."""
+        total = np.zeros((len(knots), self.horizon, knots.shape[2]))
+        for near, weight in zip(self._near.T, self._weights.T, strict=True):
+            total += weight[:, None] * knots[:, near]
+        return total
+
+    def shifted(self, knots: Floats) -> Floats:
+        """Return `[n, K, D]` knots of the sequences one step later, their last action held.
+
+        They fit the shifted sequence as well as K knots can (least squares), so that a
+        sequence moves on by one step even where a knot stands for several.
+        """
+        later = self.sequences(knots)
+        later[:, :-1] = later[:, 1:]
+        total = np.zeros(knots.shape)
+        for t in range(self.horizon):
+            total += self._fit[:, t, None] * later[:, None, t]
+        return total
+
+
+def _basis(horizon: int, num_knots: int, kind: str) -> Floats:
+    """Return `[H, K]`: how much each knot counts in each action."""
+    if num_knots == horizon:
+        return np.eye(horizon)
+    if kind == "zero" or num_knots == 1:
+        held = np.arange(horizon) * num_knots // horizon
+        return np.eye(num_knots)[held]
+    at = np.linspace(0.0, num_knots - 1.0, horizon)
+    left = np.minimum(at.astype(np.int64), num_knots - 2)
+    s = (at - left)[:, None]
+    one = np.eye(num_knots)
+    if kind == "linear":
+        return (1.0 - s) * one[left] + s * one[left + 1]
+    # Hermite's polynomials on the knots and on their slopes, which are central
+    # differences, one-sided at the ends.
+    slope = np.gradient(one, axis=0)
+    return (
+        (1 + 2 * s) * (1 - s) ** 2 * one[left]
+        + s**2 * (3 - 2 * s) * one[left + 1]
+        + s * (1 - s) ** 2 * slope[left]
+        - s**2 * (1 - s) * slope[left + 1]
+    )

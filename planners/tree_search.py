@@ -1,0 +1,230 @@
+"""What the planners share that grow a tree of states."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.base import (
+    UNBOUNDED,
+    Clock,
+    Planner,
+    Rng,
+    SearchModel,
+    States,
+    at_least,
+    check_obs,
+    check_rows,
+    discrete_actions,
+    finite_between,
+)
+from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.playouts import Policy
+from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Rater, ZeroRater
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.rollouts import Rollouts
+from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.selection import GUMBEL, PUCT, UCT, Selection
+
+SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
+RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
+# Nodes of a tree that only time bounds.
+_TIMED_CAPACITY = 10_000
+
+
+@dataclass(eq=False, kw_only=True)
+class TreeSearch(Planner):
+    """Grows a tree under the current state and plays the most tried action.
+
+    Args:
+        wave_size: at most how many simulations are in flight at once, per tree.
+            More keeps more workers busy; fewer decides on fresher knowledge.
+        selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).
+        c_puct: weight of the bonus of "puct" and "uct", against returns on
+            `value_scale`.
+        rollout_depth: steps of a rollout from each leaf; 0 for none. None means 8
+            without an evaluator and 0 with one.
+        num_rollouts: rollouts per leaf, averaged.
+        rollout_policy: `obs [L, *obs] -> probabilities [L, A]` that rollouts follow;
+            None: random actions.
+        evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`. Its
+            value rates the leaf, or what follows a rollout if there is one.
+            See `planners.evaluators` for Q functions and policies.
+        value_scale: what returns are brought to [0, 1] by, so that `c_puct`
+            fits any env: the means in the "tree" or of the "siblings"; "none"
+            takes them as they are.
+        fpu_reduction: how much worse than its node an untried action is
+            expected to be by "puct", on `value_scale`. Large negative numbers try
+            every action once before any twice.
+        root_noise: share of Dirichlet noise in the root's prior, in [0, 1].
+        dirichlet_alpha: concentration of that noise; small is spiky.
+        temperature: the action is drawn in proportion to visits**(1 / temperature);
+            0 plays the most visited.
+        capacity: most nodes per tree, the root included; at least 2. A search
+            ends when its tree is full, and its plan says so. None means room
+            for all simulations, twice that with `keep_tree`; 10,000 if only
+            time bounds them.
+        keep_tree: go on with the subtree of the state that came about, if it is
+            in the tree, bit for bit. `reset` drops it.
+        return_tree: put the nodes of the search into the plan.
+        slots: keep states in slots of the env, if it has any and there are no rollouts,
+            rather than in an array of the planner. The plan is the same.
+    """
+
+    wave_size: int = 8
+    selection: str = "puct"
+    c_puct: float = 1.5
+    rollout_depth: int | None = None
+    num_rollouts: int = 1
+    rollout_policy: Policy | None = None
+    evaluator: Evaluator | None = None
+    value_scale: str = "tree"
+    fpu_reduction: float = 0.0
+    root_noise: float = 0.0
+    dirichlet_alpha: float = 0.3
+    temperature: float = 0.0
+    capacity: int | None = None
+    keep_tree: bool = False
+    return_tree: bool = False
+    slots: bool = False
+
+    #: What `selection` may be.
+    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        for name in ("evaluator", "rollout_policy"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise InvalidOption(
+                    f"{self._option(name)} must be a function of observations or None; "
+                    f"got {given!r}."
+                )
+        if self.rollout_depth is None:
+            self.rollout_depth = 8 if self.evaluator is None else 0
+        self.rollout_depth = at_least(self._option("rollout_depth"), self.rollout_depth, 0)
+        self.num_rollouts = at_least(self._option("num_rollouts"), self.num_rollouts, 1)
+        self.wave_size = at_least(self._option("wave_size"), self.wave_size, 1)
+        if self.capacity is not None:
+            self.capacity = at_least(self._option("capacity"), self.capacity, 2)
+        self.root_noise = self._number("root_noise", 0.0, 1.0)
+        self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
+        self.temperature = self._number("temperature", 0.0, math.inf)
+        self._checked_selection = self._selection()
+        self._kept: Search | None = None
+
+    @abstractmethod
+    def _wave(self, search: Search) -> bool:
+        """Run one wave of simulations; False if there was none left to run."""
+
+    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
+        """Most nodes that a simulation adds."""
+        return 1
+
+    def reset(self) -> None:
+        """Drop the trees and the memory kept from the last move."""
+        self._kept = None
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep the trees of some rows; see `Planner.keep_rows`."""
+        if self._kept is not None:
+            self._kept = self._kept.taken(rows)
+
+    def plan_batch(
+        self,
+        env: SearchModel,
+        states: States,
+        *,
+        rngs: Sequence[Rng],
+        obs: Any = None,
+        legal: npt.NDArray[np.bool_] | None = None,
+    ) -> list[Plan]:
+        """Grow B trees in lockstep; see `Planner.plan_batch`."""
+        clock, name = Clock(self.max_seconds), type(self).__name__
+        num_actions, _ = discrete_actions(env.action_space, name)
+        states = np.asarray(states)
+        check_rows(name, states, rngs)
+        # Its memory is used again even if its trees are not. Taken out first: a search
+        # that an error leaves half way is not kept.
+        search, self._kept = self._kept, None
+        if search is None or search.model is not env or search.shape != states.shape:
+            search = Search(env, self._rules(num_actions), self._rater(num_actions), states.shape)
+        if search.rater.rates_roots:
+            check_obs(name, obs, len(states))
+        search.start(states, rngs, obs, legal)
+        while self._wave(search) and not clock.over:
+            pass
+        self._kept = search
+        return search.plans(clock.seconds)
+
+    def _number(self, name: str, low: float, high: float) -> float:
+        return finite_between(self._option(name), getattr(self, name), low, high)
+
+    def _selection(self) -> Selection:
+        """Return the checked numbers of the rule."""
+        if self.value_scale not in SCALES:
+            raise unknown(self._option("value_scale"), self.value_scale, list(SCALES))
+        if self.selection not in self.rules_allowed:
+            raise unknown(self._option("selection"), self.selection, list(self.rules_allowed))
+        return Selection(
+            rule=RULES[self.selection],
+            c=self._number("c_puct", 0.0, math.inf),
+            scale=SCALES[self.value_scale],
+            fpu_reduction=self._number("fpu_reduction", -math.inf, math.inf),
+            c_visit=0.0,
+            c_scale=0.0,
+        )
+
+    def _capacity(self, num_actions: int) -> int:
+        """How many nodes a tree has room for."""
+        if self.capacity is not None:
+            return self.capacity
+        if self.most_simulations == UNBOUNDED:
+            most = _TIMED_CAPACITY
+        else:
+            most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
+            if self.max_model_steps is not None:
+                # No node without a step.
+                most = min(most, 1 + self.max_model_steps)
+        return 2 * most - 1 if self.keep_tree else most
+
+    def _rules(self, num_actions: int) -> Rules:
+        """Return what the search runs with."""
+        return Rules(
+            num_simulations=self.most_simulations,
+            max_model_steps=self.max_model_steps,
+            wave_size=self.wave_size,
+            capacity=self._capacity(num_actions),
+            discount=self.discount,
+            selection=self._checked_selection,
+            root_noise=self.root_noise,
+            dirichlet_alpha=self.dirichlet_alpha,
+            temperature=self.temperature,
+            return_tree=bool(self.return_tree),
+            keep_tree=bool(self.keep_tree),
+            slots=bool(self.slots),
+        )
+
+    def _rater(self, num_actions: int) -> Rater:
+        """Return the leaf rater that the options describe."""
+        assert self.rollout_depth is not None
+        if self.rollout_depth > 0:
+            return Rollouts(
+                self.rollout_depth,
+                self.num_rollouts,
+                self.discount,
+                self.evaluator,
+                self.rollout_policy,
+            )
+        if self.evaluator is not None:
+            return EvaluatorRater(self.evaluator, num_actions)
+        return ZeroRater()

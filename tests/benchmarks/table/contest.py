@@ -1,0 +1,24 @@
+"""What a contestant is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Runner(NamedTuple):
+    """Something to call again and again.
+
+    Attributes:
+        step: makes `num_steps` env steps.
+        num_steps: of all rows together.
+        close: ends its processes.
+    """
+
+    step: Callable[[], Any]
+    num_steps: int
+    close: Callable[[], Any]
+
+
+class NotHere(Exception):
+    """This contestant has no such env; the text says why."""

@@ -1,0 +1,31 @@
+"""Gymnasium's vector envs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import gymnasium
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+from table.contest import NotHere, Runner
+from table.tasks import Task, random_actions
+
+
+def build(task: Task, rows: int, *, kind: str, from_states: bool) -> Runner:
+    """A vector env of `kind` "sync", "async" or "own"."""
+    del from_states
+    if kind == "own":
+        if not task.make().spec.vector_entry_point:
+            raise NotHere("there is none")
+        envs = gymnasium.make_vec(task.env_id, rows, vectorization_mode="vector_entry_point")
+    else:
+        envs = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}[kind]([task.make] * rows)
+    envs.reset(seed=0)
+    actions = itertools.cycle(random_actions(envs.single_action_space, rows))
+    return Runner(lambda: envs.step(next(actions)), rows, envs.close)
+
+
+sync = functools.partial(build, kind="sync")
+in_processes = functools.partial(build, kind="async")
+own = functools.partial(build, kind="own")

@@ -1,0 +1,133 @@
+"""The envs of the table. Imported by peers' Pythons too: nothing of ours at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+#: Batches of prepared random actions, taken in turn.
+NUM_BATCHES = 64
+#: Steps that every contestant has made before it is measured.
+WARM_UP = 50
+
+
+@dataclass(frozen=True)
+class Task:
+    """One env.
+
+    Attributes:
+        env_id: gymnasium id.
+        native: our backend beside "serial" and "process", or None.
+        lead: steps from a reset to the first state that is stepped from.
+        largest: B beyond which nothing is measured.
+        largest_of_objects: the same where every row is an env object of its own.
+        envpool: id and arguments there, or None.
+        plangym: class there, "module:name", or "".
+        plangym_kwargs: of plangym's `ParallelEnv`.
+        plangym_dt: env steps that make one of ours.
+    """
+
+    env_id: str
+    native: str | None = None
+    lead: int = 5
+    largest: int = 1024
+    largest_of_objects: int = 1024
+    envpool: tuple[str, dict[str, Any]] | None = None
+    plangym: str = ""
+    plangym_kwargs: dict[str, Any] = field(default_factory=dict)
+    plangym_dt: int = 1
+
+    def make(self) -> Any:
+        """The gymnasium env."""
+        if self.env_id.startswith("plangym_ext/"):
+            from plangym_ext.registry import find_spec
+
+            return gymnasium.make(find_spec(self.env_id))
+        if self.env_id.startswith("ALE/"):
+            import ale_py
+
+            gymnasium.register_envs(ale_py)
+        return gymnasium.make(self.env_id)
+
+
+_CLASSIC = "plangym.control.classic_control:ClassicControl"
+_MUJOCO = "plangym.control.mujoco:MujocoEnv"
+_SCREEN = {  # as gymnasium's: the whole screen in colour, one frame, sticky actions
+    "img_height": 210,
+    "img_width": 160,
+    "gray_scale": False,
+    "stack_num": 1,
+    "use_fire_reset": False,
+    "noop_max": 1,
+    "repeat_action_probability": 0.25,
+}
+
+
+def _mujoco(name: str, lead: int) -> Task:
+    return Task(
+        name,
+        native="mujoco",
+        lead=lead,
+        largest_of_objects=64,
+        envpool=(name, {}),
+        plangym=_MUJOCO,
+    )
+
+
+TASKS = [
+    Task("CartPole-v1", native="kernel", envpool=("CartPole-v1", {}), plangym=_CLASSIC),
+    Task("Pendulum-v1", native="kernel", envpool=("Pendulum-v1", {}), plangym=_CLASSIC),
+    Task("plangym_ext/Sokoban-v0", native="kernel", largest_of_objects=64),
+    _mujoco("HalfCheetah-v5", 50),
+    _mujoco("Ant-v5", 20),
+    _mujoco("Humanoid-v5", 5),
+    Task(
+        "ALE/Pong-v5",
+        lead=60,
+        largest=64,
+        largest_of_objects=64,
+        envpool=("Pong-v5", _SCREEN),
+        plangym="plangym.videogames.atari:AtariEnv",
+        plangym_kwargs={"obs_type": "rgb", "repeat_action_probability": 0.25},
+        plangym_dt=4,  # its own frameskip is applied twice
+    ),
+]
+
+
+def task_named(env_id: str) -> Task:
+    """The task of an id."""
+    return next(task for task in TASKS if task.env_id == env_id)
+
+
+def random_actions(space: Any, rows: int) -> list[np.ndarray]:
+    """`NUM_BATCHES` batches `[rows, *act]` of random actions of a single env's space."""
+    rng = np.random.default_rng(0)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        whole = rng.integers(0, space.n, (NUM_BATCHES, rows)).astype(space.dtype)
+    else:
+        shape = (NUM_BATCHES, rows, *space.shape)
+        whole = rng.uniform(space.low, space.high, shape).astype(space.dtype)
+    return list(whole)
+
+
+def states_in_motion(gym_env: Any, capture: Callable[[], Any], task: Task, rows: int) -> list[Any]:
+    """States out of episodes of random actions, none of them an ending.
+
+    The same for everybody who captures them: seeds and actions are.
+    """
+    gym_env.action_space.seed(0)
+    states: list[Any] = []
+    episode, depth, ended = 0, 0, True
+    while len(states) < rows:
+        if ended:
+            gym_env.reset(seed=episode)
+            episode, depth = episode + 1, 0
+        _, _, terminated, truncated, _ = gym_env.step(gym_env.action_space.sample())
+        depth, ended = depth + 1, terminated or truncated
+        if not ended and depth >= task.lead:
+            states.append(capture())
+    return states

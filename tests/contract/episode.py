@@ -1,0 +1,144 @@
+"""A played stretch of an env, kept so that any part of it can be played again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plangym_ext.core.plan_env import PlanEnv
+
+#: Steps that are compared after each restore.
+FOLLOW = 100
+#: Steps taken past an ending before the env is reset.
+PAST = 3
+#: What is played instead of an action then.
+RESET = object()
+_LONG = 4096  # bytes from which a digest stands for an array
+
+
+class Outcome(NamedTuple):
+    """What one step or reset came to, as bytes and exact values."""
+
+    obs: bytes
+    reward: bytes
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+    state: bytes
+
+
+class Episode(NamedTuple):
+    """`states[t]` is before `actions[t]`, an action or `RESET`, which led to `outcomes[t]`.
+
+    Only the states of `points` are kept, and some around them. The first episode ends with
+    `outcomes[end]`; it is stepped on, and others follow it.
+    """
+
+    states: dict[int, np.ndarray]
+    actions: list[Any]
+    outcomes: list[Outcome]
+    end: int
+
+    @property
+    def points(self) -> list[int]:
+        """Steps before which states are tried: after the reset, later, around the ending."""
+        return sorted({0, 1, 17, 200, max(self.end - 1, 0), self.end, self.end + 1})
+
+
+def flat(obs: Any) -> bytes:
+    """Shape, type and content of an observation, whatever its structure."""
+    if isinstance(obs, dict):
+        return b"".join(flat(obs[key]) for key in sorted(obs))
+    if isinstance(obs, tuple):
+        return b"".join(map(flat, obs))
+    value = np.asarray(obs)
+    content = value.tobytes()
+    if len(content) > _LONG:
+        content = hashlib.blake2b(content).digest()
+    return f"{value.shape}{value.dtype.str}".encode() + content
+
+
+def numbers(info: dict[str, Any]) -> dict[Any, bytes]:
+    """The numeric infos as bytes, not what measures time; nested ones by `(key, key)`."""
+    kept: dict[Any, bytes] = {}
+    for key, value in info.items():
+        if isinstance(value, dict):
+            kept |= {(key, inner): found for inner, found in numbers(value).items()}
+        elif isinstance(value, (bool, int, float, np.generic, np.ndarray)):
+            kept[key] = flat(value)
+    kept.pop(("episode", "t"), None)  # `RecordEpisodeStatistics`: seconds
+    return kept
+
+
+def outcome_of(transition) -> Outcome:
+    """`StateTransition` as an `Outcome`."""
+    state, obs, reward, terminated, truncated, info = transition
+    return Outcome(
+        flat(obs),
+        np.float64(reward).tobytes(),
+        terminated,
+        truncated,
+        numbers(info),
+        flat(state),
+    )
+
+
+def outcome_of_row(batch, i: int) -> Outcome:
+    """Row `i` of `StateTransitions` as an `Outcome`."""
+    states, obs, rewards, terminateds, truncateds, infos = batch
+    ends = bool(terminateds[i]), bool(truncateds[i])
+    return outcome_of((states[i], _row(obs, i), rewards[i], *ends, infos[i]))
+
+
+def _row(obs, i):
+    if isinstance(obs, dict):
+        return {key: _row(value, i) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_row(value, i) for value in obs)
+    return obs[i]
+
+
+def assert_same(got: Outcome, want: Outcome, where: str) -> None:
+    """Fail with the name of the first field that differs."""
+    for field in Outcome._fields:
+        assert getattr(got, field) == getattr(want, field), f"{where}: {field} differs"
+
+
+def take(env: Any, action: Any) -> Outcome:
+    """Play an action or a reset on a `PlanEnv` or an `ExternalProcess`."""
+    if action is not RESET:
+        return outcome_of(env.step(action, return_state=True))
+    # A process says in the plural what it returns.
+    found = env.reset() if isinstance(env, PlanEnv) else env.reset(return_states=True)
+    state, obs, info = found
+    return outcome_of((state, obs, 0.0, False, False, info))
+
+
+def play(env: PlanEnv, seed: int, choose: Callable[[int], Any], max_steps: int) -> Episode:
+    """Play a seed until `FOLLOW` steps lie behind each of the episode's points.
+
+    Args:
+        choose: from a step to an action.
+        max_steps: the first episode has to end within.
+    """
+    state, *_ = env.reset(seed=seed)
+    states, actions, outcomes, end, over = [state], [], [], -1, -1
+    while end < 0 or len(actions) < max(200, end + 1) + FOLLOW:
+        t = len(actions)
+        assert end >= 0 or t < max_steps, f"no ending within {max_steps} steps of seed {seed}"
+        resets = 0 <= over <= t - PAST - 1
+        actions.append(RESET if resets else choose(t))
+        outcomes.append(take(env, actions[-1]))
+        states.append(env.get_state())
+        if resets:
+            over = -1
+        elif over < 0 and (outcomes[-1].terminated or outcomes[-1].truncated):
+            over = t
+            end = t if end < 0 else end
+    episode = Episode({}, actions, outcomes, end)
+    kept = {*range(4), *range(max(end - 3, 0), end), *episode.points}
+    episode.states.update((t, states[t]) for t in kept)
+    return episode

@@ -1,0 +1,42 @@
+"""An env in a process of its own, with the methods that the contract uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.vectorization.external_process import ExternalProcess
+
+
+class Remote:
+    """For simulators of which a process can hold but one.
+
+    Args:
+        constructor: picklable constructor of a `GymEnv`.
+    """
+
+    def __init__(self, constructor: Callable[[], Any]) -> None:
+        self._process = ExternalProcess(constructor)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)  # methods of the process, values of the env
+
+    def reset(self, *, return_states: bool = True, **arguments: Any) -> Any:
+        return self._process.call("reset", return_state=return_states, **arguments)()
+
+    def get_state(self) -> np.ndarray:
+        return self._process.call("get_state")()
+
+    def render(self) -> Any:
+        return self._process.call("render")()
+
+    def sample_action(self) -> Any:
+        return self._process.action_space.sample()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()

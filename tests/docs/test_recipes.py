@@ -1,0 +1,41 @@
+"""The recipes run, where the framework that they are for is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
+#: Recipe -> the package that it needs.
+NEEDS = {
+    "cleanrl_ppo.py": "torch",
+    "skrl_random.py": "skrl",
+    "stable_baselines3_ppo.py": "stable_baselines3",
+    "tianshou_collector.py": "tianshou",
+    "torchrl_collector.py": "torchrl",
+}
+
+
+def test_every_recipe_is_listed():
+    assert {path.name for path in RECIPES.glob("*.py")} == set(NEEDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", list(NEEDS))
+def test_recipe_runs(recipe, tmp_path):
+    if importlib.util.find_spec(NEEDS[recipe]) is None:
+        pytest.skip(f"{NEEDS[recipe]} is not installed")
+    done = subprocess.run(
+        [sys.executable, "-P", str(RECIPES / recipe)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -1,0 +1,47 @@
+"""Kernels are plain Python, too: there a debugger works, and bounds are checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.native.known import find_kernel
+from plangym_ext.native.proof import first_difference
+from plangym_ext.native.row_kernel import are_sealed, make_loop
+from plangym_ext.native.row_memory import RowMemory
+
+ENVS = {
+    "CartPole-v1": {},
+    "Pendulum-v1": {},
+    "Acrobot-v1": {},
+    "MountainCar-v0": {},
+    "MountainCarContinuous-v0": {},
+    "FrozenLake-v1": {},
+    "CliffWalking-v1": {},
+    "Taxi-v4": {"fickle_passenger": True},
+    "plangym_ext/NarrowPath-v0": {},
+    "plangym_ext/ChainMDP-v0": {},
+    "plangym_ext/Sokoban-v0": {"dim": (6, 6), "num_boxes": 1},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENVS)
+def test_as_python_a_kernel_equals_its_env(name):
+    with plangym_ext.make(name, backend="serial", **ENVS[name]) as env:
+        kernel = find_kernel(env)
+        memory, loop = RowMemory(env, kernel), make_loop(*kernel.functions())
+        rows = []
+
+        def run(request, guarded):
+            arrays = memory.arrays(request, guarded.new)
+            # Generators multiply beyond 64 bits, which only numpy's numbers mind.
+            with np.errstate(over="ignore"):
+                refused = loop(arrays, memory.rules, kernel.params, 0, request.num_rows, True)
+                rows.append(arrays.rows[: request.num_rows])
+                assert are_sealed(rows[-1], memory.rules.header, memory.rules.weights)
+            return None if refused >= 0 else memory.results(request, arrays)
+
+        assert first_difference(env, run) == ""
+        assert len(rows) == 4

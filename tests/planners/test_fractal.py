@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import FractalMC
+from plangym_ext.planners.fractal import _Swarm, relativize
+
+
+def test_relativize_by_hand():
+    # Mean 1, standard deviation 1: z = -1 and 1.
+    np.testing.assert_allclose(relativize(np.array([0.0, 2.0])), [np.exp(-1), 1 + np.log(2)])
+    assert (relativize(np.full(3, 7.0)) == 1).all()
+
+
+def test_poor_walkers_and_ended_ones_move_to_rich_ones():
+    rng = np.random.default_rng(0)
+    swarm = _Swarm(np.zeros(4, np.uint8), np.ones(2, bool), 40, rng)
+    swarm.first[:] = np.arange(40) % 2
+    swarm.returns[:] = np.where(swarm.first == 1, 10.0, 0.0)
+    swarm.ended[:4] = True
+    swarm.clone(rng, 1.0, 0.0)
+    assert not swarm.ended.any()
+    # VR is 1 + log(2) = 1.69 against exp(-1) = 0.37: whoever meets a rich one moves.
+    assert (swarm.first == 1).sum() > 24
+    assert (swarm.returns == 10.0 * swarm.first).all()
+
+
+def test_the_best_arm_and_the_path_are_found(models):
+    model = models.bandit([0.0, 0.5, 1.0])
+    plan = FractalMC(200, depth=3).plan(model, model.state(0), rng=0)
+    # All arms end: the walkers stop where they are, and equals go by return.
+    assert plan.budget.model_steps == 200
+    np.testing.assert_array_equal(plan.q, [0, 0.5, 1])
+    model = models.narrow_path(5)
+    plan = FractalMC(100, depth=5).plan(model, model.state(0), rng=0)
+    assert plan.action == 1
+    assert plan.q[1] > 0
+
+
+def test_rows_planned_together_equal_rows_planned_alone(models):
+    model, planner = models.random_mdp(3), FractalMC(20, depth=6)
+    states = np.stack([model.state(i) for i in (0, 5, 9)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
+    for i, plan in enumerate(together):
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.visits, alone.visits)
+        np.testing.assert_array_equal(plan.q, alone.q)
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_steps_are_never_exceeded(models):
+    model = models.random_mdp(3, states=400)
+    plan = FractalMC(max_model_steps=100, depth=7).plan(model, model.state(0), rng=0)
+    assert 90 <= plan.budget.model_steps == model.model_steps <= 98
+    with pytest.raises(InvalidOption, match="pay for one walker of 7 steps; got 6"):
+        FractalMC(max_model_steps=6, depth=7)

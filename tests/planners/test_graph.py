@@ -1,0 +1,200 @@
+"""Graph search: transpositions, loops, dead ends; numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import GraphSearch
+from plangym_ext.planners.graph import backup_walk, new_graph
+
+
+def depth_value(obs):
+    return None, 10.0 * obs[:, 0]
+
+
+def plan_of(model, sims, evaluator=None, start=0, **options):
+    options = {"discount": 0.5, "rollout_depth": 0} | options
+    planner = GraphSearch(sims, evaluator=evaluator, **options)
+    plan = planner.plan(model, model.state(start), rng=0, obs=np.array([start], np.float32))
+    return plan, planner._kept[0].graph
+
+
+@pytest.mark.parametrize("run", [backup_walk, backup_walk.py_func], ids=["jit", "python"])
+def test_a_walk_credits_all_but_its_last_node(run):
+    graph = new_graph(3, 1)
+    graph.reward[:, 0], graph.discount[:, 0] = 1.0, 0.5
+    graph.value[:], graph.visits[:] = [0, 10, 20], 1
+    run(graph, np.array([0, 1, 2]), np.array([0, 0]), 2, 20.0)
+    # 1 + 0.5 * 20 = 11 into node 1, 1 + 0.5 * 11 = 6.5 into node 0.
+    np.testing.assert_array_equal(graph.value, [3.25, 10.5, 20])
+    np.testing.assert_array_equal(graph.visits, [2, 2, 1])
+
+
+def test_the_root_receives_six_and_the_expanded_leaf_nothing(models):
+    # V = 10 * depth, r = 1, gamma = 0.5. The second walk expands depth 1 and hands its
+    # value up: the root averages its own 0 and 1 + 0.5 * 10 = 6. Alpacka stepped on,
+    # gave the leaf 6 and the root 4.
+    plan, graph = plan_of(models.chain(6), 2, depth_value)
+    np.testing.assert_array_equal(graph.value[:3], [3, 10, 20])
+    np.testing.assert_array_equal(graph.visits[:3], [2, 1, 1])
+    assert plan.q[0] == 1 + 0.5 * 10
+    assert plan.budget.model_steps == 2
+
+
+def test_several_expansions_hand_up_the_last_or_all(models):
+    # Expanding the root, depth 1 and depth 2: depth 2's 20 is 11 at depth 1, 6.5 at the root.
+    _, graph = plan_of(models.chain(6), 1, depth_value, num_expansions=3)
+    np.testing.assert_array_equal(graph.value[:4], [3.25, 10.5, 20, 30])
+    np.testing.assert_array_equal(graph.visits[:4], [2, 2, 1, 1])
+    _, graph = plan_of(models.chain(6), 1, depth_value, num_expansions=3, intermediate_backups=True)
+    # Depth 1's 10 as well, as 6: the root averages 0, 6 and 6.5.
+    np.testing.assert_allclose(graph.value[:3], [12.5 / 3, 10.5, 20])
+
+
+def test_two_ways_to_a_state_share_its_node(models):
+    # 0 -> 1 or 2 -> 3: a diamond.
+    model = models.TableModel(
+        [[1, 2], [3, 3], [3, 3], [4, 4], [4, 4]], np.zeros((5, 2)), terminated=[4]
+    )
+    plan, graph = plan_of(model, 9, lambda obs: (None, obs[:, 0]), discount=1.0)
+    # Walks expand 0, 2 (rated higher) and 3, which leads to the end: the mean of 2 falls
+    # to 5 / 6 with its sixth value, and 1 is expanded too. State 3 is one node.
+    assert plan.budget.expansions == 4
+    assert plan.budget.model_steps == 8
+    assert graph.expanded[:5].sum() == 4
+    three = graph.child[graph.child[0, 0], 0]
+    assert (graph.child[graph.child[0, :2], :] == three).all()
+
+
+def test_a_graph_of_a_tree_is_a_tree(models):
+    # Seven states of a binary tree: walks and values as if nodes were never shared.
+    successor = [[1, 2], [3, 4], [5, 6], *[[7, 7]] * 4, [7, 7]]
+    reward = np.arange(16).reshape(8, 2) / 4
+    model = models.TableModel(successor, reward, terminated=[7])
+    values = np.array([0.0, 1, 2, -1, 3, 0.5, 1.5, 0])
+    plan, _ = plan_of(model, 6, lambda obs: (None, values[obs[:, 0].astype(int)]))
+
+    # The same, one dictionary entry per path.
+    order = np.random.default_rng(0).permutation(2)
+    mean, count, known = {(): 0.0}, {(): 1}, {(): 0}
+    expanded = set()
+    for _ in range(6):
+        path = ()
+        while path in expanded:
+            q = [reward[known[path], a] + 0.5 * mean[(*path, a)] for a in range(2)]
+            path = (*path, max(order, key=q.__getitem__))
+        if known[path] != 7:
+            expanded.add(path)
+            for a in range(2):
+                index = successor[known[path]][a]
+                known[(*path, a)], count[(*path, a)] = index, 1
+                mean[(*path, a)] = values[index]
+        value = mean[path]
+        for depth in range(len(path) - 1, -1, -1):
+            above = path[:depth]
+            value = (
+                reward[known[above], path[depth]]
+                + (0 if known[path[: depth + 1]] == 7 else 0.5) * value
+            )
+            count[above] += 1
+            mean[above] = float(np.float32(mean[above] + (value - mean[above]) / count[above]))
+    assert plan.value == pytest.approx(mean[()], rel=1e-6)
+    for a in range(2):
+        assert plan.q[a] == pytest.approx(reward[0, a] + 0.5 * mean[(a,)], rel=1e-6)
+
+
+def test_a_dead_end_is_handed_up_discounted(models):
+    # 0 and 1 lead to each other and nowhere else; the walk may not come back.
+    model = models.TableModel([[1], [0]], np.zeros((2, 1)))
+    _, graph = plan_of(model, 3, dead_end_value=-2.0)
+    # Walk 1 expands 0, walk 2 expands 1, walk 3 finds 1 a dead end: it averages 0 and -2;
+    # 0 averages 0 (rating), 0 (walk 2) and 0.5 * -2.
+    np.testing.assert_allclose(graph.value[:2], [-1 / 3, -1])
+    np.testing.assert_array_equal(graph.visits[:2], [3, 2])
+
+
+def test_an_action_that_stays_is_a_last_resort(models):
+    # Action 0 stays and pays 1, action 1 goes on for nothing.
+    model = models.TableModel([[0, 1], [1, 1]], [[1.0, 0.0], [0, 0]])
+    plan, _ = plan_of(model, 2)
+    assert plan.q[0] > plan.q[1]
+    assert plan.action == 1
+    # Where everything stays (Alpacka returned None), the best of it is played.
+    model = models.TableModel([[0, 0]], [[0.0, 1.0]])
+    plan, _ = plan_of(model, 3)
+    assert plan.action == 1
+
+
+def test_an_ending_is_worth_nothing_more(models):
+    model = models.chain(6, terminated=[2])
+    plan, graph = plan_of(model, 4, lambda obs: (None, np.full(len(obs), 8.0)))
+    # Depth 2 ends: 0, so depth 1 averages 8 with 1 + 0, twice.
+    assert graph.value[2] == 0
+    assert plan.budget.model_steps == 2
+    np.testing.assert_allclose(graph.value[1], (8 + 1 + 1) / 3, rtol=1e-6)
+    cut = models.chain(6, truncated=[2])
+    _, graph = plan_of(cut, 2, lambda obs: (None, np.full(len(obs), 8.0)))
+    assert graph.value[2] == 8
+
+
+def test_the_graph_is_kept_for_the_episode(models):
+    model = models.chain(40)
+    planner = GraphSearch(3, evaluator=depth_value, rollout_depth=0)
+    expanded = []
+    for index in range(5):
+        obs = np.array([index], np.float32)
+        planner.plan(model, model.state(index), rng=0, obs=obs)
+        expanded.append(planner._kept[0].graph.expanded.sum())
+    # Room for four moves: three new nodes each, none stepped twice. Then anew.
+    assert expanded == [3, 6, 9, 12, 3]
+    assert model.model_steps == 15
+    planner.reset()
+    planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    assert planner._kept[0].graph.expanded.sum() == 3
+
+
+@pytest.mark.parametrize("expansions", [1, 3])
+def test_graphs_planned_together_equal_graphs_planned_alone(models, expansions):
+    model = models.random_mdp(3)
+    planner = GraphSearch(12, num_expansions=expansions, rollout_depth=3)
+    states = np.stack([model.state(i) for i in (0, 5, 9)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
+    for i, plan in enumerate(together):
+        planner.reset()
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.q, alone.q)
+        assert plan.action == alone.action
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_steps_and_room_are_bounded(models):
+    model = models.random_mdp(4, states=400)
+    plan = GraphSearch(max_model_steps=50, rollout_depth=2).plan(model, model.state(0), rng=0)
+    assert 50 - 9 < plan.budget.model_steps == model.model_steps <= 50
+    plan = GraphSearch(50, rollout_depth=0, capacity=12).plan(model, model.state(0), rng=0)
+    assert plan.full
+    with pytest.raises(InvalidOption, match=r"capacity must be at least 4.* got 3"):
+        GraphSearch(5, capacity=3).plan(model, model.state(0), rng=0)
+    with pytest.raises(InvalidOption, match=r"max_model_steps must be at least 27.* got 26"):
+        GraphSearch(max_model_steps=26).plan(model, model.state(0), rng=0)
+
+
+def test_states_may_be_known_by_what_is_seen(models):
+    model = models.chain(6)
+    plain = model.step_batch
+
+    def counting(actions, states):
+        # The state counts its steps, so that its bytes never come again.
+        out = plain(actions, states[:, :8])
+        count = states[:, 8:].view(np.int64) + 1
+        return out._replace(states=np.concatenate([out.states, count.view(np.uint8)], axis=1))
+
+    model.successor[2] = 0
+    model.step_batch = counting
+    start = np.concatenate([model.state(0), np.zeros(8, np.uint8)])
+    for key, states in (("state", 7), ("obs", 3)):
+        planner = GraphSearch(6, state_key=key, rollout_depth=0, capacity=20)
+        planner.plan(model, start, rng=0, obs=np.zeros(1, np.float32))
+        assert len(planner._kept[0].states) == states

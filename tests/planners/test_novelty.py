@@ -1,0 +1,151 @@
+"""Rollout-IW, IW(1) and their features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import IW, RolloutIW
+from plangym_ext.planners.features import (
+    byte_features,
+    default_features,
+    number_features,
+    tile_features,
+)
+from plangym_ext.planners.novelty import NEVER, draw_below, new_novelty, see
+
+
+def both(kernel):
+    return pytest.mark.parametrize("run", [kernel, kernel.py_func], ids=["jit", "python"])
+
+
+@both(see)
+def test_a_feature_is_new_at_its_least_depth(run):
+    novelty = new_novelty(1, 4, 2)
+    novelty.features[0] = [[3, 4], [4, -1], [4, 5], [2**20 + 3, 4]]
+    novelty.depth[0] = [1, 1, 2, 0]
+    assert run(novelty, 0, 0, 0)
+    assert not run(novelty, 0, 1, 0)
+    # Its own earlier visit does not make a node old.
+    assert run(novelty, 0, 1, 1)
+    # Depth 2: 4 is old, 5 is new.
+    assert run(novelty, 0, 2, 0)
+    assert not run(novelty, 0, 2, 0)
+    # Told apart by the last 20 bits: it is feature 3, now at depth 0.
+    assert run(novelty, 0, 3, 0)
+    assert list(novelty.table[0, [3, 4, 5, 6]]) == [0, 0, 2, NEVER]
+
+
+@both(draw_below)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_draws_are_even(run):
+    novelty = new_novelty(1, 1, 1)
+    novelty.chance[0] = 12345
+    drawn = np.bincount([run(novelty, 0, 3) for _ in range(3000)], minlength=3)
+    # Four standard deviations of a count.
+    assert (abs(drawn - 1000) < 4 * np.sqrt(3000 * 2 / 9)).all()
+
+
+def test_features_by_hand():
+    assert byte_features(np.uint8([[7, 1]])).tolist() == [[7, 257]]
+    assert default_features(np.uint8([[7, 1]])).tolist() == [[7, 257]]
+    screen = np.zeros((2, 30, 20), np.uint8)
+    screen[1, 0, 19] = 9
+    # Four tiles; the second screen's top right one has two colours.
+    assert tile_features(screen).tolist() == [[0, 256, 512, 768, -1], [0, 256, 265, 512, 768]]
+    rgb = np.zeros((1, 15, 10, 3), np.uint8)
+    rgb[0, 0, 0] = 255, 32, 64
+    # 111 001 01.
+    assert default_features(rgb).tolist() == [[0, 0b11100101]]
+    near = number_features(np.array([[0.1, -0.1], [0.2, 0.3]]))
+    assert (near[0] == near[1]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+def test_a_long_path_is_walked_to_its_end(models, cls):
+    # 12 cells of which every one is new: random rollouts do not get there.
+    model = models.narrow_path(12)
+    plan = cls(60).plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
+    assert plan.action == 1
+    assert plan.q[1] == pytest.approx(0.99**11)
+    # Once all there is has been seen, the search ends: 12 cells of three actions. The
+    # ways off the path are all one state, of which the first one is new.
+    assert plan.budget.model_steps == model.model_steps == 36
+    assert plan.visits.sum() == 36
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+def test_what_shows_nothing_new_is_not_gone_into(models, cls):
+    # States 1 and 2 look alike, and only 2 leads to the reward.
+    model = models.TableModel(
+        [[1, 2], [1, 1], [3, 3], [3, 3]], [[0, 0], [0, 0], [5, 5], [0, 0]], terminated=[3]
+    )
+    alike = lambda obs: np.minimum(obs, 1)[:, :1].astype(int)  # noqa: E731
+    found = set()
+    for seed in range(10):
+        planner = cls(50, features=alike)
+        plan = planner.plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
+        found.add(round(plan.value, 6))
+    # Whichever is seen first is gone into.
+    assert found == {0.0, 4.95}
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+@pytest.mark.parametrize("keep_tree", [False, True])
+def test_rows_planned_together_equal_rows_planned_alone(models, cls, keep_tree):
+    model = models.random_mdp(3)
+    planner = cls(20, keep_tree=keep_tree)
+    at = [0, 5, 9]
+    alone = [cls(20, keep_tree=keep_tree) for _ in at]
+    for move in range(3):
+        states = np.stack([model.state(i) for i in at])
+        obs = np.array(at, np.float32)[:, None]
+        rngs = [np.random.default_rng([move, i]) for i in range(len(at))]
+        plans = planner.plan_batch(model, states, rngs=rngs, obs=obs)
+        for i, plan in enumerate(plans):
+            rng = np.random.default_rng([move, i])
+            other = alone[i].plan(model, states[i], rng=rng, obs=obs[i])
+            np.testing.assert_array_equal(plan.visits, other.visits)
+            np.testing.assert_array_equal(plan.q, other.q)
+            assert plan.budget.model_steps == other.budget.model_steps
+            # Action 0 never ends an episode here.
+        at = [int(model.successor[i, 0]) for i in at]
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+def test_a_kept_branch_costs_no_steps(models, cls):
+    model = models.chain(50)
+    planner = cls(5)
+    first = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
+    second = planner.plan(model, model.state(1), rng=1, obs=np.ones(1, np.float32))
+    assert (first.visits[0], second.visits[0]) == (5, 4 + 5)
+    assert model.model_steps == 10
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+@pytest.mark.parametrize("most", [1, 7, 20])
+def test_steps_are_never_exceeded(models, cls, most):
+    model = models.random_mdp(3, states=400)
+    plan = cls(max_model_steps=most).plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    assert plan.budget.model_steps == model.model_steps == most
+
+
+def test_losses_weigh_by_risk_aversion(models):
+    # Action 0 pays -1 and then 2; action 1 pays nothing.
+    model = models.TableModel([[1, 2], [2, 2], [2, 2]], [[-1.0, 0], [2, 2], [0, 0]], terminated=[2])
+    for risk, action in ((1.0, 0), (10.0, 1)):
+        planner = RolloutIW(30, risk_aversion=risk, discount=1.0)
+        plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
+        assert plan.action == action
+
+
+def test_bad_features_are_named(models):
+    model = models.chain(5)
+    planner = RolloutIW(5, features=lambda obs: obs)
+    with pytest.raises(ValueError, match=r"RolloutIW: features must return .* \[1, F\]; got"):
+        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    with pytest.raises(InvalidOption, match="features must be a function"):
+        IW(features=3)
+    with pytest.raises(ValueError, match="needs obs"):
+        IW(5).plan(model, model.state(0), rng=0)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import MCTS, OpenLoopMCTS
+
+
+@pytest.mark.parametrize("wave_size", [1, 8])
+def test_without_chance_it_is_closed_loop_search_at_the_price_of_steps(models, wave_size):
+    model = models.random_mdp(3)
+    options = {"rollout_depth": 0, "wave_size": wave_size}
+    closed = MCTS(40, **options).plan(model, model.state(0), rng=0)
+    before = model.model_steps
+    plan = OpenLoopMCTS(40, **options).plan(model, model.state(0), rng=0)
+    np.testing.assert_array_equal(plan.visits, closed.visits)
+    np.testing.assert_allclose(plan.q, closed.q, rtol=1e-6)
+    assert plan.action == closed.action
+    assert plan.budget.model_steps == model.model_steps - before
+    assert plan.budget.model_steps > 2 * closed.budget.model_steps
+
+
+class Coin:
+    """Action 0 pays 0.4. Action 1 pays 1 or 0, by a coin that lies in the state.
+
+    A state row is 16 bytes: the step and the coin's next face.
+    """
+
+    def __init__(self, models):
+        from gymnasium.spaces import Discrete
+
+        self.batch, self.action_space, self.calls = models.RolloutBatch, Discrete(2), []
+
+    def state(self, face):
+        return np.array([0, face], np.int64).view(np.uint8)
+
+    def rollout_batch(self, actions, states):
+        now = np.ascontiguousarray(states).view(np.int64).copy()
+        assert (now[:, 0] == 0).all()
+        self.calls.append(actions.shape)
+        reward = np.zeros(actions.shape)
+        reward[:, 0] = np.where(actions[:, 0] == 0, 0.4, now[:, 1])
+        now[:, 0] = 1
+        over, steps = np.ones(len(now), bool), np.ones(len(now), np.int32)
+        obs = now.astype(float)
+        return self.batch(now.view(np.uint8), obs, reward, over, ~over, steps, {})
+
+
+def toss(states, rng):
+    """The same states with another face to come."""
+    drawn = np.ascontiguousarray(states).view(np.int64).copy()
+    drawn[:, 1] = rng.integers(2, size=len(drawn))
+    return drawn.view(np.uint8)
+
+
+def test_chance_is_averaged_over_and_not_foreseen(models):
+    model = Coin(models)
+    # Closed in the state, the coin is known: it will be heads, or tails.
+    for face in (0, 1):
+        planner = OpenLoopMCTS(200, rollout_depth=0)
+        plan = planner.plan(model, model.state(face), rng=0)
+        np.testing.assert_allclose(plan.q, [0.4, face], rtol=1e-6)
+        assert plan.action == face
+    planner = OpenLoopMCTS(400, rollout_depth=0, resample=toss)
+    plan = planner.plan(model, model.state(0), rng=0)
+    assert plan.action == 1
+    # Some 300 fair coins: within five standard deviations.
+    assert plan.q[1] == pytest.approx(0.5, abs=0.15)
+    assert plan.q[0] == pytest.approx(0.4)
+    assert plan.budget.model_steps == 400
+
+
+def test_rows_planned_together_equal_rows_planned_alone(models):
+    model, planner = models.random_mdp(3), OpenLoopMCTS(24, rollout_depth=3)
+    states = np.stack([model.state(i) for i in (0, 5, 9)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
+    for i, plan in enumerate(together):
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.visits, alone.visits)
+        np.testing.assert_array_equal(plan.q, alone.q)
+
+
+def test_no_states_are_kept_and_steps_are_bounded(models):
+    model = models.random_mdp(3, states=400)
+    planner = OpenLoopMCTS(max_model_steps=300, rollout_depth=2)
+    plan = planner.plan(model, model.state(0), rng=0)
+    assert 200 < plan.budget.model_steps == model.model_steps <= 300
+    with pytest.raises(InvalidOption, match="keep_tree must be off"):
+        OpenLoopMCTS(keep_tree=True)
+    with pytest.raises(InvalidOption, match="resample must be a function or None; got 3"):
+        OpenLoopMCTS(resample=3)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_every_option_of_every_planner_is_described(name):
+    planner = load_planner(name)
+    options = {option.name: option for option in options_of(planner)}
+    assert {"num_simulations", "discount", "max_model_steps", "max_seconds"} <= set(options)
+    for option in options.values():
+        assert option.help, f"{name}: {option.name} is not described"
+        assert option.kind is not None or option.default is None, option
+    # What stands there is what the constructor takes.
+    planner(**{option.name: option.default for option in options.values()})
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_simulations": 0}, "num_simulations must be an integer >= 1; got 0"),
+        ({"max_model_steps": 0}, "max_model_steps must be an integer >= 1; got 0"),
+        ({"max_seconds": 0}, "max_seconds must be a finite number .* got 0"),
+        ({"discount": 1.5}, "discount must be a finite number .* got 1.5"),
+    ],
+)
+def test_no_planner_takes_an_empty_budget(name, options, message):
+    planner = load_planner(name)
+    with pytest.raises(InvalidOption, match=f"{planner.__name__}: {message}"):
+        planner(**options)
+
+
+def test_options_know_their_kind():
+    options = {option.name: option for option in options_of(MCTS)}
+    assert options["wave_size"][1:4] == (int, False, 8)
+    assert options["rollout_depth"][1:4] == (int, True, None)
+    assert options["keep_tree"][1:4] == (bool, False, False)
+    assert options["evaluator"].kind is None
+    assert options["c_puct"].help.startswith('weight of the bonus of "puct" and')
+    assert options["c_puct"].help.endswith("on `value_scale`.")
+
+
+@pytest.mark.parametrize("most", [9, 10, 57, 200])
+def test_a_search_never_takes_more_steps_than_it_may(models, most):
+    model = models.random_mdp(1, states=400)
+    plan = MCTS(max_model_steps=most).plan(model, model.state(0), rng=0)
+    # A simulation may take 1 + 8 steps, and is not begun if it could take too many.
+    assert most - 8 <= plan.budget.model_steps <= most
+    assert plan.budget.model_steps == model.model_steps
+    assert not plan.full
+
+
+def test_the_first_limit_to_be_reached_ends_the_search(models):
+    model = models.random_mdp(1, states=400)
+    plan = MCTS(5, max_model_steps=1000).plan(model, model.state(0), rng=0)
+    assert plan.visits.sum() == 5
+    with pytest.raises(InvalidOption, match=r"max_model_steps must be at least 9, .* got 8"):
+        MCTS(5, max_model_steps=8).plan(model, model.state(0), rng=0)
+    # No time at all is one wave.
+    plan = MCTS(wave_size=3, max_seconds=1e-9).plan(model, model.state(0), rng=0)
+    assert plan.visits.sum() == 3
+    assert MCTS(max_seconds=1.0)._capacity(3) == 10_000
+
+
+def test_known_endings_do_not_make_a_search_endless(models):
+    model = models.bandit([1.0, 2.0])
+    plan = MCTS(max_model_steps=30, rollout_depth=0).plan(model, model.state(0), rng=0)
+    assert plan.budget.model_steps == 2
+    assert plan.visits.sum() == 30
+
+
+def test_the_tree_comes_with_the_plan_on_request(models):
+    model = models.random_mdp(2)
+    planner = MCTS(20, return_tree=True)
+    plan = planner.plan(model, model.state(0), rng=0)
+    tree = plan.tree
+    assert len({len(field) for field in tree}) == 1
+    assert list(tree.parent[:1]) == list(tree.action[:1]) == [-1]
+    assert (tree.parent[1:] < np.arange(1, len(tree.parent))).all()
+    assert tree.visits[0] == 20
+    for a in range(3):
+        child = np.flatnonzero((tree.parent == 0) & (tree.action == a))
+        assert tree.visits[child].sum() == plan.visits[a]
+    assert MCTS(20).plan(model, model.state(0), rng=0).tree is None
+    np.testing.assert_allclose(plan.weights, plan.visits / 20)

@@ -1,0 +1,221 @@
+"""The planners for continuous actions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+import plangym_ext
+from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.planners import (
+    CEM,
+    ICEM,
+    MPPI,
+    PredictiveSampling,
+    RandomShooting,
+    play,
+)
+from plangym_ext.planners.cem import fit, top
+from plangym_ext.planners.icem import coloured_noise
+from plangym_ext.planners.shooting import Population, Row, box_actions
+
+ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI]
+
+
+def same(plan, other):
+    assert plan.actions.tobytes() == other.actions.tobytes()
+    assert plan.value == other.value
+    assert plan.budget.model_steps == other.budget.model_steps
+
+
+# How far 2,000 sequences stay from the best return, by planner. Of uniform sequences of
+# four actions about nine come within 0.2 (an ellipsoid's volume); the others close in.
+@pytest.mark.parametrize(
+    ("cls", "options", "regret"),
+    [
+        (RandomShooting, {}, 0.2),
+        (PredictiveSampling, {"iterations": 20, "noise_std": 0.1}, 0.005),
+        (CEM, {"iterations": 10}, 1e-4),
+        (ICEM, {"iterations": 10, "noise_beta": 0.0}, 1e-4),
+        (MPPI, {"iterations": 10, "noise_std": 0.2, "temperature": 0.02}, 0.01),
+    ],
+)
+def test_the_optimum_of_a_linear_quadratic_problem_is_found(models, cls, options, regret):
+    model = models.Integrator()
+    planner = cls(2000, horizon=4, discount=1.0, **options)
+    _, best = model.optimum(0.6, 4)
+    for seed in range(3):
+        planner.reset()
+        plan = planner.plan(model, model.state(0.6), rng=seed)
+        x = 0.6 + np.cumsum(plan.actions[:, 0])
+        found = -float((x**2).sum() + 0.5 * (plan.actions**2).sum())
+        assert best - regret <= found <= best + 1e-12
+        assert plan.action == plan.actions[0]
+        assert plan.value <= best + 1e-12
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_rows_planned_together_equal_rows_planned_alone(models, cls):
+    model = models.Integrator()
+    states = np.stack([model.state(x) for x in (0.3, -0.8, 0.3)])
+    together, alone = cls(40, horizon=6), [cls(40, horizon=6) for _ in states]
+    for move in range(2):  # the second from the first one's warm start
+        rngs = [np.random.default_rng([move, i]) for i in range(3)]
+        plans = together.plan_batch(model, states, rngs=rngs)
+        for i, plan in enumerate(plans):
+            same(plan, alone[i].plan(model, states[i], rng=np.random.default_rng([move, i])))
+    assert plans[0].actions.tobytes() != plans[2].actions.tobytes()
+    # Two rows go on without the one between them.
+    together.keep_rows(np.array([0, 2]))
+    rngs = [np.random.default_rng([9, i]) for i in (0, 2)]
+    for i, plan in zip((0, 2), together.plan_batch(model, states[[0, 2]], rngs=rngs), strict=True):
+        same(plan, alone[i].plan(model, states[i], rng=np.random.default_rng([9, i])))
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_reset_planner_repeats_itself(models, cls):
+    model, planner = models.Integrator(), cls(30, horizon=5)
+    first = planner.plan(model, model.state(0.5), rng=1)
+    planner.reset()
+    same(planner.plan(model, model.state(0.5), rng=1), first)
+    other = cls(30, horizon=5).plan(model, model.state(0.5), rng=2)
+    assert other.actions.tobytes() != first.actions.tobytes()
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("most", [5, 57, 200])
+def test_steps_are_counted_and_never_exceeded(models, cls, most):
+    model = models.Integrator()
+    plan = cls(max_model_steps=most, horizon=5).plan(model, model.state(0.5), rng=0)
+    assert plan.budget.model_steps == model.model_steps
+    assert most - 5 < model.model_steps <= most
+    assert plan.budget.restores == sum(model.calls) == model.model_steps // 5
+    model = models.Integrator()
+    cls(13, horizon=5, max_model_steps=1000).plan(model, model.state(0.5), rng=0)
+    assert sum(model.calls) == 13
+    # No time at all is one round.
+    model = models.Integrator()
+    cls(horizon=5, max_seconds=1e-9).plan(model, model.state(0.5), rng=0)
+    assert len(model.calls) == 1
+
+
+def test_warm_starts_are_the_last_plan_shifted(models):
+    model = models.Integrator()
+    planner = PredictiveSampling(1, horizon=3, noise_std=0.3)
+    # One sequence is the nominal one: the middle of the space.
+    assert (planner.plan(model, model.state(0.5), rng=0).actions == 0).all()
+    planner = PredictiveSampling(200, horizon=3, noise_std=0.3)
+    first = planner.plan(model, model.state(0.5), rng=0)
+    planner.noise_std = 0.0
+    second = planner.plan(model, model.state(0.5), rng=0)
+    np.testing.assert_array_equal(second.actions[:, 0], first.actions[[1, 2, 2], 0])
+    planner.warm_start = False
+    third = planner.plan(model, model.state(0.5), rng=0)
+    np.testing.assert_array_equal(third.actions[:, 0], first.actions[[2, 2, 2], 0])
+    assert (planner.plan(model, model.state(0.5), rng=0).actions == 0).all()
+
+
+def test_actions_are_held_or_joined_as_asked(models):
+    model = models.Integrator()
+    held = RandomShooting(3, horizon=6, action_repeat=2).plan(model, model.state(0.5), rng=0)
+    np.testing.assert_array_equal(held.actions[::2], held.actions[1::2])
+    joined = RandomShooting(3, horizon=5, num_knots=2).plan(model, model.state(0.5), rng=0)
+    steps = np.diff(joined.actions[:, 0])
+    np.testing.assert_allclose(steps, steps[0])
+
+
+def test_cem_fits_its_elites_by_hand():
+    row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
+    tried = Population(np.array([1.0, 2, 3, 4])[:, None, None], np.array([0.0, 5, 1, 5]))
+    elites = top(tried, 2)
+    assert list(elites.knots.ravel()) == [2, 4]
+    fit(row, elites, 0.25)
+    # 0.25 * 0 + 0.75 * 3, and 0.25 * 1 + 0.75 * 1.
+    assert (row.mean[0, 0], row.std[0, 0]) == (2.25, 1.0)
+
+
+def test_mppi_weighs_by_the_exponential_of_returns():
+    row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
+    tried = Population(np.array([0.0, 1.0])[:, None, None], np.array([1.0, 1 + np.log(3)]))
+    MPPI(temperature=1, scale_returns=False)._learn(row, tried, 0)
+    # Weights 1 / 4 and 3 / 4.
+    assert row.mean[0, 0] == pytest.approx(0.75)
+    # Scaled, returns 1 and 3 (spread 1) at temperature 2 / log(3) weigh the same.
+    tried = tried._replace(returns=np.array([1.0, 3.0]))
+    MPPI(temperature=2 / np.log(3))._learn(row, tried, 0)
+    assert row.mean[0, 0] == pytest.approx(0.75)
+    MPPI()._learn(row, tried._replace(returns=np.zeros(2)), 0)
+    assert row.mean[0, 0] == 0.5
+
+
+@pytest.mark.parametrize("length", [30, 31])
+def test_coloured_noise_has_variance_one_and_its_colour(length):
+    def lag_one(beta):
+        noise = coloured_noise(np.random.default_rng(0), (4000, length, 2), beta)
+        # 8,000 series: the mean square is within 4 % even if all of one series agree.
+        assert abs((noise**2).mean() - 1) < 0.06
+        return (noise[:, 1:] * noise[:, :-1]).mean()
+
+    white, pink, red = lag_one(0.0), lag_one(1.0), lag_one(2.0)
+    # Of white noise: 232,000 products of standard deviation 1, so within 0.01.
+    assert abs(white) < 0.01
+    assert white < 0.3 < pink < 0.8 < red
+    assert coloured_noise(np.random.default_rng(0), (3, 1, 2), 2.0).shape == (3, 1, 2)
+
+
+def test_icem_shrinks_its_rounds_and_spends_exactly_what_it_may():
+    counts = ICEM(100, num_elites=5, decay=2.0)._counts(100)
+    # Shares 4 : 2 : 1 of 100, with the remainder in the first.
+    assert counts == [58, 28, 14]
+    assert ICEM(num_elites=10)._counts(25) == [25]
+    for total in range(1, 200):
+        assert sum(ICEM()._counts(total)) == total
+
+
+def test_actions_reach_the_bounds_of_the_space_and_never_cross_them():
+    space = Box(np.float32([-0.1, 1]), np.float32([0.3, 7]))
+    box = box_actions(space, "test")
+    actions = box.actions(np.array([[[-1.0, 1], [0, 0], [3, -9]]]))
+    assert actions.dtype == np.float32
+    np.testing.assert_array_equal(actions[0, [0, 2]], np.float32([[-0.1, 7], [0.3, 1]]))
+    np.testing.assert_allclose(actions[0, 1], [0.1, 4], rtol=1e-6)
+    many = np.random.default_rng(0).uniform(-1, 1, (1, 9999, 2))
+    assert all(space.contains(action) for action in box.actions(many)[0])
+
+
+def test_bad_options_and_spaces_are_named(models):
+    with pytest.raises(UnknownName, match=r"CEM: spline .* got 'cubik'; did you mean 'cubic'"):
+        CEM(spline="cubik")
+    with pytest.raises(InvalidOption, match=r"num_knots must be at most the horizon, 5; got 6"):
+        MPPI(horizon=5, num_knots=6)
+    with pytest.raises(InvalidOption, match=r"action_repeat and num_knots .* got 2 and 3"):
+        MPPI(action_repeat=2, num_knots=3)
+    with pytest.raises(InvalidOption, match=r"pay for one sequence of 30 steps; got 29"):
+        ICEM(max_model_steps=29)
+    model = models.Integrator()
+    model.action_space = Discrete(2)
+    with pytest.raises(ValueError, match=r"MPPI: .* continuous .* got .* Discrete\(2\).* MCTS"):
+        MPPI().plan(model, model.state(0), rng=0)
+    model.action_space = Box(-np.inf, 1, (1,))
+    with pytest.raises(ValueError, match=r"must be finite; got Box"):
+        MPPI().plan(model, model.state(0), rng=0)
+    model = models.Integrator()
+    with pytest.raises(ValueError, match=r"CEM: returns must be finite; got \[nan"):
+        CEM().plan(model, model.state(np.nan), rng=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", ALL)
+def test_pendulum_is_brought_up(cls):
+    # 70 steps, the first third of an episode; 24 sequences of 20 steps a move.
+    with plangym_ext.make("Pendulum-v1") as env:
+        planner = cls(24, horizon=20, num_knots=5)
+        found = [play(env, planner, seed=seed, max_steps=70).return_ for seed in range(2)]
+        rng = np.random.default_rng(0)
+        chance = []
+        for seed in range(2):
+            env.reset(seed=seed)
+            actions = rng.uniform(-2, 2, (70, 1)).astype(np.float32)
+            chance.append(sum(env.step(action).reward for action in actions))
+    assert np.mean(found) > np.mean(chance) + 150

@@ -1,0 +1,133 @@
+"""Shoot Tree Search, with the numbers of the originals worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.planners import STS
+
+
+def depth_value(obs):
+    return None, 10.0 * obs[:, 0]
+
+
+def same_value(obs):
+    return None, np.full(len(obs), 8.0)
+
+
+def search(model, sims, expansions, evaluator=None, **options):
+    planner = STS(
+        sims,
+        num_expansions=expansions,
+        discount=0.5,
+        evaluator=evaluator,
+        rollout_depth=0,
+        keep_tree=True,
+        **options,
+    )
+    plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    return plan, planner._kept.tree
+
+
+def test_the_root_receives_reward_plus_discounted_value(models):
+    # V = 10 * depth, r = 1, gamma = 0.5: 1 + 0.5 * 10 = 6. Alpacka's deterministic agent
+    # took one step more and gave the root 4 (and that leaf 6 instead of 11).
+    model = models.chain(6)
+    plan, tree = search(model, 1, 1, depth_value)
+    assert plan.value == 6.0
+    assert plan.budget.model_steps == 1
+    # The next simulation rates depth 2 at 1 + 0.5 * 20 = 11: depth 1 sees 6, then
+    # 1 + 0.5 * 11 = 6.5.
+    plan, tree = search(model, 2, 1, depth_value)
+    np.testing.assert_array_equal(tree.q[0, :3], [6.25, 6.25, 11])
+    np.testing.assert_array_equal(tree.visits[0, :3], [2, 2, 1])
+
+
+def test_a_reward_is_counted_once(models):
+    # r = 1, V = 0: the child is worth 1.0; Alpacka's stochastic agent said 1.5.
+    plan, tree = search(models.chain(6), 1, 1)
+    assert plan.value == 1.0
+    assert tree.q[0, 1] == 1.0
+    np.testing.assert_array_equal(plan.q, [1.0])
+
+
+def test_two_expansions_hand_up_the_last_value(models):
+    # Depth 2 is worth 1; depth 1 was rated 1 and then sees 1 + 0.5 * 1 = 1.5.
+    plan, tree = search(models.chain(6), 1, 2)
+    np.testing.assert_array_equal(tree.q[0, :3], [1.5, 1.25, 1])
+    np.testing.assert_array_equal(tree.visits[0, :3], [1, 2, 1])
+    assert plan.budget.model_steps == plan.budget.expansions == 2
+    # With the first one's value as well the root sees 1 and 1.5.
+    plan, tree = search(models.chain(6), 1, 2, intermediate_backups=True)
+    np.testing.assert_array_equal(tree.q[0, :3], [1.25, 1.25, 1])
+    np.testing.assert_array_equal(tree.visits[0, :3], [2, 2, 1])
+    assert plan.budget.model_steps == 2
+
+
+@pytest.mark.parametrize("intermediate", [False, True])
+def test_an_ending_within_the_expansions_ends_the_simulation(models, intermediate):
+    # V = 8: depth 1 is rated 1 + 4 = 5. Depth 2 terminates and is worth 1, not 1 + 4;
+    # nothing is stepped after it.
+    model = models.chain(6, terminated=[2])
+    plan, tree = search(model, 1, 3, same_value, intermediate_backups=intermediate)
+    assert plan.budget.model_steps == 2
+    # Depth 1 sees 5 and 1 + 0.5 * 1; the root that, and 5 if it is told on the way.
+    np.testing.assert_array_equal(tree.q[0, 1:3], [3.25, 1])
+    assert plan.value == (3.25 if intermediate else 1.5)
+    # Chosen again, the ending is worth what it was.
+    plan, tree = search(model, 3, 3, same_value, intermediate_backups=intermediate)
+    np.testing.assert_array_equal(tree.q[0, 2], 1)
+    assert plan.budget.model_steps == 2
+    # Truncated, it is bootstrapped: 1 + 0.5 * 8 = 5, and above 1 + 0.5 * 5 = 3.5.
+    model = models.chain(6, truncated=[2])
+    _, tree = search(model, 1, 3, same_value)
+    np.testing.assert_array_equal(tree.q[0, 0:3], [3.5, 4.25, 5])
+
+
+@pytest.mark.parametrize("expansions", [1, 2, 5])
+@pytest.mark.parametrize("wave_size", [1, 4])
+def test_equal_products_cost_equal_steps(models, expansions, wave_size):
+    model = models.random_mdp(4, states=400)
+    planner = STS(20 // expansions, num_expansions=expansions, rollout_depth=0, wave_size=wave_size)
+    plan = planner.plan(model, model.state(0), rng=0)
+    # 20 expansions of 3 actions, fewer only where episodes end.
+    assert plan.budget.model_steps == model.model_steps
+    assert 50 <= model.model_steps <= 60
+    assert not plan.full
+
+
+def test_trees_planned_together_equal_trees_planned_alone(models):
+    model = models.random_mdp(3)
+    planner = STS(8, num_expansions=3, wave_size=3, intermediate_backups=True)
+    states = np.stack([model.state(i) for i in (0, 5, 9)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
+    for i, plan in enumerate(together):
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.visits, alone.visits)
+        np.testing.assert_array_equal(plan.q, alone.q)
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_a_tree_without_room_for_the_children_says_so(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(50, num_expansions=2, rollout_depth=0, capacity=12)
+    plan = planner.plan(model, model.state(0), rng=0)
+    assert plan.full
+    # Three expansions of three children and the root: a fourth does not fit.
+    assert plan.budget.expansions == 9
+
+
+def test_steps_are_never_exceeded(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(max_model_steps=100, num_expansions=4, rollout_depth=2)
+    plan = planner.plan(model, model.state(0), rng=0)
+    # A simulation may take 4 * 3 * (1 + 2) steps.
+    assert 100 - 36 < plan.budget.model_steps <= 100
+
+
+def test_a_deep_reward_is_found_by_deep_simulations(models):
+    model = models.narrow_path(3)
+    plan = STS(80, num_expansions=3, rollout_depth=0).plan(model, model.state(0), rng=0)
+    assert plan.action == 1
+    assert plan.q[1] > 0

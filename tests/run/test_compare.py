@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.cli import main
+from plangym_ext.run.planner_options import planner_from
+
+
+def test_the_interval_of_a_mean_by_hand():
+    assert mean_interval([3.0]) == (3.0, 3.0, 3.0)
+    values = np.random.default_rng(0).normal(5.0, 2.0, 100)
+    mean, low, high = mean_interval(values)
+    assert mean == values.mean()
+    # The normal interval is 1.96 standard errors wide each way.
+    half = 1.96 * values.std() / 10
+    assert low == pytest.approx(mean - half, abs=0.1 * half)
+    assert high == pytest.approx(mean + half, abs=0.1 * half)
+    assert mean_interval(values) == (mean, low, high)
+
+
+def test_planners_are_made_of_names_and_options():
+    planner = planner_from("mcts:selection=uct,c-puct=0.5,rollout_depth=none,keep-tree=true")
+    assert (planner.selection, planner.c_puct, planner.keep_tree) == ("uct", 0.5, True)
+    assert planner.rollout_depth == 8
+    with pytest.raises(ValueError, match=r"mcts: option must be .* 'c_pct'; did you mean 'c_puct'"):
+        planner_from("mcts:c-pct=1")
+    with pytest.raises(ValueError, match=r"keep_tree must be true or false; got 'yes'"):
+        planner_from("mcts:keep-tree=yes")
+    with pytest.raises(ValueError, match=r"mcts: wave_size: expected an int; got 'x'"):
+        planner_from("mcts:wave-size=x")
+
+
+@pytest.mark.slow
+def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys):
+    arguments = ["compare", "CartPole-v1", "--planners", "mcts:rollout-depth=4", "shooting"]
+    arguments += ["--model-steps", "60", "--max-steps", "8", "--out", str(tmp_path)]
+    assert main([*arguments, "--seeds", "2"]) == 0
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert len(content["episodes"]) == 4
+    assert [row["planner"] for row in content["summary"]] == ["mcts:rollout-depth=4", "shooting"]
+    for row in content["summary"]:
+        assert (row["mean"], row["low"], row["high"]) == (8.0, 8.0, 8.0)
+        assert 40 < row["model_steps_per_move"] <= 60
+    assert "95 % interval" in capsys.readouterr().out
+    # A third seed: the others are not played again.
+    before = content["episodes"]
+    assert main([*arguments, "--seeds", "3"]) == 0
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert len(content["episodes"]) == 6
+    assert before.items() <= content["episodes"].items()
+
+
+@pytest.mark.slow
+def test_a_plot_is_written_if_matplotlib_is_there(tmp_path):
+    pytest.importorskip("matplotlib")
+    # In a process of its own: matplotlib keeps its fonts open.
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "compare", "CartPole-v1"]
+    command += ["--planners", "mcts", "--seeds", "1", "--max-steps", "2", "--model-steps", "20"]
+    subprocess.run([*command, "--out", str(tmp_path), "--plot"], check=True, timeout=100)
+    assert (tmp_path / "compare.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_planner_of_other_actions_is_one_line(tmp_path, capsys):
+    arguments = ["compare", "CartPole-v1", "--planners", "cem", "--out", str(tmp_path)]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "CEM: plans over continuous actions; got the action space Discrete(2)" in error
+    assert main([*arguments[:3], "mcst", *arguments[4:]]) == 2
+    assert "did you mean 'mcts'" in capsys.readouterr().err
