@@ -14,6 +14,7 @@ import numpy as np
 
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
@@ -103,6 +104,7 @@ class KernelEnv(PlanEnv):
         """True: a kernel is only made for exact states."""
         return self.plan_env.exact
 
+    @one_call
     def reset(
         self,
         *,
@@ -111,9 +113,12 @@ class KernelEnv(PlanEnv):
         return_state: bool = True,
     ) -> tuple[Any, ...]:
         """Start a new episode; see `PlanEnv.reset`."""
+        self._check_rows_free("reset")
+        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
         self._drop_rows()
-        return self.plan_env.reset(seed=seed, options=options, return_state=return_state)
+        return found
 
+    @one_call
     def step(
         self,
         action: Any,
@@ -124,6 +129,7 @@ class KernelEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         return self.plan_env.step(action, state, dt, return_state)
 
+    @one_call
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()

@@ -11,6 +11,7 @@ from gymnasium import wrappers
 from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
@@ -168,6 +169,7 @@ class MujocoEnv(PlanEnv):
 
     # The env proper -------------------------------------------------------------
 
+    @one_call
     def reset(
         self,
         *,
@@ -176,9 +178,12 @@ class MujocoEnv(PlanEnv):
         return_state: bool = True,
     ) -> tuple[Any, ...]:
         """Start a new episode; see `PlanEnv.reset`."""
+        self._check_rows_free("reset")
+        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
         self._drop_rows()
-        return self.plan_env.reset(seed=seed, options=options, return_state=return_state)
+        return found
 
+    @one_call
     def step(
         self,
         action: Any,
@@ -189,6 +194,7 @@ class MujocoEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         return self.plan_env.step(action, state, dt, return_state)
 
+    @one_call
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()
