@@ -230,6 +230,11 @@ class Clock:
         self._most = math.inf if max_seconds is None else max_seconds
 
     @property
+    def limited(self) -> bool:
+        """Whether the time can be up."""
+        return self._most < math.inf
+
+    @property
     def seconds(self) -> float:
         """Wall time since the clock was made."""
         return time.perf_counter() - self._started

@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import Rng, SearchModel, discrete_actions
 from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
-from plangym_ext.planners.rating import Evaluator, Leaves, Rater, Rating, evaluate, unrated
+from plangym_ext.planners.rating import (
+    Evaluator,
+    Leaves,
+    Rater,
+    Rating,
+    evaluate,
+    unrated,
+    value_code,
+)
+from plangym_ext.planners.simulator import RaterCode
 
 
 class Rollouts(Rater):
@@ -39,6 +48,13 @@ class Rollouts(Rater):
         self.policy = policy
         self.rates_roots = evaluator is not None
         self.most_steps = depth * num_rollouts
+
+    def code(self) -> RaterCode | None:
+        """Random rollouts, with an evaluator that has code of its own or none."""
+        value = None if self.evaluator is None else value_code(self.evaluator)
+        if self.policy is not None or (self.evaluator is not None and value is None):
+            return None
+        return RaterCode(self.depth, self.num_rollouts, value)
 
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Play all rollouts of the wave together."""

@@ -157,15 +157,24 @@ class Search:
         count = select_wave(
             tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
         )
-        rows, leaves = self._rows[:count], self._leaves[:count]
+        self.finish_wave(self._rows[:count], self._leaves[:count])
+        return count > 0
+
+    def finish_wave(self, rows: npt.NDArray[np.int32], leaves: npt.NDArray[np.int32]) -> None:
+        """Step, rate and back up L leaves that were selected.
+
+        Args:
+            rows: `[L]` the tree of each, ascending.
+            leaves: `[L]` its node.
+        """
+        tree = self.tree
         # Ended nodes that were chosen again have no need of the model.
         new = tree.kind[rows, leaves] == PENDING
         if new.any():
             self.observe(rows[new], leaves[new])
         backup(tree, rows, leaves)
         self.done += np.bincount(rows, minlength=len(self.done))
-        self.full = tree.size == self.rules.capacity
-        return count > 0
+        self.full[:] = tree.size == self.rules.capacity
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
