@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.compiled_leaves import Job, allowance, make_observe
 from plangym_ext.planners.gumbel import Halving
 from plangym_ext.planners.selection import Selection, select_leaves
@@ -73,6 +74,8 @@ def make_loop(
         waves: int,
     ) -> bool:
         """Run at most `waves` waves in each of some trees; whether there may be more."""
+        tree, job = borrowed(tree), borrowed(job)
+        halving, places = borrowed(halving), borrowed(places)
         more = False
         for b in range(first, stop):
             if not check(places.context, places.nodes, b * tree.parent.shape[1] + ROOT):
