@@ -50,7 +50,7 @@ class Places(NamedTuple):
     scratch: Any  # one row per lane
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def drawn_action(number: float, legal: Array, has_masks: bool) -> int:
     """Return the action that a number stands for, -1 if none is legal.
 
@@ -71,7 +71,7 @@ def drawn_action(number: float, legal: Array, has_masks: bool) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def allowance(job: Job, b: int) -> int:
     """Return how many simulations tree b may begin, at most a wave."""
     left = min(job.wave_size, job.num_simulations - job.done[b])

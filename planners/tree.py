@@ -98,7 +98,7 @@ def restart(tree: Tree, b: int) -> None:
     tree.legal[b, ROOT, :] = True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     """Hand out the next slot of tree b as a pending child; there must be room.
 
@@ -153,7 +153,7 @@ def expand(
         tree.legal[b, n, :] = legal[i]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
     """Credit one simulation to every edge from a leaf of tree b up, as `backup` does."""
     node = leaf

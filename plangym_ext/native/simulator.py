@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.native.compiled import compiled, timed_build, type_of
+from plangym_ext.native.compiled import compiled_inline, timed_build, type_of
 from plangym_ext.native.row_kernel import RowRules, all_finite, seal_rows
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _mark(function: Callable[..., Any], seen: set[Any]) -> None:
         inner = cell.cell_contents
         if isinstance(inner, types.FunctionType) and inner not in seen:
             seen.add(inner)
-            compiled(inner)
+            compiled_inline(inner)
             _mark(inner, seen)
 
 
