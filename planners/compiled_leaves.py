@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.planners.playouts import legal_action
 from plangym_ext.planners.simulator import Functions
 from plangym_ext.planners.tree import OPEN, TERMINATED, TRUNCATED, Array, Tree
 
@@ -35,10 +36,11 @@ class Job(NamedTuple):
     done: npt.NDArray[np.int64]  # [B] simulations, counted up
     full: npt.NDArray[np.bool_]  # [B]
     counts: npt.NDArray[np.int64]  # [4, B] model steps, expansions, evaluator rows, restores
-    draws: Array  # [B, K, D] numbers for K rollouts, see `drawn_action`
+    draws: Array  # [B, K, D] numbers for K rollouts, see `play_out`
     used: npt.NDArray[np.int64]  # [B] of the K
     wave: npt.NDArray[np.int32]  # [B, W] leaves that are in flight
-    waiting: npt.NDArray[np.int64]  # [B] how many of them somebody else has to observe
+    left: npt.NDArray[np.bool_]  # [B] whether the next wave is left to the search
+    counts_before: npt.NDArray[np.int64]  # [4, B] before the wave
     rewards: npt.NDArray[np.float64]  # [lanes, D]
 
 
@@ -48,27 +50,6 @@ class Places(NamedTuple):
     context: Any
     nodes: Any  # row b * N + n is node n of tree b
     scratch: Any  # one row per lane
-
-
-@numba.njit(cache=True, nogil=True, forceinline=True)
-def drawn_action(number: float, legal: Array, has_masks: bool) -> int:
-    """Return the action that a number stands for, -1 if none is legal.
-
-    Without masks the number is the action. With masks it is from [0, 1) and chooses
-    among the legal actions, all alike.
-    """
-    if not has_masks:
-        return int(number)
-    count = 0
-    for action in range(legal.size):
-        count += legal[action]
-    place = int(number * count)
-    for action in range(legal.size):
-        if legal[action]:
-            if place == 0:
-                return action
-            place -= 1
-    return -1
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
@@ -98,6 +79,7 @@ def make_observe(
     copy, advance, seal = functions.copy, functions.advance, functions.seal
     observe, can_observe, mask = functions.observe, functions.can_observe, functions.mask
     seen_value = _nothing if value is None else value
+    choose = legal_action if has_masks else _itself
 
     def value_of(places: Any, rows: Any, row: int, lane: int) -> float:
         if has_value:
@@ -112,7 +94,7 @@ def make_observe(
         legal = tree.legal[b, node].copy() if has_masks else tree.legal[b, node]
         steps, over, cut = 0, False, False
         while steps < job.depth and not (over or cut):
-            action = drawn_action(numbers[steps], legal, has_masks)
+            action = choose(numbers[steps], legal)
             if action < 0:
                 break
             reward, over, cut = advance(
@@ -132,7 +114,8 @@ def make_observe(
             tail = value_of(places, places.scratch, lane, lane)
             ret += 0.0 * tail if over else job.powers[steps] * tail
         job.counts[0, b] += steps
-        job.counts[3, b] += 1
+        # With masks batches go step by step, and restore as often.
+        job.counts[3, b] += steps if has_masks else 1
         return ret
 
     def rate(tree: Tree, job: Job, places: Any, b: int, node: int, cut: bool, lane: int) -> float:
@@ -173,6 +156,11 @@ def make_observe(
         return True
 
     return observe_node
+
+
+def _itself(number: int, legal: Any) -> int:  # noqa: ARG001 - as `legal_action`
+    """The action, where every action is legal: numbers are actions then."""
+    return number
 
 
 def _nothing(obs: Any) -> float:  # noqa: ARG001 - as every value

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.compiled_leaves import Job, Places
-from plangym_ext.planners.compiled_waves import REFUSED, MakeWave, make_loop
+from plangym_ext.planners.compiled_waves import MakeWave, make_loop
 from plangym_ext.planners.node_states import ArrayStates
+from plangym_ext.planners.playouts import powers
 from plangym_ext.planners.search import Search
 from plangym_ext.planners.simulator import Functions, RaterCode, Simulator, simulator_of
 
@@ -22,14 +23,14 @@ _STEPS_PER_LOOK = 1 << 14
 
 
 def compiled_search(
-    search: Search, make_wave: MakeWave, expansions: tuple[int, bool] = (1, False)
+    search: Search,
+    make_wave: MakeWave,
+    nodes: int = 1,
+    expansions: tuple[int, bool] = (1, False),
 ) -> CompiledSearch | None:
     """Return what runs the waves of a search in compiled code, if that is possible.
 
-    Args:
-        search: the search.
-        make_wave: see `CompiledSearch`.
-        expansions: see `CompiledSearch`.
+    See `CompiledSearch` for the arguments.
     """
     code, states = search.rater.code(), search.states
     if code is None or not isinstance(states, ArrayStates):
@@ -37,7 +38,7 @@ def compiled_search(
     simulator = simulator_of(search.model)
     if simulator is None or states.rows.shape[2] != simulator.width:
         return None
-    return CompiledSearch(search, simulator, code, make_wave, expansions)
+    return CompiledSearch(search, simulator, code, make_wave, nodes, expansions)
 
 
 @functools.cache
@@ -49,15 +50,16 @@ def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[Functi
 class CompiledSearch:
     """Runs the waves of one search inside compiled code, whole simulations of it.
 
-    Everything is as `Search.run_wave` would have left it. Where compiled code meets
-    what it has no words for, such as a reward that is not finite, the wave is handed
-    back and run by the search.
+    Waves are what the planner's own would have been, bit for bit, so both may take turns.
+    Where compiled code meets what it has no words for, such as a reward that is not
+    finite, it undoes the wave, and the next one is left to the planner.
 
     Args:
         search: whose states are in an array.
         simulator: of its model.
         rating: what its rater does.
         make_wave: the wave to compile.
+        nodes: most nodes that a simulation adds.
         expansions: nodes expanded one after the other, and whether each is backed up;
             for Shoot Tree Search.
     """
@@ -68,15 +70,14 @@ class CompiledSearch:
         simulator: Simulator,
         rating: RaterCode,
         make_wave: MakeWave,
-        expansions: tuple[int, bool] = (1, False),
+        nodes: int,
+        expansions: tuple[int, bool],
     ) -> None:
         states = search.states
         assert isinstance(states, ArrayStates)
         assert states.rows.shape[2] == simulator.width
         self.search, self._simulator, self._rating = search, simulator, rating
-        batch, num_actions = search.tree.order.shape
-        rules = search.rules
-        nodes = num_actions * expansions[0] if expansions[0] > 1 else 1
+        batch, rules = len(search.done), search.rules
         self._job = Job(
             wave_size=rules.wave_size,
             num_simulations=rules.num_simulations,
@@ -84,7 +85,7 @@ class CompiledSearch:
             cost=nodes * (1 + search.rater.most_steps),
             rollouts=nodes * rating.num_rollouts if rating.depth else 0,
             discount=rules.discount,
-            powers=np.array([rules.discount**t for t in range(rating.depth + 1)]),
+            powers=powers(rules.discount, rating.depth),
             first_action=search.first_action,
             depth=rating.depth,
             num_rollouts=rating.num_rollouts,
@@ -96,7 +97,8 @@ class CompiledSearch:
             draws=np.empty((batch, 0, rating.depth), self._number),
             used=np.zeros(batch, np.int64),
             wave=np.empty((batch, rules.wave_size), np.int32),
-            waiting=np.zeros(batch, np.int64),
+            left=np.zeros(batch, np.bool_),
+            counts_before=np.zeros((4, batch), np.int64),
             rewards=np.empty((1, rating.depth)),
         )
         scratch = simulator.rows(np.zeros((2, simulator.width), np.uint8))
@@ -104,8 +106,6 @@ class CompiledSearch:
         self._places = Places(simulator.context(1), simulator.rows(flat), scratch)
         maker = _maker(make_wave, rating.value, simulator.has_masks)
         self._loop = simulator.build(maker, self._arguments(1))
-        #: Whether the simulator does not take a root: the search is to go on by itself.
-        self.refused = False
 
     @property
     def _number(self) -> type:
@@ -119,8 +119,12 @@ class CompiledSearch:
 
     def start(self, states: npt.NDArray[np.uint8]) -> None:
         """Raise what the model raises at roots `[B, S]` that are no good."""
-        self.refused = False
         self._simulator.check(states, "step_batch")
+
+    @property
+    def left(self) -> bool:
+        """Whether the last `run` left a wave to the planner."""
+        return bool(self._job.left.any())
 
     def run(self, *, timed: bool) -> bool:
         """Run many waves; False if there was none left.
@@ -142,8 +146,6 @@ class CompiledSearch:
                 # As if only what was needed had been drawn.
                 search.rngs[b].bit_generator.state = state
                 self._numbers(b, int(job.used[b]))
-        for b in np.flatnonzero(job.waiting).tolist():
-            self._take_back(b)
         return more
 
     def _draw(self, counts: npt.NDArray[np.int64]) -> None:
@@ -163,13 +165,3 @@ class CompiledSearch:
         if self._simulator.has_masks:
             return self.search.rngs[b].random(size)
         return self.search.rngs[b].integers(self.search.tree.order.shape[1], size=size)
-
-    def _take_back(self, b: int) -> None:
-        """Observe the leaves of tree b that are in flight."""
-        count = int(self._job.waiting[b])
-        self._job.waiting[b] = 0
-        if count == REFUSED:
-            self.refused = True
-            return
-        leaves = self._job.wave[b, :count].copy()
-        self.search.finish_wave(np.full(count, b, np.int32), leaves)

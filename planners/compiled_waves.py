@@ -5,21 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
+
 from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.compiled_leaves import Job, allowance, make_observe
 from plangym_ext.planners.gumbel import Halving
 from plangym_ext.planners.selection import Selection, select_leaves
 from plangym_ext.planners.simulator import Functions
-from plangym_ext.planners.tree import PENDING, ROOT, Tree, backup_leaf
+from plangym_ext.planners.tree import (
+    NO_PARENT,
+    PENDING,
+    ROOT,
+    UNVISITED,
+    Array,
+    Tree,
+    backup_leaf,
+)
 
-#: `waiting` of a tree whose root the simulator does not take.
-REFUSED = -1
-# What a wave returns that is left to somebody else, half done.
+# What a wave returns that compiled code has no words for. It is as if it had not begun.
 LEFT = -1
 
 #: Makes `wave(tree, job, selection, halving, places, b, lane) -> int` from `observe`: how
-#: many simulations it has run, or LEFT.
+#: many simulations it has run in tree b, or LEFT.
 MakeWave = Callable[[Callable[..., bool]], Callable[..., int]]
+
+
+@numba.njit(cache=True, nogil=True)
+def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
+    """Take simulations that were selected, and all nodes from `size` on, out of tree b."""
+    for i in range(len(leaves)):
+        node = leaves[i]
+        while node != NO_PARENT:
+            tree.unobserved[b, node] -= 1
+            node = tree.parent[b, node]
+    for node in range(size, tree.size[b]):
+        tree.children[b, tree.parent[b, node], tree.action[b, node]] = UNVISITED
+    tree.size[b] = size
 
 
 def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
@@ -29,19 +50,12 @@ def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         tree: Tree, job: Job, selection: Selection, halving: Halving, places: Any, b: int, lane: int
     ) -> int:
         leaves, size = job.wave[b], tree.size[b]
-        steps, expansions, seen, restores = job.counts[:, b]
-        used = job.used[b]
         count = select_leaves(tree, b, allowance(job, b), selection, halving, leaves)
         for i in range(count):
+            leaf = leaves[i]
             # Ended nodes that were chosen again have no need of the model.
-            if tree.kind[b, leaves[i]] == PENDING and not observe(
-                tree, job, places, b, leaves[i], lane
-            ):
-                for node in range(size, tree.size[b]):
-                    tree.kind[b, node] = PENDING
-                job.counts[0, b], job.counts[1, b] = steps, expansions
-                job.counts[2, b], job.counts[3, b] = seen, restores
-                job.used[b], job.waiting[b] = used, count
+            if tree.kind[b, leaf] == PENDING and not observe(tree, job, places, b, leaf, lane):
+                withdraw(tree, b, leaves[:count], size)
                 return LEFT
         for i in range(count):
             backup_leaf(tree, b, leaves[i])
@@ -62,6 +76,33 @@ def make_loop(
     check = functions.check
     wave = make_wave(make_observe(functions, value, has_masks))
 
+    def tree_waves(
+        tree: Tree,
+        job: Job,
+        selection: Selection,
+        halving: Halving,
+        places: Any,
+        b: int,
+        lane: int,
+        waves: int,
+    ) -> int:
+        """Run at most `waves` waves in tree b; 0 if there is none left, LEFT if one is."""
+        if not check(places.context, places.nodes, b * tree.parent.shape[1] + ROOT):
+            return LEFT
+        count = 1
+        for _ in range(waves):
+            used = job.used[b]
+            if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
+                break
+            job.counts_before[:, b] = job.counts[:, b]
+            count = wave(tree, job, selection, halving, places, b, lane)
+            if count == LEFT:
+                job.counts[:, b] = job.counts_before[:, b]
+                job.used[b] = used
+            if count <= 0:
+                break
+        return count
+
     def loop(
         tree: Tree,
         job: Job,
@@ -78,17 +119,9 @@ def make_loop(
         halving, places = borrowed(halving), borrowed(places)
         more = False
         for b in range(first, stop):
-            if not check(places.context, places.nodes, b * tree.parent.shape[1] + ROOT):
-                job.waiting[b] = REFUSED
-                continue
-            count = 1
-            for _ in range(waves):
-                if job.used[b] + allowance(job, b) * job.rollouts > job.draws.shape[1]:
-                    break
-                count = wave(tree, job, selection, halving, places, b, lane)
-                if count <= 0:
-                    break
-            more = more or count != 0
+            count = tree_waves(tree, job, selection, halving, places, b, lane, waves)
+            job.left[b] = count == LEFT
+            more = more or count > 0
         return more
 
     return loop

@@ -23,6 +23,7 @@ class Leaves(NamedTuple):
     states: States | None  # [L, S]; None unless the rater `reads_states`
     obs: Any  # [L, *obs]
     truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
+    legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
 
 class Rating(NamedTuple):

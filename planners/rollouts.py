@@ -28,7 +28,7 @@ class Rollouts(Rater):
     as nothing, or, with an evaluator, as its value of the last observation
     unless that is terminal. A truncated leaf is not stepped from: it is worth
     the evaluator's value of it, or nothing. Without a policy actions are drawn
-    uniformly, without regard to `action_mask`.
+    uniformly from those that `action_mask` allows.
     """
 
     reads_states = True
@@ -70,7 +70,9 @@ class Rollouts(Rater):
             return rating
         assert leaves.states is not None
         of = np.repeat(open_leaves, self.num_rollouts)
-        starts = Starts(leaves.rows[of], leaves.states[of], leaves.obs[of] if self.policy else None)
+        seen = leaves.obs[of] if self.policy else None
+        legal = None if leaves.legal is None else leaves.legal[of]
+        starts = Starts(leaves.rows[of], leaves.states[of], seen, legal=legal)
         out = play_out(model, starts, self.depth, rngs, self.policy)
         returns = returns_of(out, self.discount, self.evaluator, num_actions)
 

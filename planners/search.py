@@ -17,6 +17,7 @@ from plangym_ext.planners.base import (
     Transitions,
     action_masks,
     discrete_actions,
+    has_masks,
 )
 from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
 from plangym_ext.planners.node_states import node_states
@@ -157,17 +158,7 @@ class Search:
         count = select_wave(
             tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
         )
-        self.finish_wave(self._rows[:count], self._leaves[:count])
-        return count > 0
-
-    def finish_wave(self, rows: npt.NDArray[np.int32], leaves: npt.NDArray[np.int32]) -> None:
-        """Step, rate and back up L leaves that were selected.
-
-        Args:
-            rows: `[L]` the tree of each, ascending.
-            leaves: `[L]` its node.
-        """
-        tree = self.tree
+        rows, leaves = self._rows[:count], self._leaves[:count]
         # Ended nodes that were chosen again have no need of the model.
         new = tree.kind[rows, leaves] == PENDING
         if new.any():
@@ -175,6 +166,7 @@ class Search:
         backup(tree, rows, leaves)
         self.done += np.bincount(rows, minlength=len(self.done))
         self.full[:] = tree.size == self.rules.capacity
+        return count > 0
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -200,7 +192,8 @@ class Search:
             # A slice where nothing ended: screens are large, and views are free.
             alive = np.flatnonzero(~over) if over.any() else slice(None)
             states = out.states[alive] if self.rater.reads_states else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
+            allowed = legal[alive] if has_masks(out.infos) else None
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
             value[alive] = rating.value
             if rating.prior is not None:
                 prior[alive] = rating.prior

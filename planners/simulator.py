@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-
 from plangym_ext.planners.base import SearchModel, States
 
 
@@ -68,5 +67,3 @@ def simulator_of(model: SearchModel) -> Simulator | None:
     """Return what the model offers to compiled loops, if it does."""
     offer: Callable[[], Simulator | None] | None = getattr(model, "simulator", None)
     return None if offer is None else offer()
-
-

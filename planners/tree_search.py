@@ -172,14 +172,17 @@ class TreeSearch(Planner):
         if in_code is not None:
             in_code.start(states)
         search.start(states, rngs, obs, legal)
-        while in_code is not None and not in_code.refused and in_code.run(timed=clock.limited):
-            if clock.over:
-                break
-        else:
-            while self._wave(search) and not clock.over:
-                pass
+        while self._waves(search, in_code, timed=clock.limited) and not clock.over:
+            pass
         self._kept = search
         return search.plans(clock.seconds)
+
+    def _waves(self, search: Search, in_code: CompiledSearch | None, *, timed: bool) -> bool:
+        """Run a wave, or many in compiled code; False if there was none left to run."""
+        if in_code is None:
+            return self._wave(search)
+        more = in_code.run(timed=timed)
+        return self._wave(search) if in_code.left else more
 
     def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
         """Return what runs this planner's waves in compiled code, if that is possible."""

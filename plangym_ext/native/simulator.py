@@ -176,7 +176,7 @@ def _functions(
         observe(rows.state[row], context.params, context.obs[lane])
         return all_finite(context.obs[lane])
 
-    def whole_numbers_are_finite(context: Any, rows: Any, row: int, lane: int) -> bool:
+    def whole_numbers_are_finite(context: Any, rows: Any, row: int, lane: int) -> bool:  # noqa: ARG001
         return True
 
     def mask_of(context: Any, lane: int, out: Any) -> None:
@@ -184,7 +184,7 @@ def _functions(
         for action in range(out.size):
             out[action] = found[action] != 0
 
-    def no_mask(context: Any, lane: int, out: Any) -> None:
+    def no_mask(context: Any, lane: int, out: Any) -> None:  # noqa: ARG001 - as `mask_of`
         out[:] = True
 
     return Functions(
