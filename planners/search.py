@@ -226,7 +226,7 @@ class Search:
 
     def budget(self, b: int) -> Budget:
         """Return what the plan of tree b has cost so far, but for the time."""
-        return Budget(*(int(n) for n in self._counts[:, b]))
+        return Budget(*self._counts[:, b].tolist())
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -247,15 +247,18 @@ class Search:
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
         full = self.full & (self.done < self.rules.num_simulations)
+        # Numbers of Python's all at once: one by one they take as long as a fast search.
+        actions, values = (self.first_action + best).tolist(), self.tree.q[:, ROOT].tolist()
+        costs, filled = self._counts.T.tolist(), full.tolist()
         return [
             Plan(
-                action=self.first_action + int(best[b]),
-                value=float(self.tree.q[b, ROOT]),
-                budget=self.budget(b) + Budget(seconds=seconds / batch),
+                action=actions[b],
+                value=values[b],
+                budget=Budget(*costs[b], seconds / batch),
                 visits=visits[b],
                 q=q[b],
                 weights=weights[b],
-                full=bool(full[b]),
+                full=filled[b],
                 tree=self._exported(b) if self.rules.return_tree else None,
             )
             for b in range(batch)
