@@ -31,8 +31,8 @@ from plangym_ext.planners.playouts import Policy
 from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.rollouts import Rollouts
-from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import GUMBEL, PUCT, UCT, Selection
 
