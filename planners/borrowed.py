@@ -38,11 +38,13 @@ def _strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.parent = Constant(array.parent.type, None)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        parts = cgutils.unpack_tuple(builder, value, len(kind))
-        parts = [_strip(context, builder, *part) for part in zip(kind, parts, strict=True)]
+        parts = cgutils.unpack_tuple(builder, value)  # type: ignore[no-untyped-call]
+        kinds: Any = kind
+        parts = [_strip(context, builder, *part) for part in zip(kinds, parts, strict=True)]
         return context.make_tuple(builder, kind, parts)
     return value
 
 
 # Two functions without annotations, as numba compares their signatures.
-overload(borrowed)(lambda value: lambda value: _without_owner(value))  # noqa: ARG005
+_stripped: Any = _without_owner
+overload(borrowed)(lambda value: lambda value: _stripped(value))  # noqa: ARG005
