@@ -40,15 +40,7 @@ def deltas(
         ratio_clip: limit of the ratio ρ.
     """
     rows = checked_rows(
-        "deltas",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "deltas", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     found = _deltas(rows)
     if log_ratio is not None:
@@ -87,15 +79,7 @@ def gae(
     advantage estimation", equation 16.
     """
     rows = checked_rows(
-        "gae",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "gae", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     return _gae(rows, share("gae", "lam", lam))
 
@@ -130,15 +114,7 @@ def td_lambda(
     Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
     """
     rows = checked_rows(
-        "td_lambda",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "td_lambda", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     return rows.masked(rows.value + _gae(rows, share("td_lambda", "lam", lam)))
 
@@ -177,15 +153,7 @@ def vtrace(
     Source: Espeholt et al. 2018, "IMPALA", remark 1.
     """
     rows = checked_rows(
-        "vtrace",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "vtrace", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     step, decay = _deltas(rows), rows.gamma
     if log_ratio is not None:

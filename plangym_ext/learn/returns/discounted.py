@@ -52,14 +52,7 @@ def returns(
         InvalidOption: a number is out of its range.
     """
     rows = checked_rows(
-        "returns",
-        reward,
-        terminated,
-        gamma=gamma,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "returns", reward, None, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     decay: Any = rows.gamma
     if log_ratio is not None:
@@ -104,15 +97,7 @@ def multistep(
     if n is not None and n < 1:
         raise InvalidOption(f"multistep: n must be at least 1, or None for all rows; got {n!r}.")
     rows = checked_rows(
-        "multistep",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "multistep", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     decay: Any = rows.gamma
     if log_ratio is not None:
@@ -141,7 +126,7 @@ def past_returns(
         (P `[T, B]`, `[B]` for `before` of the next call: 0 where an episode has ended).
     """
     ended = terminated if truncated is None else (terminated | truncated)
-    rows = checked_rows("past_returns", reward, ended, gamma=gamma, bootstrap=before)
+    rows = checked_rows("past_returns", reward, None, ended, gamma, before)
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
     ended = xp.zeros_like(rows.reward) + rows.terminated
