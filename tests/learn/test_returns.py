@@ -340,7 +340,7 @@ def test_arguments_are_left_alone():
         ({"bootstrap": [1.0, 2.0]}, InvalidSamples, r"bootstrap must be a number or \(1,\)"),
         ({"truncated": ENDED}, InvalidSamples, "got only truncated"),
         ({"final_value": VALUE}, InvalidSamples, "got only final_value"),
-        ({"gamma": 1.1}, InvalidOption, "gamma must lie between 0 and 1; got 1.1"),
+        ({"gamma": 1.1}, InvalidOption, r"gamma must be a finite number in \[0.0, 1.0\]; got 1.1"),
         ({"gamma": float("nan")}, InvalidOption, "got nan"),
     ],
 )  # fmt: skip
@@ -358,5 +358,5 @@ def test_a_limit_of_ratios_is_positive_or_none(clip):
         InvalidSamples, match=r"log_ratio must be a number or \(4, 1\); got \(2, 1\)"
     ):
         returns(REWARD, ENDED, gamma=0.9, log_ratio=LOG_RATIO[:2])
-    with pytest.raises(InvalidOption, match="n must be at least 1"):
+    with pytest.raises(InvalidOption, match="n must be an integer >= 1; got 0"):
         multistep(REWARD, VALUE, ENDED, gamma=0.9, n=0)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio, share
+from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio
 from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
 
 
 def deltas(
@@ -81,7 +82,7 @@ def gae(
     rows = checked_rows(
         "gae", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
-    return _gae(rows, share("gae", "lam", lam))
+    return _gae(rows, finite_between("gae: lam", lam, 0.0, 1.0))
 
 
 def td_lambda(
@@ -116,7 +117,7 @@ def td_lambda(
     rows = checked_rows(
         "td_lambda", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
-    return rows.masked(rows.value + _gae(rows, share("td_lambda", "lam", lam)))
+    return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
 
 
 def vtrace(

@@ -11,6 +11,7 @@ import numpy as np
 from plangym_ext.errors import InvalidOption, InvalidSamples
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
 
 
 def checked_rows(
@@ -38,7 +39,7 @@ def checked_rows(
         final_value: required with `truncated`.
         valid: flags, or None.
     """
-    share(where, "gamma", gamma)
+    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
     if (truncated is None) != (final_value is None):
         raise InvalidSamples(
             f"{where}: truncated and final_value must be passed together; got only "
@@ -62,15 +63,8 @@ def checked_rows(
         truncated=truncated,
         final_value=final_value,
         valid=None if valid is None else form.flags("valid", valid),
-        gamma=float(gamma),
+        gamma=gamma,
     )
-
-
-def share(where: str, name: str, given: float) -> float:
-    """Return a number between 0 and 1, or refuse it."""
-    if not 0 <= given <= 1:
-        raise InvalidOption(f"{where}: {name} must lie between 0 and 1; got {given!r}.")
-    return float(given)
 
 
 def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:

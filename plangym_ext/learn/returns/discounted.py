@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio
 from plangym_ext.learn.returns.namespace import namespace_of
 from plangym_ext.learn.returns.recurrence import recurrence
+from plangym_ext.planners.base import at_least
 
 
 def returns(
@@ -94,8 +94,8 @@ def multistep(
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of the ratio.
     """
-    if n is not None and n < 1:
-        raise InvalidOption(f"multistep: n must be at least 1, or None for all rows; got {n!r}.")
+    if n is not None:
+        at_least("multistep: n", n, 1)
     rows = checked_rows(
         "multistep", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.returns.checked import checked_rows
 from plangym_ext.learn.returns.namespace import converter, namespace_of
 from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import at_least
 
 
 class NStep(NamedTuple):
@@ -42,8 +42,7 @@ def n_step_rewards(
         truncated: flags; a window ends there, and its discount stays.
         valid: flags; skipped rows count for nothing.
     """
-    if n < 1:
-        raise InvalidOption(f"n_step_rewards: n must be at least 1; got {n!r}.")
+    at_least("n_step_rewards: n", n, 1)
     nothing = None if truncated is None else 0.0
     rows = checked_rows(
         "n_step_rewards", reward, None, terminated, gamma, 0.0, truncated, nothing, valid
