@@ -53,7 +53,7 @@ class Ring:
 
     def _compare(self, given: dict[str, tuple[tuple[int, ...], str]]) -> None:
         assert self._rows is not None
-        kept = {name: _form(leaf.to_ndarray()) for name, leaf in self._rows.leaves()}
+        kept = {name: _form(array) for name, array in leaves(self._rows.to_ndarray())}
         if given != kept:
             names = sorted({*given, *kept})
             odd = [name for name in names if given.get(name) != kept.get(name)]
