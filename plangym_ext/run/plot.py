@@ -99,5 +99,8 @@ def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace)
         if options.x in one.columns and name in one.columns
     ]
     curve = aggregated(drawn, options.band)
-    (line,) = axis.plot(curve.x, curve.mean, label=f"{group.label} ({len(group.runs)})")
+    # A single point has no line to be seen by.
+    marker = "o" if len(curve.x) == 1 else ""
+    label = f"{group.label} ({len(group.runs)})"
+    (line,) = axis.plot(curve.x, curve.mean, marker=marker, label=label)
     axis.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=line.get_color(), lw=0)

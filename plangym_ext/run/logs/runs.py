@@ -38,7 +38,7 @@ def read_run(folder: Path) -> Run:
     """Read a run, also while it is going on."""
     names, rows = read_table(folder / "progress.csv")
     cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
-    table = np.array(cells, np.float64).reshape(-1, len(names))
+    table = np.array(cells, np.float64).reshape(len(cells), len(names))
     path = folder / "params.json"
     params = dict(_flat(json.loads(path.read_text()))) if path.exists() else {}
     return Run(folder, params, dict(zip(names, table.T, strict=True)))
