@@ -360,3 +360,10 @@ def test_a_limit_of_ratios_is_positive_or_none(clip):
         returns(REWARD, ENDED, gamma=0.9, log_ratio=LOG_RATIO[:2])
     with pytest.raises(InvalidOption, match="n must be an integer >= 1; got 0"):
         multistep(REWARD, VALUE, ENDED, gamma=0.9, n=0)
+
+
+def test_an_argument_that_there_is_not_is_named_with_the_closest():
+    with pytest.raises(
+        TypeError, match=r"gae: unknown argument 'boostrap'; did you mean 'bootstrap'"
+    ):
+        gae(REWARD, VALUE, ENDED, gamma=0.9, lam=0.9, boostrap=1.0)

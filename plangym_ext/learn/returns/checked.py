@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from plangym_ext.errors import InvalidOption, InvalidSamples
+from plangym_ext.errors import InvalidOption, InvalidSamples, suggestion
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
 from plangym_ext.planners.base import finite_between
+
+
+class Ends(TypedDict, total=False):
+    """What lies behind the rows, and which of them count; see `returns`."""
+
+    bootstrap: Any
+    truncated: Any
+    final_value: Any
+    valid: Any
 
 
 def checked_rows(
@@ -20,10 +29,7 @@ def checked_rows(
     value: Any,
     terminated: Any,
     gamma: float,
-    bootstrap: Any = 0.0,
-    truncated: Any = None,
-    final_value: Any = None,
-    valid: Any = None,
+    ends: Ends,
 ) -> Rows:
     """Return the arguments as `Rows`, or say which of them is wrong.
 
@@ -34,11 +40,14 @@ def checked_rows(
             which get zeros.
         terminated: flags.
         gamma: discount.
-        bootstrap: value behind the last row.
-        truncated: flags, or None.
-        final_value: required with `truncated`.
-        valid: flags, or None.
+        ends: the others, by name.
     """
+    for name in ends:
+        if name not in Ends.__annotations__:
+            close = suggestion(name, Ends.__annotations__)
+            raise TypeError(f"{where}: unknown argument {name!r}{close}")
+    bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
+    truncated, final_value = ends.get("truncated"), ends.get("final_value")
     gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
     if (truncated is None) != (final_value is None):
         raise InvalidSamples(
