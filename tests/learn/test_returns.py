@@ -229,11 +229,12 @@ EACH = pytest.mark.parametrize("compute", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_rows_that_are_not_valid_might_as_well_not_be_there(compute, seed):
     rows = draw(seed)
     valid = np.random.default_rng(seed + 100).random((7, 3)) < 0.6
+    garbage = np.array([np.inf, -np.inf, np.nan])
     spoilt = {
-        name: np.where(valid, array, np.nan) if np.shape(array) == (7, 3) and array.dtype == float
-        else array
+        name: np.where(valid, array, garbage) if name in ("reward", "value") else array
         for name, array in rows.items()
-    }  # fmt: skip
+    }
+    spoilt["final_value"] = np.where(valid & rows["truncated"], rows["final_value"], garbage)
     found = compute({**spoilt, "valid": valid})
     for b in range(3):
         kept = valid[:, b]
@@ -302,6 +303,18 @@ def test_agents_behind_the_envs_are_computed_one_by_one(compute):
 
 
 # What may be passed ----------------------------------------------------------------------
+
+
+@LIBRARIES
+def test_ratios_too_large_for_a_float_are_clipped_all_the_same(make):
+    found = returns(make(REWARD), make(ENDED), log_ratio=make(LOG_RATIO * 0 + 1e4), **BEHIND)
+    np.testing.assert_allclose(column(found), [2.8, 2, 14.7, 13])
+
+
+def test_half_precision_of_numpy_becomes_double():
+    found = gae(REWARD.astype(np.float16), VALUE, ENDED, lam=0.5, **BEHIND)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(column(found), [1.58, 1.6, 8.64, 12.8])
 
 
 @LIBRARIES

@@ -124,7 +124,7 @@ def vtrace(
     if log_ratio is not None:
         step = step * clipped_ratio("vtrace", "ratio_clip", rows, log_ratio, ratio_clip)
         decay = decay * clipped_ratio("vtrace", "trace_clip", rows, log_ratio, trace_clip)
-    return rows.masked(rows.value + rows.fold(step, decay, rows.bootstrap * 0))
+    return rows.masked(rows.value + rows.fold(step, decay, rows.nothing))
 
 
 def _deltas(rows: Rows) -> Any:
@@ -132,4 +132,4 @@ def _deltas(rows: Rows) -> Any:
 
 
 def _gae(rows: Rows, lam: float) -> Any:
-    return rows.fold(_deltas(rows), rows.gamma * lam, rows.bootstrap * 0)
+    return rows.fold(_deltas(rows), rows.gamma * lam, rows.nothing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
@@ -58,22 +59,22 @@ def checked_rows(
         )
     convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
     reward = floating(convert(reward))
-    value = reward * 0 if value is None else floating(convert(value))
+    zeros = namespace_of(reward).zeros_like
+    value = zeros(reward) if value is None else floating(convert(value))
     form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
+    reward = form.numbers("reward", reward, form.shape)
+    value = form.numbers("value", value, form.shape)
+    bootstrap = form.numbers("bootstrap", bootstrap, form.shape[1:])
     terminated = form.flags("terminated", terminated)
+    # What is not to be read may be anything, and must not spoil a sum or raise a warning.
     if truncated is not None:
         truncated = form.flags("truncated", truncated) & ~terminated
         final_value = form.numbers("final_value", final_value, form.shape)
-    return Rows(
-        reward=form.numbers("reward", reward, form.shape),
-        value=form.numbers("value", value, form.shape),
-        bootstrap=form.numbers("bootstrap", bootstrap, form.shape[1:]),
-        terminated=terminated,
-        truncated=truncated,
-        final_value=final_value,
-        valid=None if valid is None else form.flags("valid", valid),
-        gamma=gamma,
-    )
+        final_value = form.only(truncated, final_value)
+    if valid is not None:
+        valid = form.flags("valid", valid)
+        reward, value = form.only(valid, reward), form.only(valid, value)
+    return Rows(reward, value, bootstrap, terminated, truncated, final_value, valid, gamma)
 
 
 def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:
@@ -92,8 +93,9 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
     xp = namespace_of(rows.reward)
     shape = tuple(rows.reward.shape)
     form = _Form(where, converter(rows.reward), shape, rows.reward.dtype)
-    ratio = xp.exp(form.numbers("log_ratio", log_ratio, shape))
-    return ratio if clip is None else xp.clip(ratio, None, clip)
+    log_ratio = form.numbers("log_ratio", log_ratio, shape)
+    # Before it is raised: the power may be more than a float can hold.
+    return xp.exp(log_ratio if clip is None else xp.clip(log_ratio, None, math.log(clip)))
 
 
 class _Form(NamedTuple):
@@ -131,6 +133,10 @@ class _Form(NamedTuple):
             raise InvalidSamples(
                 f"{self.where}: {name} must be a number or {shape}; got {tuple(array.shape)}."
             ) from error
+
+    def only(self, flags: Any, array: Any) -> Any:
+        """The numbers where the flags are set, elsewhere 0."""
+        return namespace_of(array).where(flags, array, 0.0)
 
 
 def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:

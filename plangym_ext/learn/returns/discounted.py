@@ -44,8 +44,8 @@ def returns(
               and what pads episodes of unequal length.
 
     Returns:
-        `[T, B]` or `[T, B, ...]`, numpy or torch as passed, in the floating dtype of the
-        rewards; of integers float64. Tensors are detached.
+        `[T, B]` or `[T, B, ...]`, numpy or torch as passed, in the common floating dtype
+        of rewards and values; whole numbers count as float64. Tensors are detached.
 
     Raises:
         InvalidSamples: shapes do not fit each other.
