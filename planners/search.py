@@ -17,6 +17,7 @@ from plangym_ext.planners.base import (
     Transitions,
     action_masks,
     discrete_actions,
+    has_masks,
 )
 from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
 from plangym_ext.planners.node_states import node_states
@@ -164,7 +165,7 @@ class Search:
             self.observe(rows[new], leaves[new])
         backup(tree, rows, leaves)
         self.done += np.bincount(rows, minlength=len(self.done))
-        self.full = tree.size == self.rules.capacity
+        self.full[:] = tree.size == self.rules.capacity
         return count > 0
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
@@ -191,7 +192,8 @@ class Search:
             # A slice where nothing ended: screens are large, and views are free.
             alive = np.flatnonzero(~over) if over.any() else slice(None)
             states = out.states[alive] if self.rater.reads_states else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
+            allowed = legal[alive] if has_masks(out.infos) else None
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
             value[alive] = rating.value
             if rating.prior is not None:
                 prior[alive] = rating.prior
@@ -224,7 +226,7 @@ class Search:
 
     def budget(self, b: int) -> Budget:
         """Return what the plan of tree b has cost so far, but for the time."""
-        return Budget(*(int(n) for n in self._counts[:, b]))
+        return Budget(*self._counts[:, b].tolist())
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -245,15 +247,18 @@ class Search:
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
         full = self.full & (self.done < self.rules.num_simulations)
+        # Numbers of Python's all at once: one by one they take as long as a fast search.
+        actions, values = (self.first_action + best).tolist(), self.tree.q[:, ROOT].tolist()
+        costs, filled = self._counts.T.tolist(), full.tolist()
         return [
             Plan(
-                action=self.first_action + int(best[b]),
-                value=float(self.tree.q[b, ROOT]),
-                budget=self.budget(b) + Budget(seconds=seconds / batch),
+                action=actions[b],
+                value=values[b],
+                budget=Budget(*costs[b], seconds / batch),
                 visits=visits[b],
                 q=q[b],
                 weights=weights[b],
-                full=bool(full[b]),
+                full=filled[b],
                 tree=self._exported(b) if self.rules.return_tree else None,
             )
             for b in range(batch)
