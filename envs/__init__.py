@@ -40,6 +40,7 @@ for _family in (
         wrap=f"{_HERE}.atari:wrapped",
         options=("episodic_life", "montezuma"),
         registers="ale_py",
+        prepare=f"{_HERE}.atari:prepare",
         building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,14 @@ def wrapped(
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)
     return EpisodicLife(env) if episodic_life else env
+
+
+def prepare(env: Any) -> None:
+    """Complete the emulator of a new env: its first reset need not load the game again."""
+    if not env.sound_obs:
+        # The codec will say so again, where it can be told.
+        with suppress(IncompleteState):
+            _complete(env)
 
 
 @contextmanager

@@ -42,6 +42,8 @@ class Family:
             or the callable itself. It raises `MissingExtra` or `UnknownName`.
         registers: module that registers ids with gymnasium when it is imported, for a
             simulator that is always installed and whose ids have no pattern.
+        prepare: "module:name" of a callable (or itself) that does to a new simulator what the
+            codec would do to it later, where that spares work in its first reset.
         building: "module:name" of a context manager (or itself) in which `make` builds
             an env: to keep a simulator quiet, or to import it in a certain way.
         kernel: "module:name" of a callable from the unwrapped env to its compiled
@@ -61,6 +63,7 @@ class Family:
     names: tuple[str, ...] = ()
     resolve: str | Callable[[str], Any] | None = None
     registers: str | None = None
+    prepare: str | Callable[[Any], object] | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
     kernel: str | Callable[[Any], Any] | None = None
     task: str | Callable[[Any], Any] | None = None
@@ -84,6 +87,10 @@ class Family:
     def load_wrap(self) -> Callable[..., Any] | None:
         """What `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
+
+    def load_prepare(self) -> Callable[[Any], object] | None:
+        """What is done to a simulator before its first reset, or None."""
+        return None if self.prepare is None else _loaded(self.prepare)
 
     def build_context(self) -> AbstractContextManager[Any]:
         """A new context in which an env of the family is built."""
