@@ -104,8 +104,6 @@ TASKS = [
 ]
 
 
-
-
 def _preprocessed() -> Any:
     """Pong as agents are given it: gymnasium's wrappers."""
     wrappers = gymnasium.wrappers
@@ -128,10 +126,12 @@ PREPROCESSED_PONG = Task(
     },
 )
 
+TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"))
+
 
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    return next(task for task in (*TASKS, PREPROCESSED_PONG) if task.env_id == env_id)
+    return next(task for task in (*TASKS, PREPROCESSED_PONG, TRAINING) if task.env_id == env_id)
 
 
 def random_actions(space: Any, rows: int) -> list[np.ndarray]:
