@@ -29,6 +29,9 @@ class Task:
         plangym: class there, "module:name", or "".
         plangym_kwargs: of plangym's `ParallelEnv`.
         plangym_dt: env steps that make one of ours.
+        own: id and arguments of gymnasium's own vector env, where they are others.
+        build: makes the env, where that takes more than an id.
+        ours: arguments of our `make_vec` for the same.
     """
 
     env_id: str
@@ -40,6 +43,9 @@ class Task:
     plangym: str = ""
     plangym_kwargs: dict[str, Any] = field(default_factory=dict)
     plangym_dt: int = 1
+    own: tuple[str, dict[str, Any]] | None = None
+    build: Callable[[], Any] | None = None
+    ours: dict[str, Any] = field(default_factory=dict)
 
     def make(self) -> Any:
         """The gymnasium env."""
@@ -51,7 +57,7 @@ class Task:
             import ale_py
 
             gymnasium.register_envs(ale_py)
-        return gymnasium.make(self.env_id)
+        return self.build() if self.build else gymnasium.make(self.env_id)
 
 
 _CLASSIC = "plangym.control.classic_control:ClassicControl"
@@ -98,9 +104,34 @@ TASKS = [
 ]
 
 
+def _preprocessed() -> Any:
+    """Pong as agents are given it: gymnasium's wrappers."""
+    wrappers = gymnasium.wrappers
+    env = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+    return wrappers.FrameStackObservation(wrappers.AtariPreprocessing(env), 4)
+
+
+#: Stacks of four grey screens of 84x84, the brighter of two frames, four frames a step, up to
+#: 30 no-ops behind a reset: what EnvPool's and ale-py's own vector env do if not told otherwise.
+PREPROCESSED_PONG = Task(
+    "ALE/Pong-v5, preprocessed",
+    envpool=("Pong-v5", {"use_fire_reset": False, "repeat_action_probability": 0.0}),
+    own=("ALE/Pong-v5", {"use_fire_reset": False, "reward_clipping": False, "num_threads": 2}),
+    build=_preprocessed,
+    ours={
+        "name": "ALE/Pong-v5",
+        "preprocessing": True,
+        "repeat_action_probability": 0.0,
+        "n_workers": 2,
+    },
+)
+
+TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"))
+
+
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    return next(task for task in TASKS if task.env_id == env_id)
+    return next(task for task in (*TASKS, PREPROCESSED_PONG, TRAINING) if task.env_id == env_id)
 
 
 def random_actions(space: Any, rows: int) -> list[np.ndarray]:
