@@ -10,19 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.envelope import Envelope
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.native.compiled import built_once
 from plangym_ext.native.row_kernel import are_sealed
-
-
-def header_of(envelope: Envelope, length: int) -> np.ndarray:
-    """`[6]` uint64: the header of states whose payload takes `length` bytes, checksum 0."""
-    row = np.zeros((1, envelope.width), np.uint8)
-    envelope.seal(row, length)
-    header: np.ndarray = row[0, :HEADER].view("<u8").copy()
-    header[4] = 0
-    return header
 
 
 def are_within(values: Any, low: Any, high: Any) -> bool:

@@ -15,8 +15,9 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.wrapper_parts import TimeLimitPart
 from plangym_ext.native.kernel import Kernel
-from plangym_ext.native.row_checks import RowChecks, header_of, is_plain
+from plangym_ext.native.row_checks import RowChecks, is_plain
 from plangym_ext.native.row_kernel import RowArrays, RowRules
+from plangym_ext.native.row_seals import header_of
 
 _NO_INFO = np.dtype([("none", "u1")])
 #: Makes an uninitialised array of a shape and dtype.
