@@ -33,9 +33,9 @@ from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
 #: 64 first: what an interrupted run leaves out is then the least interesting.
-ROWS = (64, 1024, 16)
+ROWS = (64, 1024, 256, 16)
 #: Seconds until a contestant must have built its envs and made the steps of the warm-up.
-PATIENCE = 12.0
+PATIENCE = 40.0
 
 
 def pythons_of(paths: list[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -149,7 +149,7 @@ def main() -> None:
         for rows in ROWS
         for task in TASKS
         if rows in options.rows
-        and rows <= task.largest
+        and rows in task.rows
         and (not options.envs or task.env_id in options.envs)
     ]
     try:

@@ -66,7 +66,7 @@ def _ours(from_states: bool) -> list[Contestant]:
 
 
 #: Beyond so many rows a process for each of them would need more memory than it is worth.
-_PROCESSES, _TORCH_PROCESSES = 64, 16
+_PROCESSES = 64
 CONTESTANTS = [
     *_ours(from_states=False),
     Contestant("gymnasium, own vector env", "table.gymnasium_own:own"),
@@ -88,7 +88,7 @@ CONTESTANTS = [
         "table.others:torchrl",
         "torchrl",
         objects=True,
-        largest=_TORCH_PROCESSES,
+        largest=_PROCESSES,
     ),
     Contestant("raw simulator", "table.limits:build", is_limit=True),
     *_ours(from_states=True),
