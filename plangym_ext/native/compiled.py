@@ -214,7 +214,7 @@ def _hash_value(name: str, value: Any, user: Any, digest: Any, seen: set[Any]) -
         digest.update(f"{name}={value!r}".encode())
 
 
-#: Compiled functions of this process, by what they were made of and their argument types.
+#: Compiled functions of this process, by name, what they were made of and argument types.
 _built: dict[Any, Callable[..., Any]] = {}
 
 
@@ -233,7 +233,8 @@ def built_once(
         parts: if there are any, `function(*parts)` is compiled, which has to be the same
             for the same parts.
     """
-    key = (function, parts, str(tuple(map(type_of, example))))
+    # The name too: by it the next process looks for the file.
+    key = (name, function, parts, str(tuple(map(type_of, example))))
     if key in _built:
         return _built[key], 0.0
     start = time.perf_counter()
