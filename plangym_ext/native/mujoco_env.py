@@ -113,7 +113,7 @@ class MujocoEnv(NativeEnv):
 
     def _found_task(self, base: Any) -> MujocoTask:
         family = family_of(base)
-        find = family.load_task() if family is not None else None
+        find = family.load_native("mujoco") if family is not None else None
         task: MujocoTask | None = find(base) if find is not None else None
         if task is None:
             raise BackendUnavailable(

@@ -58,10 +58,10 @@ class RowChecks:
         )
         self._width, self._header, self._weights = envelope.width, header, envelope.weights
         words = np.zeros((2, self._width // 8), np.uint64)
-        example = words, self._header, self._weights
-        self._are_sealed, first = built_once("checksums", are_sealed, example)
-        example = self._low, self._low, self._high
-        self._are_within, second = built_once("bounds", are_within, example)
+        states = words, self._header, self._weights
+        self._are_sealed, first = built_once("checksums", are_sealed, states)
+        actions = self._low, self._low, self._high
+        self._are_within, second = built_once("bounds", are_within, actions)
         self.seconds = first + second
 
     def whole(self, states: Any) -> bool:

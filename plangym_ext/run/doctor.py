@@ -61,7 +61,7 @@ def _backend(env: Any) -> str:
     from plangym_ext.native.kernel_env import KernelEnv
 
     family = family_of(env.gym_env.unwrapped)
-    if family is not None and family.load_task() is not None:
+    if family is not None and family.is_run_by("mujoco"):
         return _mujoco_backend(env)
     try:
         seconds = KernelEnv(env).warm_up()
