@@ -18,7 +18,8 @@ Random actions are prepared before. Everyone has made {WARM_UP} steps with every
 it is measured, and resets rows whose episode has ended. Contestants run in processes of
 their own and are measured in turn, round after round; a figure is the median of the
 rounds. Those whose turn it is not are stopped. All of one env and number of rows are from
-one run; other cells may be from another. The fastest contestant of a column is **bold**; the raw simulator takes no part.
+one run; other cells may be from another. The fastest contestant of a column is **bold**;
+the raw simulator takes no part.
 """
 _MEANINGS = """
 - **raw simulator**: for CartPole, Pendulum and Sokoban a compiled loop of step, reset and
