@@ -104,11 +104,16 @@ class RowMemory:
         )
 
     def _state_rows(self, request: RowRequest, new: Allocate) -> _StateRows:
-        """Rows that are not those of the request; spare ones if nobody will see them."""
+        """Rows that are not those of the request; spare ones if nobody will see them.
+
+        Only a batch without states has spare ones: of those one at a time is in flight, so
+        that the spare rows are either where the env's rows are now, or nobody's.
+        """
         # Two rows at least: numpy takes a column of one row for contiguous, which is
         # another type to compiled code.
         size = max(request.num_rows, 2)
-        if request.wants_states or "states_out" in request.out or new is not np.empty:
+        is_shown = request.wants_states or "states_out" in request.out
+        if is_shown or request.reset_first is None or new is not np.empty:
             return self._laid_out(new((size, self.width), np.uint8))
         for spare in self._spares:
             # A view's base is the array that owns the memory.

@@ -257,6 +257,27 @@ def test_after_close_nothing_runs(cart_pole):
         cart_pole.reset()
 
 
+def test_rows_that_are_used_again_are_nobody_elses(cart_pole):
+    reference = plangym_ext.make("CartPole-v1", backend="serial")
+    actions = np.array([0, 1, 1, 0, 1, 0])
+    with reference:
+        for env in (cart_pole, reference):
+            env.reset(seed=3)
+            env.step_batch(actions)
+            env.step_batch(actions[:4])
+        states = reference.step_batch(actions, return_state=True).states
+        cart_pole.step_batch(actions)
+        # A batch of its own states while one without states is in flight.
+        pending = cart_pole.step_batch_async(1 - actions)
+        cart_pole.step_batch(actions, states[::-1].copy(), return_state=False)
+        pending.wait()
+        reference.step_batch(1 - actions)
+        for shows in (False, True, False, False, True):
+            want = reference.step_batch(actions, return_state=shows)
+            got = cart_pole.step_batch(actions, return_state=shows)
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(got[:-1], want[:-1], strict=True))
+
+
 def test_odd_memory_of_arguments_changes_nothing(cart_pole):
     state, *_ = cart_pole.reset(seed=0)
     states, actions = np.repeat(state[None], 6, axis=0), np.array([0, 1, 1, 0, 1, 0])
