@@ -97,7 +97,8 @@ def wrapped(
     if preprocessing:
         # Frames go past whatever lies between, so a limit of steps may not.
         if isinstance(env, TimeLimit):
-            env, limit = env.env, env._max_episode_steps
+            limit = env._max_episode_steps
+            env = env.env
         env = AtariScreens(env)
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)

@@ -249,12 +249,13 @@ class Search:
         full = self.full & (self.done < self.rules.num_simulations)
         # Numbers of Python's all at once: one by one they take as long as a fast search.
         actions, values = (self.first_action + best).tolist(), self.tree.q[:, ROOT].tolist()
-        costs, filled = self._counts.T.tolist(), full.tolist()
+        costs = [(*row, seconds / batch) for row in self._counts.T.tolist()]
+        filled = full.tolist()
         return [
             Plan(
                 action=actions[b],
                 value=values[b],
-                budget=Budget(*costs[b], seconds / batch),
+                budget=Budget(*costs[b]),
                 visits=visits[b],
                 q=q[b],
                 weights=weights[b],

@@ -30,7 +30,7 @@ from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
 #: 64 first: what an interrupted run leaves out is then the least interesting.
-ROWS = (64, 1024, 16)
+ROWS = (64, 1024, 256, 16)
 
 
 def parsed() -> argparse.Namespace:
@@ -70,7 +70,7 @@ def main() -> None:
         for rows in ROWS
         for task in TASKS
         if rows in options.rows
-        and rows <= task.largest
+        and rows in task.rows
         and (not options.envs or task.env_id in options.envs)
     ]
     try:

@@ -15,7 +15,7 @@ from table.contestants import Contestant, Late, Process, versions_of
 from table.tasks import Task
 
 #: Seconds until a contestant must have built its envs and made the steps of the warm-up.
-PATIENCE = 12.0
+PATIENCE = 40.0
 
 
 def pythons_of(

@@ -23,7 +23,7 @@ class Task:
         env_id: gymnasium id.
         native: our backend beside "serial" and "process", or None.
         lead: steps from a reset to the first state that is stepped from.
-        largest: B beyond which nothing is measured.
+        rows: numbers of rows B that are measured.
         largest_of_objects: the same where every row is an env object of its own.
         envpool: id and arguments there, or None.
         plangym: class there, "module:name", or "".
@@ -37,7 +37,7 @@ class Task:
     env_id: str
     native: str | None = None
     lead: int = 5
-    largest: int = 1024
+    rows: tuple[int, ...] = (16, 64, 1024)
     largest_of_objects: int = 1024
     envpool: tuple[str, dict[str, Any]] | None = None
     plangym: str = ""
@@ -73,6 +73,14 @@ _SCREEN = {  # as gymnasium's: the whole screen in colour, one frame, sticky act
 }
 
 
+#: Of envs that take a microsecond a step.
+_LIGHT_ROWS = (16, 64, 256, 1024)
+
+
+def _classic(name: str) -> Task:
+    return Task(name, native="kernel", rows=_LIGHT_ROWS, envpool=(name, {}), plangym=_CLASSIC)
+
+
 def _mujoco(name: str, lead: int) -> Task:
     return Task(
         name,
@@ -85,16 +93,16 @@ def _mujoco(name: str, lead: int) -> Task:
 
 
 TASKS = [
-    Task("CartPole-v1", native="kernel", envpool=("CartPole-v1", {}), plangym=_CLASSIC),
-    Task("Pendulum-v1", native="kernel", envpool=("Pendulum-v1", {}), plangym=_CLASSIC),
-    Task("plangym_ext/Sokoban-v0", native="kernel", largest_of_objects=64),
+    _classic("CartPole-v1"),
+    _classic("Pendulum-v1"),
+    Task("plangym_ext/Sokoban-v0", native="kernel", rows=_LIGHT_ROWS, largest_of_objects=64),
     _mujoco("HalfCheetah-v5", 50),
     _mujoco("Ant-v5", 20),
     _mujoco("Humanoid-v5", 5),
     Task(
         "ALE/Pong-v5",
         lead=60,
-        largest=64,
+        rows=(16, 64),
         largest_of_objects=64,
         envpool=("Pong-v5", _SCREEN),
         plangym="plangym.videogames.atari:AtariEnv",
