@@ -419,9 +419,8 @@ class RowStepper(ABC):
     def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
         """The same for a batch, and who is to be named if their content is yet unchecked."""
         # What was cut off a narrower row would be zeros where it runs.
-        if (
-            not self.rows_are_checked_where_they_run
-            or getattr(states, "shape", ())[1:] != (self.state_width,)
+        if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
+            self.state_width,
         ):
             return self.checked_states(states, where), ""
         return self.envelope.shaped(states, where), where

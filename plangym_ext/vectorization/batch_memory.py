@@ -10,7 +10,7 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults, outgrown
 from plangym_ext.vectorization.crew import Crew
-from plangym_ext.vectorization.rows_message import NO_ROW, ROW, Place, RowsMessage, worker_lines
+from plangym_ext.vectorization.rows_message import Place, RowsMessage, worker_lines
 
 #: Shapes of batches whose views a page keeps.
 _MAX_SHAPES = 64

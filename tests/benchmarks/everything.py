@@ -26,6 +26,7 @@ from stepping import machine
 from stepping.rounds import interleaved
 from table.contestants import CONTESTANTS, Contestant, Late, Process, versions_of
 from table.page import page
+from table.section import section
 from table.tasks import TASKS, Task
 
 from plangym_ext.core.whole_file import replacing
@@ -172,10 +173,13 @@ def main() -> None:
             print(f"    {key:40} {statistics.median(rates):15,.0f} steps/s")
         for key, reason in cell["left_out"].items():
             print(f"    {key:40} left out: {reason}")
+    # What another program has written there stays.
+    others = section(options.page.read_text(), "step_batch") if options.page.exists() else ""
     with replacing(options.page) as file:
         peer_arguments = " ".join("PATH" for _ in options.peer_python)
         command = "python tests/benchmarks/everything.py"
         file.write(page(kept, f"{command} --peer-python {peer_arguments}" if peers else command))
+        file.write(f"\n{others}" if others else "")
     line.end(f"{len(results)} cells are in {options.page}")
 
 
