@@ -1,0 +1,104 @@
+"""Settings of the trainers. Needs numpy alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerConfig:
+    """What all trainers have in common.
+
+    Args:
+        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
+        learning_rate: its step size, before the schedule.
+        schedule: "constant", "linear", "cosine" or "rsqrt"; see `learn.trainers.schedules`.
+        schedule_updates: updates until "linear" and "cosine" have come to `final_rate`, or
+            until "rsqrt" begins to fall.
+        warmup_updates: updates over which the rate rises from 0.
+        final_rate: what is left of the rate at the end of "linear" and "cosine", a share.
+        batch_size: rows per update.
+        l2: weight of l2 / 2 times the sum of squared weights; biases are free.
+        max_grad_norm: longer gradients are shortened to this; None: they are not.
+        discount: gamma of the targets, per step.
+        n_steps: of targets that look that far ahead.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    schedule_updates: int = 10_000
+    warmup_updates: int = 0
+    final_rate: float = 0.0
+    batch_size: int = 256
+    l2: float = 1e-4
+    max_grad_norm: float | None = 10.0
+    discount: float = 0.99
+    n_steps: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig(TrainerConfig):
+    """A target per head; None: the head is not taught.
+
+    Args:
+        value_target: "return", "discounted_return", "root_value", "n_step" or "solved".
+        policy_target: "weights", "histogram", "smooth_histogram" or "action".
+        q_target: "q", or "n_step", "discounted_return", ... of the action that was played.
+        value_weight: of the value head's loss.
+        policy_weight: of the policy head's loss.
+        q_weight: of the Q head's loss.
+    """
+
+    value_target: str | None = None
+    policy_target: str | None = None
+    q_target: str | None = None
+    value_weight: float = 1.0
+    policy_weight: float = 1.0
+    q_weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaZeroConfig(SupervisedConfig):
+    """Policy and value, from the visits and what came of the episode."""
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueConfig(SupervisedConfig):
+    """A value alone, by default that of the search (Alpacka's Sokoban)."""
+
+    value_target: str | None = "root_value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(SupervisedConfig):
+    """What each action returned in the search, where it was tried."""
+
+    q_target: str | None = "q"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramConfig(SupervisedConfig):
+    """Visit counts as a policy, and the return (Alpacka's bandit and shooting agents)."""
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "histogram"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TDConfig(TrainerConfig):
+    """Values from rewards and the value n steps later.
+
+    Args:
+        n_steps: n.
+        target_rate: share by which the network that rates later states follows the one
+            that learns, per update; 1: it is the same one.
+    """
+
+    n_steps: int = 1
+    target_rate: float = 1.0
