@@ -77,6 +77,18 @@ class KernelDiffers(PlangymExtError, RuntimeError):
     """A compiled kernel does not give what the env itself gives; its results were not used."""
 
 
+class InvalidSamples(PlangymExtError, ValueError):
+    """Rows of experience do not fit each other, or the buffer that they are for."""
+
+
+class ReplayEmpty(PlangymExtError, LookupError):
+    """A batch was asked for before anything was added to the replay buffer."""
+
+
+class FolderTaken(PlangymExtError, FileExistsError):
+    """A folder for results holds those of another run, and nothing is overwritten."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

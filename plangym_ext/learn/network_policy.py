@@ -54,7 +54,7 @@ class NetworkPolicy(Planner):
 
     def plan_batch(
         self,
-        env: SearchModel,  # noqa: ARG002 - nothing is stepped
+        env: SearchModel,
         states: States,
         *,
         rngs: Sequence[Rng],

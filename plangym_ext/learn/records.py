@@ -47,7 +47,7 @@ class EpisodeRecord:
     legal: npt.NDArray[np.bool_] | None = None
     final_value: float | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def length(self) -> int:

@@ -44,9 +44,9 @@ class SupervisedConfig(TrainerConfig):
     """A target per head; None: the head is not taught.
 
     Args:
-        value_target: "return", "discounted_return", "root_value", "n_step" or "solved".
-        policy_target: "weights", "histogram", "smooth_histogram" or "action".
-        q_target: "q", or "n_step", "discounted_return", ... of the action that was played.
+        value_target: "return", "discounted_return", "value", "n_return" or "solved".
+        policy_target: "weights", "action_histogram", "action_histogram_smooth" or "action".
+        q_target: "qualities", or a value target, for the action that was played.
         value_weight: of the value head's loss.
         policy_weight: of the policy head's loss.
         q_weight: of the Q head's loss.
@@ -72,14 +72,14 @@ class AlphaZeroConfig(SupervisedConfig):
 class ValueConfig(SupervisedConfig):
     """A value alone, by default that of the search (Alpacka's Sokoban)."""
 
-    value_target: str | None = "root_value"
+    value_target: str | None = "value"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QConfig(SupervisedConfig):
     """What each action returned in the search, where it was tried."""
 
-    q_target: str | None = "q"
+    q_target: str | None = "qualities"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class HistogramConfig(SupervisedConfig):
     """Visit counts as a policy, and the return (Alpacka's bandit and shooting agents)."""
 
     value_target: str | None = "discounted_return"
-    policy_target: str | None = "histogram"
+    policy_target: str | None = "action_histogram"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,202 @@
+"""Advantages and λ-returns: what the rows gave beyond the values expected.
+
+Arguments are those of `discounted.returns`, and `value`, `[T, B]`: the value of the
+observation before each row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio, share
+from plangym_ext.learn.returns.rows import Rows
+
+
+def deltas(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    bootstrap: Any = 0.0,
+    truncated: Any = None,
+    final_value: Any = None,
+    valid: Any = None,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+) -> Any:
+    """One-step errors: δ_t = ρ_t (r_t + γ v_{t+1} - v_t).
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`; all arguments as in `returns`.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        bootstrap: value behind the last row.
+        truncated: flags.
+        final_value: value where truncated.
+        valid: flags.
+        log_ratio: log-ratio of the policies.
+        ratio_clip: limit of the ratio ρ.
+    """
+    rows = checked_rows(
+        "deltas",
+        reward,
+        terminated,
+        gamma=gamma,
+        value=value,
+        bootstrap=bootstrap,
+        truncated=truncated,
+        final_value=final_value,
+        valid=valid,
+    )
+    found = _deltas(rows)
+    if log_ratio is not None:
+        found = found * clipped_ratio("deltas", "ratio_clip", rows, log_ratio, ratio_clip)
+    return rows.masked(found)
+
+
+def gae(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    lam: float,
+    bootstrap: Any = 0.0,
+    truncated: Any = None,
+    final_value: Any = None,
+    valid: Any = None,
+) -> Any:
+    """Generalised advantage estimate: A_t = δ_t + γ λ A_{t+1} within an episode.
+
+    With λ = 0 it is `deltas`, with λ = 1 `returns` minus `value`.
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`; all arguments as in `returns`.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        lam: λ, 0 to 1.
+        bootstrap: value behind the last row.
+        truncated: flags.
+        final_value: value where truncated.
+        valid: flags.
+
+    Source: Schulman et al. 2016, "High-dimensional continuous control using generalized
+    advantage estimation", equation 16.
+    """
+    rows = checked_rows(
+        "gae",
+        reward,
+        terminated,
+        gamma=gamma,
+        value=value,
+        bootstrap=bootstrap,
+        truncated=truncated,
+        final_value=final_value,
+        valid=valid,
+    )
+    return _gae(rows, share("gae", "lam", lam))
+
+
+def td_lambda(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    lam: float,
+    bootstrap: Any = 0.0,
+    truncated: Any = None,
+    final_value: Any = None,
+    valid: Any = None,
+) -> Any:
+    """λ-return: G_t = r_t + γ ((1 - λ) v_{t+1} + λ G_{t+1}) within an episode.
+
+    With λ = 0 it is `multistep` of one row, with λ = 1 `returns`.
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`; all arguments as in `returns`.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        lam: λ, 0 to 1.
+        bootstrap: value behind the last row.
+        truncated: flags.
+        final_value: value where truncated.
+        valid: flags.
+
+    Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
+    """
+    rows = checked_rows(
+        "td_lambda",
+        reward,
+        terminated,
+        gamma=gamma,
+        value=value,
+        bootstrap=bootstrap,
+        truncated=truncated,
+        final_value=final_value,
+        valid=valid,
+    )
+    return rows.masked(rows.value + _gae(rows, share("td_lambda", "lam", lam)))
+
+
+def vtrace(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    bootstrap: Any = 0.0,
+    truncated: Any = None,
+    final_value: Any = None,
+    valid: Any = None,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+    trace_clip: float | None = 1.0,
+) -> Any:
+    """V-trace targets: v_t + A_t with A_t = ρ_t δ_t + γ c_t A_{t+1} within an episode.
+
+    Without `log_ratio` (the policy that played is the one that is rated) it is `returns`.
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`; all arguments as in `returns`.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        bootstrap: value behind the last row.
+        truncated: flags.
+        final_value: value where truncated.
+        valid: flags.
+        log_ratio: log-ratio of the policies.
+        ratio_clip: limit of ρ_t = exp(log_ratio_t), or None.
+        trace_clip: limit of c_t = exp(log_ratio_t), or None.
+
+    Source: Espeholt et al. 2018, "IMPALA", remark 1.
+    """
+    rows = checked_rows(
+        "vtrace",
+        reward,
+        terminated,
+        gamma=gamma,
+        value=value,
+        bootstrap=bootstrap,
+        truncated=truncated,
+        final_value=final_value,
+        valid=valid,
+    )
+    step, decay = _deltas(rows), rows.gamma
+    if log_ratio is not None:
+        step = step * clipped_ratio("vtrace", "ratio_clip", rows, log_ratio, ratio_clip)
+        decay = decay * clipped_ratio("vtrace", "trace_clip", rows, log_ratio, trace_clip)
+    return rows.masked(rows.value + rows.fold(step, decay, rows.bootstrap * 0))
+
+
+def _deltas(rows: Rows) -> Any:
+    return rows.reward + rows.gamma * rows.following(rows.value) - rows.value
+
+
+def _gae(rows: Rows, lam: float) -> Any:
+    return rows.fold(_deltas(rows), rows.gamma * lam, rows.bootstrap * 0)

@@ -1,0 +1,72 @@
+"""Checked arguments of the return functions, and what follows on each row."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plangym_ext.learn.returns.namespace import namespace_of
+from plangym_ext.learn.returns.recurrence import recurrence
+
+
+class Rows(NamedTuple):
+    """T steps of B envs in one library and one floating dtype; see `checked_rows`.
+
+    Rows that are not valid are skipped, as though they were not there: the row
+    before one is followed by the next valid row, or by `bootstrap`.
+    """
+
+    reward: Any  # [T, B, *K]
+    value: Any  # [T, B, *K]
+    bootstrap: Any  # [B, *K]
+    terminated: Any  # [T, B, *1] bool
+    truncated: Any  # the same, False where terminated; None if nothing is
+    final_value: Any  # [T, B, *K], read where truncated
+    valid: Any  # [T, B, *1] bool; None if all are
+    gamma: float
+
+    def following(self, array: Any) -> Any:
+        """Return what the transition of each row leads to, `[T, B, *K]`.
+
+        That is the next row of `array`, or `bootstrap` behind the last, `final_value`
+        where truncated and 0 where terminated.
+
+        Args:
+            array: `[T, B, *K]`, a value of the observation before each transition.
+        """
+        xp = namespace_of(array)
+        if self.valid is not None:
+            # A row that is skipped shows what the next valid one does.
+            array = self._carried(array, self.bootstrap)
+        later = xp.concatenate([array[1:], self.bootstrap[None]])
+        if self.truncated is not None:
+            later = xp.where(self.truncated, self.final_value, later)
+        return xp.where(self.terminated, 0.0, later)
+
+    def fold(self, step: Any, decay: Any, last: Any) -> Any:
+        """Return x with x_t = step_t + decay_t x_{t+1} within each episode, 0 in skipped rows.
+
+        Args:
+            step: `[T, B, *K]`.
+            decay: float, or `[T, B, *K]`; read only where the episode goes on.
+            last: `[B, *K]`, x behind the last row.
+        """
+        xp = namespace_of(step)
+        decay = xp.full_like(step, decay) if isinstance(decay, float) else decay
+        ended = self.terminated if self.truncated is None else self.terminated | self.truncated
+        decay = xp.where(ended, 0.0, decay)
+        if self.valid is None:
+            return recurrence(step, decay, last)
+        step, decay = xp.where(self.valid, step, 0.0), xp.where(self.valid, decay, 1.0)
+        return self.masked(recurrence(step, decay, last))
+
+    def masked(self, array: Any) -> Any:
+        """Return the array with zeros in the rows that are skipped."""
+        if self.valid is None:
+            return array
+        return namespace_of(array).where(self.valid, array, 0.0)
+
+    def _carried(self, array: Any, last: Any) -> Any:
+        """Return the array with every skipped row as the next valid one."""
+        xp = namespace_of(array)
+        one, zero = xp.ones_like(array), xp.zeros_like(array)
+        return recurrence(xp.where(self.valid, array, zero), xp.where(self.valid, zero, one), last)
