@@ -70,7 +70,16 @@ class EpisodeRecorder:
     """
 
     def __init__(self, seed: int, obs: Any, legal: Any = None) -> None:
-        raise NotImplementedError
+        self.seed = seed
+        self._observations = [np.array(obs)]
+        self._legal = [legal]
+        self._plans: list[Plan] = []
+        self._rewards: list[float] = []
+        self._ended = (False, False)
+
+    def __len__(self) -> int:
+        """Return how many steps were taken."""
+        return len(self._plans)
 
     def add(
         self,
@@ -92,10 +101,49 @@ class EpisodeRecorder:
             truncated: the env cut it.
             legal: `[A]` bool, what may be played next; None: everything.
         """
-        raise NotImplementedError
+        self._plans.append(plan)
+        self._observations.append(np.array(obs))
+        self._legal.append(legal)
+        self._rewards.append(float(reward))
+        self._ended = (bool(terminated), bool(truncated))
 
     def record(
         self, attributes: Mapping[str, Any] | None = None, final_value: float | None = None
     ) -> EpisodeRecord:
-        """Return the episode so far; see `EpisodeRecord` for the arguments."""
-        raise NotImplementedError
+        """Return the episode so far; see `EpisodeRecord` for the arguments.
+
+        Raises:
+            ValueError: no step was taken.
+        """
+        plans = self._plans
+        if not plans:
+            raise ValueError("EpisodeRecorder: a record needs at least one step; got none.")
+        return EpisodeRecord(
+            seed=self.seed,
+            observations=np.stack(self._observations),
+            actions=np.stack([np.asarray(plan.action) for plan in plans]),
+            rewards=np.array(self._rewards, np.float64),
+            terminated=self._ended[0],
+            truncated=self._ended[1],
+            root_values=np.array([plan.value for plan in plans], np.float64),
+            policies=_stacked([plan.weights for plan in plans]),
+            visits=_stacked([plan.visits for plan in plans]),
+            q=_stacked([plan.q for plan in plans]),
+            legal=_masks(self._legal[:-1]),
+            final_value=final_value,
+            attributes=dict(attributes or {}),
+            budget=sum((plan.budget for plan in plans), Budget()),
+        )
+
+
+def _stacked(rows: list[Any]) -> Any:
+    """Return `[T, A]`, None if any is None."""
+    return None if any(row is None for row in rows) else np.stack(rows)
+
+
+def _masks(rows: list[Any]) -> Any:
+    """Return `[T, A]` bool, None if nothing was ever forbidden."""
+    width = next((len(row) for row in rows if row is not None), None)
+    if width is None:
+        return None
+    return np.array([np.ones(width) if row is None else row for row in rows]).astype(np.bool_)

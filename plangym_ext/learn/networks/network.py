@@ -59,9 +59,12 @@ class Network(nn.Module):
         policy, value, q = torch.split(out, self._widths, dim=1)
         return NetworkOutput(
             policy if self._widths[0] else None,
-            value[:, 0] * self.value_scale if self._widths[1] else None,
-            q * self.value_scale if self._widths[2] else None,
+            self._scaled(value[:, 0]) if self._widths[1] else None,
+            self._scaled(q) if self._widths[2] else None,
         )
+
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.value_scale == 1.0 else x * self.value_scale
 
 
 def make_network(

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.targets import (
+    ACTION,
+    POLICY_TARGETS,
+    QUALITIES,
+    VALUE_TARGETS,
+    check_target,
+)
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
+SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +50,42 @@ class TrainerConfig:
     discount: float = 0.99
     n_steps: int = 10
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        self._choice("optimizer", OPTIMIZERS)
+        self._choice("schedule", SCHEDULES)
+        for name in ("schedule_updates", "batch_size", "n_steps"):
+            self._number(name, 1, whole=True)
+        self._number("warmup_updates", 0, whole=True)
+        self._number("learning_rate", 0.0)
+        self._number("l2", 0.0)
+        self._number("final_rate", 0.0, 1.0)
+        self._number("discount", 0.0, 1.0)
+        if self.max_grad_norm is not None:
+            self._number("max_grad_norm", 0.0)
+
+    def _option(self, name: str) -> str:
+        return f"{type(self).__name__}: {name}"
+
+    def _choice(self, name: str, known: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in known:
+            raise InvalidOption(
+                f"{self._option(name)} must be one of {', '.join(known)}; "
+                f"got {value!r}{suggestion(str(value), known)}."
+            )
+
+    def _number(
+        self, name: str, low: float, high: float = math.inf, *, whole: bool = False
+    ) -> None:
+        value: Any = getattr(self, name)
+        good = isinstance(value, int if whole else int | float) and math.isfinite(value)
+        if isinstance(value, bool) or not good or not low <= value <= high:
+            kind = "an integer" if whole else "a finite number"
+            raise InvalidOption(
+                f"{self._option(name)} must be {kind} in [{low}, {high}]; got {value!r}."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(TrainerConfig):
@@ -58,6 +106,16 @@ class SupervisedConfig(TrainerConfig):
     value_weight: float = 1.0
     policy_weight: float = 1.0
     q_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        policies, values = (*POLICY_TARGETS, ACTION), tuple(VALUE_TARGETS)
+        check_target(self._option("value_target"), self.value_target, values)
+        check_target(self._option("policy_target"), self.policy_target, policies)
+        check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
+        for name in ("value_weight", "policy_weight", "q_weight"):
+            self._number(name, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +160,8 @@ class TDConfig(TrainerConfig):
 
     n_steps: int = 1
     target_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("target_rate", 0.0, 1.0)
