@@ -39,7 +39,15 @@ from plangym_ext.planners.tree import (
     restart,
     summarize,
 )
-from plangym_ext.planners.waves import all_finite, edges, pending, tally, tally_each, tally_rating
+from plangym_ext.planners.waves import (
+    all_finite,
+    edges,
+    pending,
+    tally,
+    tally_each,
+    tally_rating,
+    tally_steps,
+)
 
 # Rows of the counters, in the order of the fields of `Budget`.
 _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
@@ -204,7 +212,7 @@ class Search:
                 prior = np.asarray(rating.prior, np.float32)
         discount = self.rules.discount
         expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
-        self.count(rows, model_steps=1, expansions=1, restores=1)
+        tally_steps(self._counts, rows)
         return out
 
     def rate(self, leaves: Leaves) -> Rating:
