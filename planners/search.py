@@ -237,7 +237,8 @@ class Search:
     def budgets(self, seconds: float) -> list[Budget]:
         """Return what each of the B plans has cost so far; each has an equal share of the time."""
         share = seconds / self.shape[0]
-        return [Budget(*counts, seconds=share) for counts in self._counts.T.tolist()]
+        counts = self._counts.T.tolist()
+        return [Budget(steps, nodes, asked, back, share) for steps, nodes, asked, back in counts]
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
