@@ -132,27 +132,25 @@ class CompiledSearch:
         Args:
             timed: come back soon, somebody watches a clock.
         """
-        job, search = self._job, self.search
-        batch = len(search.done)
+        job, batch = self._job, len(self.search.done)
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))
-        allowed = search.allowance(job.cost)
-        drawn = np.minimum(allowed, waves * job.wave_size) * job.rollouts
-        before = [rng.bit_generator.state for rng in search.rngs] if job.rollouts else []
+        if not job.rollouts:
+            return bool(self._loop(*self._arguments(waves)))
+        rngs = self.search.rngs
+        drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
+        before = [rng.bit_generator.state for rng in rngs]
         self._draw(drawn)
         more: bool = self._loop(*self._arguments(waves))
-        for b, state in enumerate(before):
-            if job.used[b] < drawn[b]:
-                # As if only what was needed had been drawn.
-                search.rngs[b].bit_generator.state = state
-                self._numbers(b, int(job.used[b]))
+        for b in np.flatnonzero(job.used < drawn).tolist():
+            # As if only what was needed had been drawn.
+            rngs[b].bit_generator.state = before[b]
+            self._numbers(b, int(job.used[b]))
         return more
 
     def _draw(self, counts: npt.NDArray[np.int64]) -> None:
         """Draw the numbers for `counts[b]` rollouts in tree b."""
         self._job.used[:] = 0
-        if not self._job.rollouts:
-            return
         shape = (len(counts), int(counts.max()), self._job.depth)
         self._job = self._job._replace(draws=np.empty(shape, self._number))
         for b, count in enumerate(counts.tolist()):

@@ -259,6 +259,7 @@ class Search:
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
         full = self.full & (self.done < self.rules.num_simulations)
+        # Numbers of Python's all at once: one by one they take as long as a fast search.
         actions = (self.first_action + best).tolist()
         values, budgets = self.tree.q[:, ROOT].tolist(), self.budgets(seconds)
         return [
