@@ -175,6 +175,14 @@ class ArrayClosed(PlangymExtError, RuntimeError):
     """An array, or the memory under it, was closed and cannot be used any more."""
 
 
+class ForeignNetwork(PlangymExtError, ValueError):
+    """Weights, or the state of a trainer, belong to another network; nothing was changed."""
+
+
+class LossNotFinite(PlangymExtError, ArithmeticError):
+    """A loss or its gradient is not finite; the parameters are as they were before."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest of `known`, or nothing: the end of a message."""
     folded = {key.lower(): key for key in known}
