@@ -29,8 +29,9 @@ from plangym_ext.planners.features import default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import PUCT, Selection
 from plangym_ext.planners.tree import ROOT, UNVISITED
 
