@@ -2,6 +2,7 @@
 
 import functools
 
+import ale_py
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from plangym_ext.core.check import Subject, check_round_trip
 from plangym_ext.errors import ForeignState
 from plangym_ext.registry import find_spec, make_gym
 
+gym.register_envs(ale_py)
 pytest.importorskip("cv2")
 pytestmark = pytest.mark.slow
 
