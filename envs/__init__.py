@@ -38,7 +38,7 @@ for _family in (
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
-        options=("episodic_life", "montezuma"),
+        options=("episodic_life", "life_penalty", "montezuma"),
         registers="ale_py",
         building=f"{_HERE}.atari:quiet_emulator",
     ),

@@ -21,6 +21,7 @@ from plangym_ext.core.part import StatePart
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.envs.atari_emulator import Emulator
 from plangym_ext.envs.episodic_life import EpisodicLife
+from plangym_ext.envs.life_penalty import LifePenalty
 from plangym_ext.envs.montezuma import MontezumaInfo
 from plangym_ext.errors import IncompleteState
 
@@ -67,13 +68,18 @@ class AtariPart(StatePart):
 
 
 def wrapped(
-    env: gym.Env[Any, Any], *, episodic_life: bool = False, montezuma: bool | None = None
+    env: gym.Env[Any, Any],
+    *,
+    episodic_life: bool = False,
+    life_penalty: float | None = None,
+    montezuma: bool | None = None,
 ) -> gym.Env[Any, Any]:
     """What `make` adds to an Atari game.
 
     Args:
         env: as gymnasium made it.
         episodic_life: whether a lost life ends the episode; see `EpisodicLife`.
+        life_penalty: what a lost life costs; see `LifePenalty`.
         montezuma: whether infos say where Montezuma's player is; see `MontezumaInfo`.
             None means that they do if this is the game.
 
@@ -86,6 +92,8 @@ def wrapped(
         raise ValueError(f"make: montezuma=True is for ALE/MontezumaRevenge-v5; got {game._game!r}")
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)
+    if life_penalty is not None:
+        env = LifePenalty(env, life_penalty)
     return EpisodicLife(env) if episodic_life else env
 
 
