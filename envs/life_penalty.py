@@ -75,3 +75,7 @@ class LifePenaltyPart(StatePart):
         """Set the lives."""
         (self._layer.lives,) = self._layout.unpack_from(buffer, offset)
         return offset + self.width
+
+    def identity(self) -> dict[str, Any]:
+        """The penalty: with another one, rewards would be others."""
+        return {"penalty": self._layer.penalty}

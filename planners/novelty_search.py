@@ -203,8 +203,11 @@ class NoveltySearch(Planner):
             # Without any node, every action is as good as the others.
             score = np.where(known, q, -np.inf if known.any() else 0.0)
             score[~tree.legal[b, ROOT]] = -np.inf
+            # Among equals the action with most nodes: what has been seen to go on is worth
+            # more than what was merely not looked at.
             order = tree.order[b]
-            action = int(order[np.argmax(score[order])])
+            best = order[score[order] == score.max()]
+            action = int(best[np.argmax(visits[best])])
             line = best_line(tree, returns, b, action)
             plans.append(
                 Plan(

@@ -39,7 +39,8 @@ def test_nothing_is_credited_through_an_ending(models, cls):
     plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
     # The node between was rated 101 once; all that followed saw 1.5.
     assert plan.q[0] < 1 + 0.5 * 100 * 2 / 40 + 1.5
-    assert plan.budget.model_steps == 2
+    if cls is not OpenLoopMCTS:  # which replays its paths
+        assert plan.budget.model_steps == 2
 
 
 @pytest.mark.parametrize("cls", [MCTS, STS, OpenLoopMCTS, GraphSearch])
