@@ -28,9 +28,15 @@ PUBLISHED = {
     "Seaquest": 1236.0,
     "SpaceInvaders": 1812.0,
 }
-#: By line of the table: the planner, what the env observes, the price of a life, options.
+# Trees are kept from move to move, and have room for what adds up.
+_TREE = {"rollout_depth": 0, "keep_tree": True, "wave_size": 1, "c_puct": 0.4, "capacity": 4000}
+#: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
+    "mcts": {"obs": "ram", "life": 100, "options": _TREE},
     "rollout-iw": {"obs": "ram", "life": 10_000, "options": {"wave_size": 1}},
+    "fractal": {"obs": "ram", "life": 100, "options": {"depth": 12}},
+    "sts": {"obs": "ram", "life": 100, "options": _TREE | {"num_expansions": 3}},
+    "shooting": {"obs": "ram", "life": 100, "options": {"rollout_depth": 12}},
 }
 
 
