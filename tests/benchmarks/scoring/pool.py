@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import queue
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,9 +19,12 @@ _said: Any = None
 
 
 def _begin(said: Any) -> None:
-    """Give a new process the queue to say how far it is."""
+    """Give a new process the queue to say how far it is; Ctrl-C ends it at once."""
     global _said
     _said = said
+    # At its end it must not wait for somebody to read what it said last.
+    said.cancel_join_thread()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(cell: Cell, seeds: tuple[int, ...], path: str) -> dict[str, Any]:
