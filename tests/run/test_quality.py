@@ -1,7 +1,9 @@
 """The program that plays benchmarks: what it counts, and that it never loses an episode."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,20 +131,21 @@ def test_the_program_plays_resumes_and_writes_its_part(tmp_path):
     kept = json.loads((tmp_path / "kept.json").read_text())
     rows = kept["cells"]["sokoban levels graph, H=10"]["episodes"]
     assert list(rows) == ["0", "1"]
-    assert all(row["solved"] and row["model_steps"] > 0 for row in rows.values())
+    assert all(row["score"] >= 1 and row["model_steps"] > 0 for row in rows.values())
     # Nothing is missing: nothing is played again.
     subprocess.run([*command, "--planners", "graph, H=10", "--page", str(page)], **options)
     assert json.loads((tmp_path / "kept.json").read_text()) == kept
     text = page.read_text()
     assert text.startswith("# Benchmarks\n")
-    assert "| graph, H=10 | 100.0 % [100.0, 100.0] of 2 |" in text
-    assert "sokoban levels tree, H=1 (0 of 200)" in text
+    assert re.search(r"\| graph, H=10 \| [0-9.]+ % \[.*\] of 2 \|", text)
+    assert "sokoban graph, H=10 (2 of 200)" in text
     assert "numpy" in text
 
 
 @pytest.mark.slow
 def test_an_interrupt_keeps_what_has_ended(tmp_path):
-    command = program(tmp_path, "control", "--tasks", "Pendulum-v1", "--processes", "1")
+    planners = ["--planners", "tree, H=10", "graph, H=10"]
+    command = program(tmp_path, "sokoban", "--seeds", "3", "--processes", "1", *planners)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, text=True, process_group=0, **pipes)
     path, deadline = tmp_path / "kept.json", time.monotonic() + 90
@@ -150,10 +153,11 @@ def test_an_interrupt_keeps_what_has_ended(tmp_path):
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=25)
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    rows = json.loads(path.read_text())["cells"]["control Pendulum-v1 icem"]["episodes"]
-    assert len(rows) >= 1
+    rows = json.loads(path.read_text())["cells"]["sokoban levels tree, H=10"]["episodes"]
+    assert list(rows) == ["0", "1", "2"]
     assert all(np.isfinite(row["score"]) for row in rows.values())

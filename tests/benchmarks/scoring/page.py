@@ -58,11 +58,12 @@ def _setting(kept: Kept) -> Iterator[str]:
     yield f"- Date: {' and '.join(dates) or 'nothing was played yet'}."
     for machine in {str(row["machine"]): row["machine"] for row in rows}.values():
         yield f"- Machine: {', '.join(f'{key} {value}' for key, value in machine.items())}."
-    missing = [
-        f"{cell.key} ({len(kept.episodes(cell))} of {sum(map(len, cell.chunks))})"
-        for cell in _all_cells()
-        if kept.missing(cell)
-    ]
+    counts: dict[str, list[int]] = {}
+    for cell in _all_cells():
+        count = counts.setdefault(f"{cell.protocol} {cell.planner}", [0, 0])
+        count[0] += len(kept.episodes(cell))
+        count[1] += sum(map(len, cell.chunks))
+    missing = [f"{name} ({a} of {b})" for name, (a, b) in counts.items() if a < b]
     if missing:
         yield f"- Not all episodes were played of: {'; '.join(missing)}."
 
