@@ -39,7 +39,7 @@ for _family in (
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
-        options=("episodic_life", "montezuma", "preprocessing"),
+        options=("episodic_life", "life_penalty", "montezuma", "preprocessing"),
         registers="ale_py",
         prepare=f"{_HERE}.atari:prepare",
         building=f"{_HERE}.atari:quiet_emulator",

@@ -23,6 +23,7 @@ from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.envs.atari_emulator import Emulator
 from plangym_ext.envs.atari_screens import AtariScreens
 from plangym_ext.envs.episodic_life import EpisodicLife
+from plangym_ext.envs.life_penalty import LifePenalty
 from plangym_ext.envs.montezuma import MontezumaInfo
 from plangym_ext.errors import IncompleteState
 
@@ -72,6 +73,7 @@ def wrapped(
     env: gym.Env[Any, Any],
     *,
     episodic_life: bool = False,
+    life_penalty: float | None = None,
     montezuma: bool | None = None,
     preprocessing: bool = False,
 ) -> gym.Env[Any, Any]:
@@ -80,6 +82,7 @@ def wrapped(
     Args:
         env: as gymnasium made it.
         episodic_life: whether a lost life ends the episode; see `EpisodicLife`.
+        life_penalty: what a lost life costs; see `LifePenalty`.
         montezuma: whether infos say where Montezuma's player is; see `MontezumaInfo`.
             None means that they do if this is the game.
         preprocessing: whether to show small grey screens; see `AtariScreens`. A limit of steps
@@ -102,6 +105,8 @@ def wrapped(
         env = AtariScreens(env)
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)
+    if life_penalty is not None:
+        env = LifePenalty(env, life_penalty)
     if episodic_life:
         env = EpisodicLife(env)
     return env if limit is None else TimeLimit(env, limit)

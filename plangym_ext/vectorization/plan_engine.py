@@ -126,8 +126,8 @@ class PlanEngine(RowEngine):
             truncations[stepped] = batch.truncateds
             self._put(numbers[stepped], batch.states, batch.obs)
             if len(stepped) == num and not (same_step and (terminations | truncations).any()):
-                noted = ColumnInfos(batch.infos, stepped)
-                found = Played(rewards, terminations, truncations, noted, finals, None, None)
+                columns = ColumnInfos(batch.infos, stepped)
+                found = Played(rewards, terminations, truncations, columns, finals, None, None)
                 return functools.partial(_give, found)
             infos |= _by_row(batch.infos, stepped)
             if same_step:
