@@ -15,7 +15,14 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"], ["compare", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["plan", "--help"],
+        ["doctor", "--help"],
+        ["compare", "--help"],
+        ["plot", "--help"],
+    ],
 )
 def test_help_is_printed_and_succeeds(arguments, capsys):
     with pytest.raises(SystemExit) as exit_info:

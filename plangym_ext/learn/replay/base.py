@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.errors import InvalidSamples
+from plangym_ext.planners.base import at_least
 
 #: Nested rows: numpy arrays `[N, ...]` by name.
 Samples = Mapping[str, Any]
@@ -24,8 +29,23 @@ class Replay(ABC):
     """Keeps the newest rows and draws batches of them.
 
     The first `add` decides on names, shapes and dtypes. The same calls with the same seed
-    give the same batches; a state that was saved goes on bit for bit.
+    give the same batches; what was saved goes on bit for bit.
+
+    Args:
+        capacity: rows, at least 1. Memory is taken as rows come.
+        seed: of the sampling.
+
+    Raises:
+        InvalidOption: the capacity is not a positive integer.
     """
+
+    def __init__(self, capacity: int, *, seed: int) -> None:
+        self.capacity = at_least(f"{self._name}: capacity", capacity, 1)
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
 
     @abstractmethod
     def add(
@@ -38,8 +58,9 @@ class Replay(ABC):
 
         Args:
             samples: arrays `[N, ...]` by name, nested as you like, all with the same N.
-            priorities: `[N]`, of a `PrioritizedReplay` only.
-            groups: `[N]` or `[N, L]` ints or bools, of a `BalancedReplay` only.
+            priorities: `[N]`, for a `PrioritizedReplay`; others do not look at them.
+            groups: `[N]` or `[N, L]` ints or bools, for a `BalancedReplay`; others do not
+                look at them.
 
         Raises:
             InvalidSamples: names, shapes or dtypes are not those of the first call, or the
@@ -66,17 +87,41 @@ class Replay(ABC):
     def __len__(self) -> int:
         """Rows that are there."""
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save: nested dicts of numpy arrays, ints, floats and strings.
 
         The arrays are copies.
         """
+        # Text: its numbers have 128 bits.
+        rng = json.dumps(self._rng.bit_generator.state)
+        return {"kind": self._name, "capacity": self.capacity, "rng": rng, **self._contents()}
 
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what was saved, whatever was here before.
 
         Raises:
-            InvalidSamples: the state is of another kind of replay or another capacity.
+            InvalidSamples: the state is of another kind of replay, of another capacity, or
+                incomplete. Nothing has changed.
         """
+        for key, own in (("kind", self._name), ("capacity", self.capacity)):
+            if state.get(key) != own:
+                raise InvalidSamples(
+                    f"{self._name}.load_state_dict: {key} must be {own!r}; got "
+                    f"{state.get(key)!r}. Make the buffer as it was when it was saved."
+                )
+        try:
+            rng = json.loads(state["rng"])
+            self._restore(state)
+        except KeyError as error:
+            raise InvalidSamples(
+                f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}."
+            ) from error
+        self._rng.bit_generator.state = rng
+
+    @abstractmethod
+    def _contents(self) -> dict[str, Any]:
+        """Return the part of `state_dict` that this kind of replay has."""
+
+    @abstractmethod
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `_contents` returned, or raise and stay as it is."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, final
 
+import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
+from plangym_ext.learn.replay.ring import Ring
+from plangym_ext.planners.base import at_least
 
 
+@final
 class ReplayBuffer(Replay):
     """The newest `capacity` rows; each is drawn with the same probability.
 
@@ -18,32 +23,35 @@ class ReplayBuffer(Replay):
     """
 
     def __init__(self, capacity: int, *, seed: int) -> None:
-        raise NotImplementedError
+        super().__init__(capacity, seed=seed)
+        self._ring = Ring(self.capacity, self._name)
 
     def add(
         self,
         samples: Samples,
-        priorities: npt.ArrayLike | None = None,
-        groups: npt.ArrayLike | None = None,
+        priorities: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
+        groups: npt.ArrayLike | None = None,  # noqa: ARG002
     ) -> None:
         """See `Replay.add`."""
-        raise NotImplementedError
+        self._ring.check(samples)
+        self._ring.add(samples)
 
     def sample(self, batch_size: int) -> Batch:
         """See `Replay.sample`."""
-        raise NotImplementedError
+        at_least(f"{self._name}: batch_size", batch_size, 1)
+        self._ring.check_filled()
+        places = self._rng.integers(len(self._ring), size=batch_size)
+        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
         """See `Replay.all`."""
-        raise NotImplementedError
+        return self._ring.take(self._ring.by_age)
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._ring)
 
-    def state_dict(self) -> dict[str, Any]:
-        """See `Replay.state_dict`."""
-        raise NotImplementedError
+    def _contents(self) -> dict[str, Any]:
+        return self._ring.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Replay.load_state_dict`."""
-        raise NotImplementedError
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._ring = Ring.from_state(state, self.capacity, self._name)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio, share
+from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio
 from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
 
 
 def deltas(
@@ -40,15 +41,7 @@ def deltas(
         ratio_clip: limit of the ratio ρ.
     """
     rows = checked_rows(
-        "deltas",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "deltas", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     found = _deltas(rows)
     if log_ratio is not None:
@@ -87,17 +80,9 @@ def gae(
     advantage estimation", equation 16.
     """
     rows = checked_rows(
-        "gae",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "gae", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
-    return _gae(rows, share("gae", "lam", lam))
+    return _gae(rows, finite_between("gae: lam", lam, 0.0, 1.0))
 
 
 def td_lambda(
@@ -130,17 +115,9 @@ def td_lambda(
     Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
     """
     rows = checked_rows(
-        "td_lambda",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "td_lambda", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
-    return rows.masked(rows.value + _gae(rows, share("td_lambda", "lam", lam)))
+    return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
 
 
 def vtrace(
@@ -177,15 +154,7 @@ def vtrace(
     Source: Espeholt et al. 2018, "IMPALA", remark 1.
     """
     rows = checked_rows(
-        "vtrace",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "vtrace", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     step, decay = _deltas(rows), rows.gamma
     if log_ratio is not None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from plangym_ext.errors import InvalidOption, InvalidSamples
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
 
 
 def checked_rows(
     where: str,
     reward: Any,
+    value: Any,
     terminated: Any,
-    *,
     gamma: float,
-    value: Any = None,
     bootstrap: Any = 0.0,
     truncated: Any = None,
     final_value: Any = None,
@@ -26,16 +29,17 @@ def checked_rows(
 
     Args:
         where: name of the function that was called.
-        reward: see `returns`, as all that follow.
+        reward: see `returns`, as all that is not named here.
+        value: of the observation before each row; None for functions that need none,
+            which get zeros.
         terminated: flags.
         gamma: discount.
-        value: None for functions that need none; then it is all zeros.
         bootstrap: value behind the last row.
         truncated: flags, or None.
         final_value: required with `truncated`.
         valid: flags, or None.
     """
-    share(where, "gamma", gamma)
+    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
     if (truncated is None) != (final_value is None):
         raise InvalidSamples(
             f"{where}: truncated and final_value must be passed together; got only "
@@ -46,62 +50,21 @@ def checked_rows(
     convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
     reward = floating(convert(reward))
     value = reward * 0 if value is None else floating(convert(value))
-    xp = namespace_of(reward)
-    ndim = max(reward.ndim, value.ndim)
-    if min(reward.ndim, value.ndim) < 2 or reward.shape[:2] != value.shape[:2] or not len(reward):
-        raise InvalidSamples(
-            f"{where}: reward and value must be [T, B] or [T, B, ...] with T >= 1; got "
-            f"{tuple(reward.shape)} and {tuple(value.shape)}. Add an axis for a single env."
-        )
-    reward, value = xp.broadcast_arrays(*_same_ndim(ndim, reward, value))
-    dtype = xp.result_type(reward, value)
-    shape = tuple(reward.shape)
-
-    def flags(name: str, given: Any) -> Any:
-        array = convert(given)
-        if tuple(array.shape) != shape[: array.ndim] or array.ndim < 2:
-            raise InvalidSamples(
-                f"{where}: {name} must be {shape[:2]} flags, one per row; got "
-                f"{tuple(array.shape)}. Pass one flag for every reward."
-            )
-        return _same_ndim(ndim, array if array.dtype == xp.bool else array != 0)[0]
-
-    def numbers(name: str, given: Any, full: tuple[int, ...]) -> Any:
-        array = floating(convert(given))
-        if array.ndim == len(full) + 1 and array.shape[0] == 1:
-            array = array[0]  # a bootstrap as a row of its own
-        try:
-            extended = _same_ndim(len(full), array)[0] if array.ndim else array
-            return cast(xp.broadcast_to(extended, full))
-        except (ValueError, RuntimeError) as error:
-            raise InvalidSamples(
-                f"{where}: {name} must be a number or {full}; got {tuple(array.shape)}."
-            ) from error
-
-    def cast(array: Any) -> Any:
-        return array if array.dtype == dtype else xp.asarray(array, dtype=dtype)
-
-    terminated = flags("terminated", terminated)
+    form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
+    terminated = form.flags("terminated", terminated)
     if truncated is not None:
-        truncated = flags("truncated", truncated) & ~terminated
-        final_value = numbers("final_value", final_value, shape)
+        truncated = form.flags("truncated", truncated) & ~terminated
+        final_value = form.numbers("final_value", final_value, form.shape)
     return Rows(
-        reward=cast(reward),
-        value=cast(value),
-        bootstrap=numbers("bootstrap", bootstrap, shape[1:]),
+        reward=form.numbers("reward", reward, form.shape),
+        value=form.numbers("value", value, form.shape),
+        bootstrap=form.numbers("bootstrap", bootstrap, form.shape[1:]),
         terminated=terminated,
         truncated=truncated,
         final_value=final_value,
-        valid=None if valid is None else flags("valid", valid),
-        gamma=float(gamma),
+        valid=None if valid is None else form.flags("valid", valid),
+        gamma=gamma,
     )
-
-
-def share(where: str, name: str, given: float) -> float:
-    """Return a number between 0 and 1, or refuse it."""
-    if not 0 <= given <= 1:
-        raise InvalidOption(f"{where}: {name} must lie between 0 and 1; got {given!r}.")
-    return float(given)
 
 
 def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:
@@ -118,17 +81,65 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
     if clip is not None and not clip > 0:
         raise InvalidOption(f"{where}: {name} must be positive, or None for none; got {clip!r}.")
     xp = namespace_of(rows.reward)
-    array = converter(rows.reward)(log_ratio)
-    if tuple(array.shape) != tuple(rows.reward.shape[: array.ndim]) or array.ndim < 2:
-        raise InvalidSamples(
-            f"{where}: log_ratio must be {tuple(rows.reward.shape[:2])}, one per row; got "
-            f"{tuple(array.shape)}. Sum it over the parts of an action."
-        )
-    ratio = xp.exp(_same_ndim(rows.reward.ndim, floating(array))[0])
-    ratio = ratio if clip is None else xp.clip(ratio, None, math.inf if clip is None else clip)
-    return xp.zeros_like(rows.reward) + ratio
+    shape = tuple(rows.reward.shape)
+    form = _Form(where, converter(rows.reward), shape, rows.reward.dtype)
+    ratio = xp.exp(form.numbers("log_ratio", log_ratio, shape))
+    return ratio if clip is None else xp.clip(ratio, None, clip)
 
 
-def _same_ndim(ndim: int, *arrays: Any) -> list[Any]:
-    """Return the arrays with axes of one element behind their own."""
-    return [array.reshape(tuple(array.shape) + (1,) * (ndim - array.ndim)) for array in arrays]
+class _Form(NamedTuple):
+    """What every argument of a call has to be."""
+
+    where: str
+    convert: Callable[[Any], Any]
+    shape: tuple[int, ...]  # (T, B, *K)
+    dtype: Any
+
+    def flags(self, name: str, given: Any) -> Any:
+        """`[T, B]` flags, with axes of one element behind them."""
+        array = self.convert(given)
+        if array.ndim < 2 or tuple(array.shape) != self.shape[: array.ndim]:
+            raise InvalidSamples(
+                f"{self.where}: {name} must be {self.shape[:2]} flags, one per row; got "
+                f"{tuple(array.shape)}. Pass one flag for every reward."
+            )
+        flags = array if array.dtype == namespace_of(array).bool else array != 0
+        return _widened(flags, len(self.shape))
+
+    def numbers(self, name: str, given: Any, shape: tuple[int, ...]) -> Any:
+        """One number, or an array of as many axes as `shape` or fewer, as `shape`."""
+        array = self.convert(given)
+        xp = namespace_of(array)
+        if array.dtype != self.dtype:
+            array = xp.asarray(array, dtype=self.dtype)
+        if array.ndim == len(shape) + 1 and array.shape[0] == 1:
+            array = array[0]  # a bootstrap as a row of its own
+        if tuple(array.shape) == shape:
+            return array
+        try:
+            return xp.broadcast_to(_widened(array, len(shape)) if array.ndim else array, shape)
+        except (ValueError, RuntimeError) as error:
+            raise InvalidSamples(
+                f"{self.where}: {name} must be a number or {shape}; got {tuple(array.shape)}."
+            ) from error
+
+
+def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:
+    """Return (T, B, *K), common to both."""
+    ndim = max(reward.ndim, value.ndim)
+    if min(reward.ndim, value.ndim) >= 2 and len(reward) and reward.shape[:2] == value.shape[:2]:
+        with contextlib.suppress(ValueError):
+            return np.broadcast_shapes(*(_widened(array, ndim).shape for array in (reward, value)))
+    raise InvalidSamples(
+        f"{where}: reward and value must be [T, B] or [T, B, ...] with T >= 1; got "
+        f"{tuple(reward.shape)} and {tuple(value.shape)}. Add an axis for a single env."
+    )
+
+
+def _common_dtype(reward: Any, value: Any) -> Any:
+    return namespace_of(reward).result_type(reward, value)
+
+
+def _widened(array: Any, ndim: int) -> Any:
+    """Return the array with axes of one element behind its own."""
+    return array.reshape(tuple(array.shape) + (1,) * (ndim - array.ndim))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio
 from plangym_ext.learn.returns.namespace import namespace_of
 from plangym_ext.learn.returns.recurrence import recurrence
+from plangym_ext.planners.base import at_least
 
 
 def returns(
@@ -52,14 +52,7 @@ def returns(
         InvalidOption: a number is out of its range.
     """
     rows = checked_rows(
-        "returns",
-        reward,
-        terminated,
-        gamma=gamma,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "returns", reward, None, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     decay: Any = rows.gamma
     if log_ratio is not None:
@@ -101,18 +94,10 @@ def multistep(
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of the ratio.
     """
-    if n is not None and n < 1:
-        raise InvalidOption(f"multistep: n must be at least 1, or None for all rows; got {n!r}.")
+    if n is not None:
+        at_least("multistep: n", n, 1)
     rows = checked_rows(
-        "multistep",
-        reward,
-        terminated,
-        gamma=gamma,
-        value=value,
-        bootstrap=bootstrap,
-        truncated=truncated,
-        final_value=final_value,
-        valid=valid,
+        "multistep", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
     )
     decay: Any = rows.gamma
     if log_ratio is not None:
@@ -141,7 +126,7 @@ def past_returns(
         (P `[T, B]`, `[B]` for `before` of the next call: 0 where an episode has ended).
     """
     ended = terminated if truncated is None else (terminated | truncated)
-    rows = checked_rows("past_returns", reward, ended, gamma=gamma, bootstrap=before)
+    rows = checked_rows("past_returns", reward, None, ended, gamma, before)
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
     ended = xp.zeros_like(rows.reward) + rows.terminated

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from plangym_ext.errors import InvalidOption
+import numpy as np
+
 from plangym_ext.learn.returns.checked import checked_rows
-from plangym_ext.learn.returns.namespace import namespace_of
+from plangym_ext.learn.returns.namespace import converter, namespace_of
+from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import at_least
 
 
 class NStep(NamedTuple):
@@ -39,16 +42,36 @@ def n_step_rewards(
         truncated: flags; a window ends there, and its discount stays.
         valid: flags; skipped rows count for nothing.
     """
-    if n < 1:
-        raise InvalidOption(f"n_step_rewards: n must be at least 1; got {n!r}.")
-    zero = None if truncated is None else 0.0
+    at_least("n_step_rewards: n", n, 1)
+    nothing = None if truncated is None else 0.0
     rows = checked_rows(
-        "n_step_rewards",
-        reward,
-        terminated,
-        gamma=gamma,
-        truncated=truncated,
-        final_value=zero,
-        valid=valid,
+        "n_step_rewards", reward, None, terminated, gamma, 0.0, truncated, nothing, valid
     )
-    raise NotImplementedError(rows, namespace_of)
+    xp = namespace_of(rows.reward)
+    length = min(n, len(rows.reward))
+    paid, discount = rows.reward * 0, xp.ones_like(rows.reward)
+    # What a value of 1 behind the window is worth at its beginning.
+    one = _with_values_of(rows, 1.0)
+    for _ in range(length):
+        paid = rows.reward + gamma * rows.following(paid)
+        discount = gamma * one.following(discount)
+    return NStep(rows.masked(paid), rows.masked(discount), _last_rows(rows, length))
+
+
+def _last_rows(rows: Rows, length: int) -> Any:
+    """Return the last row of the window of each row, int64."""
+    xp = namespace_of(rows.reward)
+    # float64, which holds every row number, whatever the rewards are.
+    own = xp.zeros_like(rows.reward, dtype=xp.float64)
+    own = own + converter(own)(np.arange(float(len(own)))).reshape((-1,) + (1,) * (own.ndim - 1))
+    beyond, last = _with_values_of(rows, -1.0), own
+    for _ in range(length - 1):
+        later = beyond.following(last)
+        last = xp.where(rows.ended | (later < 0), own, later)
+    return xp.asarray(rows.masked(last), dtype=xp.int64)
+
+
+def _with_values_of(rows: Rows, value: float) -> Rows:
+    """Return the rows with one number for all values behind episodes and batch."""
+    number = rows.reward * 0 + value
+    return rows._replace(bootstrap=number[0], final_value=number)

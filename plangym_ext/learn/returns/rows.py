@@ -24,6 +24,11 @@ class Rows(NamedTuple):
     valid: Any  # [T, B, *1] bool; None if all are
     gamma: float
 
+    @property
+    def ended(self) -> Any:
+        """`[T, B, *1]` bool: no later row continues the episode."""
+        return self.terminated if self.truncated is None else self.terminated | self.truncated
+
     def following(self, array: Any) -> Any:
         """Return what the transition of each row leads to, `[T, B, *K]`.
 
@@ -52,8 +57,7 @@ class Rows(NamedTuple):
         """
         xp = namespace_of(step)
         decay = xp.full_like(step, decay) if isinstance(decay, float) else decay
-        ended = self.terminated if self.truncated is None else self.terminated | self.truncated
-        decay = xp.where(ended, 0.0, decay)
+        decay = xp.where(self.ended, 0.0, decay)
         if self.valid is None:
             return recurrence(step, decay, last)
         step, decay = xp.where(self.valid, step, 0.0), xp.where(self.valid, decay, 1.0)
