@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.base import Rng, SearchModel, States
+from plangym_ext.planners.waves import all_finite, first_improper
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
 Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
@@ -85,8 +86,8 @@ class EvaluatorRater(Rater):
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
-        rows = np.ones(count, np.int64)
-        return unrated(count)._replace(value=value, prior=prior, evaluator_rows=rows)
+        steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
+        return Rating(value, prior, steps, rows, steps)
 
 
 def evaluate(
@@ -95,7 +96,7 @@ def evaluate(
     """Call the evaluator and refuse an answer that would poison the tree."""
     prior, value = evaluator(obs)
     values = np.asarray(value, np.float64)
-    if values.shape != (count,) or not np.isfinite(values).all():
+    if values.shape != (count,) or not all_finite(values):
         raise ValueError(
             f"evaluator: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite."
@@ -113,11 +114,11 @@ def check_prior(prior: npt.ArrayLike, count: int, num_actions: int) -> npt.NDArr
             f"evaluator: prior must be {(count, num_actions)}, one row per observation and "
             f"one column per action, or None for uniform; got {priors.shape}."
         )
-    # NaN fails both comparisons, so it is caught as well.
-    if not ((priors >= 0).all() and (abs(priors.sum(axis=1) - 1) < 1e-3).all()):
-        worst = priors[np.argmax(~(abs(priors.sum(axis=1) - 1) < 1e-3) | (priors < 0).any(axis=1))]
+    wrong = first_improper(priors)
+    if wrong >= 0:
         raise ValueError(
-            f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got {worst}. "
+            f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got "
+            f"{priors[wrong]}. "
             f"Apply softmax to logits first."
         )
     return priors

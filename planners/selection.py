@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numba
 
+from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.puct import puct_action
 from plangym_ext.planners.tree import (
@@ -36,7 +37,7 @@ class Selection(NamedTuple):
     c_scale: float  # see `improved_logits`
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving) -> int:
     """Return the action to follow from an open node, NO_ACTION if none can be."""
     if selection.rule == UCT:
@@ -49,7 +50,7 @@ def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving
     return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
     """Walk tree b from its root and return the leaf, as a pending new node.
 
@@ -101,6 +102,7 @@ def select_wave(
     Source: Liu et al. 2020, "Watch the Unobserved: a simple approach to
     parallelizing Monte Carlo tree search".
     """
+    tree, halving = borrowed(tree), borrowed(halving)
     count = 0
     for b in range(len(limits)):
         limit = limits[b]

@@ -12,13 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from plangym_ext.core.codec import StateCodec
+from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import timed_build, type_of
 from plangym_ext.native.kernel import Kernel
@@ -33,7 +30,7 @@ _STEPS_PER_THREAD = 8192
 Loop = Callable[[RowArrays, Any, Any, int, int, bool], int]
 
 
-class KernelEnv(PlanEnv):
+class KernelEnv(BackendEnv):
     """An env whose batches run on a compiled kernel; all else runs on the env itself.
 
     States are those of the serial and the process backend. The loop is compiled when a
@@ -68,7 +65,7 @@ class KernelEnv(PlanEnv):
             raise ValueError(f"KernelEnv: threads must be an int >= 1; got {threads!r}")
         self._own_kernel, self._strict, self.threads = kernel, strict, threads
         self.kernel = find_kernel(env, kernel)
-        self.plan_env = env
+        self._plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
@@ -77,79 +74,7 @@ class KernelEnv(PlanEnv):
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
 
-    # The env proper -------------------------------------------------------------
-
-    @property
-    def gym_env(self) -> Any:
-        """The gymnasium env that is played."""
-        return self.plan_env.gym_env
-
-    @property
-    def codec(self) -> StateCodec:
-        """How the env's states are captured."""
-        return self.plan_env.codec
-
-    @property
-    def layout(self) -> RowLayout:  # type: ignore[override]
-        """What a row holds."""
-        return self.plan_env.layout
-
-    @property
-    def envelope(self) -> Any:  # type: ignore[override]
-        """Seals and checks states."""
-        return self.plan_env.envelope
-
-    @property
-    def exact(self) -> bool:
-        """True: a kernel is only made for exact states."""
-        return self.plan_env.exact
-
-    @one_call
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-        return_state: bool = True,
-    ) -> tuple[Any, ...]:
-        """Start a new episode; see `PlanEnv.reset`."""
-        self._check_rows_free("reset")
-        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
-        self._drop_rows()
-        return found
-
-    @one_call
-    def step(
-        self,
-        action: Any,
-        state: np.ndarray | None = None,
-        dt: int = 1,
-        return_state: bool | None = None,
-    ) -> Transition | StateTransition:
-        """Advance the env; see `PlanEnv.step`."""
-        return self.plan_env.step(action, state, dt, return_state)
-
-    @one_call
-    def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
-        return self.plan_env.get_state()
-
-    def _set_env_state(self, state: np.ndarray) -> None:
-        self.plan_env._set_env_state(state)
-
-    def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
-        return self.plan_env.render()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
-        return self.plan_env.metadata
-
     # Rows -----------------------------------------------------------------------
-
-    def _first_state(self) -> np.ndarray:
-        return self.plan_env._first_state()
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""

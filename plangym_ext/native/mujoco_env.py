@@ -8,12 +8,10 @@ from typing import Any, Self
 import numpy as np
 from gymnasium import wrappers
 
-from plangym_ext.core.codec import StateCodec, layers
+from plangym_ext.core.backend_env import BackendEnv
+from plangym_ext.core.codec import layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed
@@ -31,7 +29,7 @@ _TRANSPARENT = (wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
 _CHECK_SEED, _CHECK_PLACES, _CHECK_STEPS = 1, 4, 3
 
 
-class MujocoEnv(PlanEnv):
+class MujocoEnv(BackendEnv):
     """Step a MuJoCo task in batches without a process.
 
     A local env of the serial kind does everything but the batches, and resets rows that
@@ -64,7 +62,7 @@ class MujocoEnv(PlanEnv):
         self._given: dict[str, Any] = {"threads": threads, "check": check}
         self._arguments: dict[str, Any] = {**env._arguments, **self._given}
         self._given_task = task
-        self.plan_env = env
+        self._plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._closed = False
         batch_library()  # refuses an old MuJoCo
@@ -142,79 +140,7 @@ class MujocoEnv(PlanEnv):
                 f"{differing}, with numpy {np.__version__}. Use backend='process'."
             )
 
-    @property
-    def gym_env(self) -> Any:
-        """The gymnasium env that is played."""
-        return self.plan_env.gym_env
-
-    @property
-    def codec(self) -> StateCodec:
-        """How its state is captured."""
-        return self.plan_env.codec
-
-    @property
-    def exact(self) -> bool:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
-        return self.plan_env.exact
-
-    @property
-    def layout(self) -> Any:  # type: ignore[override]
-        """What a row holds."""
-        return self.plan_env.layout
-
-    @property
-    def envelope(self) -> Any:  # type: ignore[override]
-        """Seals and checks states."""
-        return self.plan_env.envelope
-
-    # The env proper -------------------------------------------------------------
-
-    @one_call
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-        return_state: bool = True,
-    ) -> tuple[Any, ...]:
-        """Start a new episode; see `PlanEnv.reset`."""
-        self._check_rows_free("reset")
-        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
-        self._drop_rows()
-        return found
-
-    @one_call
-    def step(
-        self,
-        action: Any,
-        state: np.ndarray | None = None,
-        dt: int = 1,
-        return_state: bool | None = None,
-    ) -> Transition | StateTransition:
-        """Advance the env; see `PlanEnv.step`."""
-        return self.plan_env.step(action, state, dt, return_state)
-
-    @one_call
-    def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
-        return self.plan_env.get_state()
-
-    def _set_env_state(self, state: np.ndarray) -> None:
-        self.plan_env._set_env_state(state)
-
-    def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
-        return self.plan_env.render()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
-        return self.plan_env.metadata
-
     # Rows -----------------------------------------------------------------------
-
-    def _first_state(self) -> np.ndarray:
-        return self.plan_env._first_state()
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         if self._closed:

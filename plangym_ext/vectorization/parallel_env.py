@@ -9,12 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.envelope import fingerprint
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.pending import RunningRows
-from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, StateTransitions, Transition, Transitions
+from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState
@@ -30,7 +29,7 @@ def default_n_workers() -> int:
     return os.cpu_count() or 1
 
 
-class ParallelEnv(PlanEnv):
+class ParallelEnv(BackendEnv):
     """Step any env in parallel whenever `step_batch` is called.
 
     A local env does everything but the batches; its copies run in worker processes
@@ -113,7 +112,7 @@ class ParallelEnv(PlanEnv):
         )
         self._given_name = name
         self._closed = False
-        self._plan_env: GymEnv | None = None
+        self._plan_env = None
         self._batch_env: BatchEnv | None = None
         if not delay_setup:
             self.setup()
@@ -180,60 +179,6 @@ class ParallelEnv(PlanEnv):
         """The env's id."""
         return self._given_name or (self._plan_env.name if self._plan_env else "unnamed")
 
-    @property
-    def layout(self) -> Any:  # type: ignore[override]
-        """What a row holds."""
-        return self.plan_env.layout
-
-    @property
-    def envelope(self) -> Any:  # type: ignore[override]
-        """Seals and checks states."""
-        return self.plan_env.envelope
-
-    # The env proper -------------------------------------------------------------
-
-    @one_call
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-        return_state: bool = True,
-    ) -> tuple[Any, ...]:
-        """Start a new episode; see `PlanEnv.reset`."""
-        self._check_rows_free("reset")
-        found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
-        self._drop_rows()
-        return found
-
-    @one_call
-    def step(
-        self,
-        action: Any,
-        state: np.ndarray | None = None,
-        dt: int = 1,
-        return_state: bool | None = None,
-    ) -> Transition | StateTransition:
-        """Advance the env; see `PlanEnv.step`."""
-        return self.plan_env.step(action, state, dt, return_state)
-
-    @one_call
-    def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
-        return self.plan_env.get_state()
-
-    def _set_env_state(self, state: np.ndarray) -> None:
-        self.plan_env._set_env_state(state)
-
-    def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
-        return self.plan_env.render()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
-        return self.plan_env.metadata
-
     # Rows -----------------------------------------------------------------------
 
     def make_transitions(
@@ -245,9 +190,6 @@ class ParallelEnv(PlanEnv):
     ) -> Transitions | StateTransitions:
         """Step rows; the seed's name for `step_batch`."""
         return self.step_batch(actions, states, dt, return_state)
-
-    def _first_state(self) -> np.ndarray:
-        return self.plan_env._first_state()
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         return self._run(request)

@@ -6,8 +6,8 @@ Ours on each backend, gymnasium's vector envs, EnvPool, Stable-Baselines3, Torch
 plangym and the raw simulator; plain stepping, and stepping from states. A peer runs in
 the first Python that has it: ours or one of `--peer-python`, which need numpy and
 gymnasium beside it. One without is left out. A cell (an env and a number of rows) that
-is in the output file is not measured again, unless with --again. At the end the page of
-the documentation is written from all that is in the file.
+is in the output file is not measured again, unless with --again. At the end its part of
+the page of the documentation is written from all that is in the file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from stepping import machine
 from stepping.rounds import interleaved
 from table.contestants import CONTESTANTS, Contestant, Late, Process, versions_of
 from table.page import page
+from table.sections import write_section
 from table.tasks import TASKS, Task
 
-from plangym_ext.core.whole_file import replacing
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
@@ -172,10 +172,10 @@ def main() -> None:
             print(f"    {key:40} {statistics.median(rates):15,.0f} steps/s")
         for key, reason in cell["left_out"].items():
             print(f"    {key:40} left out: {reason}")
-    with replacing(options.page) as file:
-        peer_arguments = " ".join("PATH" for _ in options.peer_python)
-        command = "python tests/benchmarks/everything.py"
-        file.write(page(kept, f"{command} --peer-python {peer_arguments}" if peers else command))
+    peer_arguments = " ".join("PATH" for _ in options.peer_python)
+    command = "python tests/benchmarks/everything.py"
+    command = f"{command} --peer-python {peer_arguments}" if peers else command
+    write_section(options.page, "speed", page(kept, command))
     line.end(f"{len(results)} cells are in {options.page}")
 
 

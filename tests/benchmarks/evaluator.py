@@ -1,0 +1,103 @@
+"""What does a search with a network spend its time on? `python tests/benchmarks/evaluator.py`.
+
+32 trees of 64 simulations each on CartPole, with an MLP of two layers of 64 as evaluator.
+Environment and network are timed at the calls that the search makes; the rest is the
+search's own. It must be at most 25 %, and a call must have at least 24 rows in the mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import plangym_ext
+from plangym_ext.learn import NetworkConfig, NetworkEvaluator, make_network
+from plangym_ext.planners import MCTS
+
+TREES, SIMULATIONS = 32, 64
+LEAST_ROWS, MOST_OUTSIDE = 24, 0.25
+
+
+class Timed:
+    """A callable, and the seconds spent in it."""
+
+    def __init__(self, call):
+        self.call, self.seconds = call, 0.0
+
+    def __call__(self, *args, **kwargs):
+        started = time.perf_counter()
+        try:
+            return self.call(*args, **kwargs)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+class Model:
+    """The env as a search sees it, with a clock on what it steps."""
+
+    def __init__(self, env):
+        self.action_space = env.action_space
+        self.step_batch = Timed(env.step_batch)
+
+
+def measure(env, evaluator, wave, repeats):
+    """Medians over some plans of 32 trees: seconds, and shares of env and network."""
+    model, network = Model(env), Timed(evaluator)
+    states, obs = zip(*[env.reset(seed=i)[:2] for i in range(TREES)], strict=True)
+    states, obs = np.stack(states), np.stack(obs)
+    planner = MCTS(SIMULATIONS, wave_size=wave, evaluator=network)
+    totals, envs, networks = [], [], []
+    for i in range(repeats + 3):
+        rngs = [np.random.default_rng([i, b]) for b in range(TREES)]
+        model.step_batch.seconds = network.seconds = 0.0
+        evaluator.calls = evaluator.rows = 0
+        started = time.perf_counter()
+        planner.plan_batch(model, states, rngs=rngs, obs=obs)
+        totals.append(time.perf_counter() - started)
+        envs.append(model.step_batch.seconds / totals[-1])
+        networks.append(network.seconds / totals[-1])
+    # The first ones compile and warm up.
+    seconds, in_env, in_network = (statistics.median(x[3:]) for x in (totals, envs, networks))
+    return {
+        "wave_size": wave,
+        "simulations_per_second": round(TREES * SIMULATIONS / seconds),
+        "rows_per_call": round(evaluator.rows / evaluator.calls, 1),
+        "environment": round(in_env, 3),
+        "network": round(in_network, 3),
+        "outside": round(1 - in_env - in_network, 3),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the table to this file")
+    parser.add_argument("--backend", default="auto", help="of the env")
+    parser.add_argument("--repeats", type=int, default=60, help="plans of 32 trees each")
+    parser.add_argument("--compile", action="store_true", help="compile the network")
+    options = parser.parse_args()
+    # More threads are no faster for layers this small, and take the env's processors.
+    torch.set_num_threads(1)
+    rows = []
+    with plangym_ext.make("CartPole-v1", backend=options.backend) as env:
+        spaces = env.observation_space, env.action_space
+        network = make_network(*spaces, NetworkConfig(hidden=(64, 64)), seed=0)
+        evaluator = NetworkEvaluator(network, compile=options.compile)
+        for wave in (1, 8):
+            rows.append(measure(env, evaluator, wave, options.repeats))
+            print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    met = all(row["rows_per_call"] >= LEAST_ROWS and row["outside"] <= MOST_OUTSIDE for row in rows)
+    print("met" if met else "not met")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
