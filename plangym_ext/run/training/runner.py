@@ -33,6 +33,10 @@ from plangym_ext.run.training.versions import versions
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
 
+#: Columns of the table.
+_SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", "eval/length")
+
+
 class Runner:
     """Trains a network from planning.
 
@@ -129,7 +133,9 @@ class Runner:
     def _make_log(self, resume: bool, show: bool) -> Logger:
         params = {**plain(self.config), "versions": versions()}
         total = self.config.rounds * self.config.steps_per_round
-        log = Logger(self.folder, params=params, resume=resume, total=total, show=show)
+        log = Logger(
+            self.folder, params=params, resume=resume, total=total, show=show, columns=list(_SHOWN)
+        )
         if resume:
             log.truncate_after(self.steps)
         return log
@@ -164,6 +170,11 @@ class Runner:
     def stop(self, reason: str) -> None:
         """End the run after this round, with a checkpoint."""
         self.stopped = reason
+
+    @property
+    def newest_checkpoint(self) -> Path | None:
+        """The newest checkpoint in the folder; None if there is none."""
+        return self._checkpoints.latest()
 
     @property
     def _is_last(self) -> bool:

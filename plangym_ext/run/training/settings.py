@@ -92,7 +92,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
                 if part != ""
             )
     elif kind in (Any, origin) or origin is not None:
-        return _read_free(value)
+        return free(value)
     else:
         found = _read_plain(kind, value)
         if found is not None:
@@ -107,10 +107,10 @@ def _read_optional(kind: Any, value: Any, where: str) -> Any:
     return read(kinds[0], value, where)
 
 
-def _read_free(value: Any) -> Any:
+def free(value: Any) -> Any:
     """Return a value of no known kind: a literal as TOML has it, else the text."""
     if isinstance(value, Mapping):
-        return {key: _read_free(one) for key, one in value.items()}
+        return {key: free(one) for key, one in value.items()}
     if not isinstance(value, Text):
         return value
     if value.lower() == "none":
