@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         choices=["network", "planner"],
         help="the network alone, or the search (default: as the run was evaluated)",
     )
-    parser.add_argument("--seed", type=at_least(0), help="of the first episode (default: the run's)")
+    parser.add_argument(
+        "--seed", type=at_least(0), help="of the first episode (default: the run's)"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: beside the checkpoint)"
     )

@@ -47,9 +47,7 @@ def add_setting_options(
         _add_free(parser, setting, typed)
 
 
-def _add_free(
-    parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]
-) -> None:
+def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]) -> None:
     """Add the keys that were typed below a setting whose keys are anybody's."""
     keys = [key for key in typed if key.startswith(f"{setting.key}.")]
     for key in keys:

@@ -90,9 +90,7 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
     Raises:
         ForeignCheckpoint: they differ; the message says in what.
     """
-    found = [
-        line for line in differences(config, saved) if line.partition(": ")[0] not in FREE
-    ]
+    found = [line for line in differences(config, saved) if line.partition(": ")[0] not in FREE]
     if found:
         raise ForeignCheckpoint(
             f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Go on with its own, "
@@ -109,8 +107,8 @@ def check_same_spaces(where: str, saved: Mapping[str, str], env: Any) -> None:
     for kind, here in spaces_of(env).items():
         if saved[kind] != here:
             raise ForeignCheckpoint(
-                f"{where}: it was trained on the {kind} space {saved[kind]}; the env {env.name} has "
-                f"{here}. Take the env that it was trained on."
+                f"{where}: it was trained on the {kind} space {saved[kind]}; the env {env.name} "
+                f"has {here}. Take the env that it was trained on."
             )
 
 

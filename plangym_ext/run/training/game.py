@@ -88,9 +88,7 @@ def _recorder(state: Mapping[str, Any]) -> EpisodeRecorder:
     if record is None:
         return EpisodeRecorder(state["seed"], state["obs"], state["legal"])
     observations, masks = record["observations"], record["legal"]
-    recorder = EpisodeRecorder(
-        state["seed"], observations[0], None if masks is None else masks[0]
-    )
+    recorder = EpisodeRecorder(state["seed"], observations[0], None if masks is None else masks[0])
     length = len(record["actions"])
     for t in range(length):
         last = t == length - 1

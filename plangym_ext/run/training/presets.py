@@ -30,13 +30,22 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
             "dirichlet_alpha": 0.5,
             "temperature": 1.0,
         },
-        "network": {"kind": "conv", "heads": ["value"], "value_scale": 6.0},
+        "network": {
+            "kind": "conv",
+            "channels": [16, 16, 16, 16],
+            "hidden": [64],
+            "heads": ["value"],
+            # Else 6 x 6 boards of 7 planes would be taken for 6 planes of 6 x 7.
+            "image_channels": "last",
+            "value_scale": 6.0,
+        },
         "trainer": {"name": "value", "value_target": "discounted_return", "discount": 0.97},
         "replay": {"kind": "balanced", "balance_by": "solved", "capacity": 30_000},
-        "collector": {"num_envs": 32, "moves": 8, "attributes": ["solved"]},
+        "collector": {"num_envs": 64, "moves": 8, "n_workers": 2, "attributes": ["solved"]},
         "evaluation": {"player": "planner", "every": 100, "episodes": 50, "planner": _GREEDY},
-        "updates": 8,
+        "updates": 16,
         "checkpoint_every": 50,
+        "threads": 2,
         **rest,
     }
 

@@ -32,7 +32,7 @@ from plangym_ext.run.training.settings import plain
 from plangym_ext.run.training.versions import versions
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
-
+_INTERRUPTED = "interrupted"
 #: Columns of the table.
 _SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", "eval/length")
 
@@ -151,15 +151,14 @@ class Runner:
         Raises:
             LossNotFinite: a loss was not finite; the last checkpoint is as it was.
         """
-        self.stopped = ""
         with Interrupts() as interrupts:
             self._call("on_start")
             if self._checkpoints.latest() is None:
                 self.checkpoint()
             while self.round < self.config.rounds and not self.stopped:
                 self._run_round()
-                if interrupts.seen:
-                    self.stop("interrupted")
+                if interrupts.seen and not self.stopped:
+                    self.stop(_INTERRUPTED)
                 every = self.config.checkpoint_every
                 if self._is_last or (every and self.round % every == 0):
                     self.checkpoint()
@@ -168,7 +167,12 @@ class Runner:
             raise KeyboardInterrupt
 
     def stop(self, reason: str) -> None:
-        """End the run after this round, with a checkpoint."""
+        """End the run after this round, with a checkpoint.
+
+        Args:
+            reason: in a few words; a run that is resumed with the same settings stays
+                ended.
+        """
         self.stopped = reason
 
     @property
@@ -282,6 +286,7 @@ class Runner:
                 "spaces": spaces_of(self._env),
                 "round": self.round,
                 "steps": self.steps,
+                "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
                 "trainer": self.trainer.state_dict(),
                 "replay": self.replay.state_dict(),
                 "collector": self._collector.state_dict(),
@@ -303,6 +308,9 @@ class Runner:
         self._collector.load_state_dict(saved["collector"])
         self._random.load_state_dict(saved["torch_random"])
         self.round, self.steps = saved["round"], saved["steps"]
+        # A run that had come to its end has, unless more is asked of it now.
+        if saved["config"] == plain(self.config):
+            self.stopped = saved["stopped"]
 
     # Life -----------------------------------------------------------------------
 

@@ -58,7 +58,9 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     check_names(values, names, where)
-    return cls(**{key: read(hints[key], value, dotted(where, key)) for key, value in values.items()})
+    return cls(
+        **{key: read(hints[key], value, dotted(where, key)) for key, value in values.items()}
+    )
 
 
 def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None:

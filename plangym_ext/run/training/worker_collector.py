@@ -101,7 +101,8 @@ class _Served:
     def __init__(self, parts: Parts, slots: tuple[int, ...]) -> None:
         from plangym_ext.learn.repeatable import fix_threads
 
-        fix_threads(parts.config.threads)
+        # The processors are shared out like the games.
+        fix_threads(max(1, parts.config.threads // parts.config.collector.n_workers))
         env = parts.env()
         self._evaluator = parts.evaluator(parts.network(env))
         self._collector = parts.collector(env, self._evaluator, slots)
