@@ -28,7 +28,7 @@ alphazero = {
     },
     "network": {"heads": ["policy", "value"]},
     "trainer": {"name": "alphazero", "discount": 0.97},
-    "evaluation": {"every": 0},
+    "evaluation": {"every": 0, "planner": {"temperature": 0.0, "root_noise": 0.0}},
     "rounds": rounds,
 }
 with Runner(compose(["sokoban_6x6", alphazero]), folder, show=True) as runner:

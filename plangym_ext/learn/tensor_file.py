@@ -6,6 +6,7 @@ No pickled object is ever read: a file from elsewhere can be wrong, but it runs 
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,14 @@ from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.torch_extra import torch
 
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    KeyError,
+)
 #: Marks what was a numpy array, so that it comes back as one.
 _ARRAY = "__numpy__"
 
@@ -38,10 +47,15 @@ def load(path: Path) -> dict[str, Any]:
         DamagedCheckpoint: the file is cut short, altered, or none of these.
     """
     try:
+        # torch writes checksums but does not look at them.
+        with zipfile.ZipFile(path) as archive:
+            altered = archive.testzip()
+        if altered is not None:
+            raise zipfile.BadZipFile(f"the checksum of {altered} is wrong")
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
-    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError) as error:
+    except (*_UNREADABLE, OSError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise DamagedCheckpoint(
             f"{path}: no checkpoint can be read from it: it was cut short or altered, or is "

@@ -116,6 +116,13 @@ def test_a_section_of_another_name_begins_anew():
     assert merged(first, {"planner": {"name": "sts"}})["planner"] == {"name": "sts"}
 
 
+def test_how_a_planner_is_evaluated_goes_with_it():
+    assert compose(["cartpole"]).evaluation.planner == {"temperature": 0.0, "root_noise": 0.0}
+    changed = compose(["cartpole", {"planner": {"name": "shooting"}}])
+    assert (changed.planner.options, changed.evaluation.planner) == ({}, {})
+    assert changed.evaluation.every == compose(["cartpole"]).evaluation.every
+
+
 def test_differences_name_key_and_both_values():
     found = differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
     assert found == ["a.c: 3 there, 2 here"]

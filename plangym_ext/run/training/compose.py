@@ -24,7 +24,8 @@ def compose(
 
     Args:
         sources: names of presets, paths of files (.toml, .yaml, .yml, .json), or nested
-            mappings. What a later one says counts; lists are replaced as a whole.
+            mappings. What a later one says counts; lists are replaced as a whole. With
+            another planner or trainer all options of the one before are dropped.
 
     Raises:
         UnknownName: a preset or a key is not known.
@@ -33,9 +34,24 @@ def compose(
     """
     found: dict[str, Any] = {}
     for source in sources:
-        found = merged(found, source if isinstance(source, Mapping) else named(source))
+        found = _over(found, source if isinstance(source, Mapping) else named(source))
     config: RunConfig = build(RunConfig, found)
     return config
+
+
+def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first with what the second says."""
+    found = merged(first, second)
+    if "planner" in first and _name(found) != _name(first):
+        # How the planner before was to be evaluated means nothing to another one either.
+        own = second.get("evaluation", {}).get("planner", {})
+        found["evaluation"] = {**found.get("evaluation", {}), "planner": own}
+    return found
+
+
+def _name(settings: Mapping[str, Any]) -> Any:
+    section = settings.get("planner")
+    return section.get("name") if isinstance(section, Mapping) else None
 
 
 def named(source: str | Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -176,7 +177,7 @@ class RunConfig:
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
         given = {key: changed.options[key] for key in self.evaluation.planner}
-        object.__setattr__(self.evaluation, "planner", given)
+        object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
 
     @property
     def steps_per_round(self) -> int:
