@@ -9,6 +9,8 @@ from typing import ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import at_least
+from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
+from plangym_ext.planners.compiled_waves import make_leaf_wave
 from plangym_ext.planners.search import Rules, Search
 from plangym_ext.planners.selection import Selection
 from plangym_ext.planners.tree_search import TreeSearch
@@ -54,6 +56,10 @@ class MCTS(TreeSearch):
     def _wave(self, search: Search) -> bool:
         """Add one node per simulation."""
         return search.run_wave()
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:
+        """Add one node per simulation, in compiled code."""
+        return compiled_search(search, make_leaf_wave)
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.base import Rng, SearchModel, States
+from plangym_ext.planners.simulator import RaterCode
 from plangym_ext.planners.waves import all_finite, first_improper
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
@@ -23,6 +24,7 @@ class Leaves(NamedTuple):
     states: States | None  # [L, S]; None unless the rater `reads_states`
     obs: Any  # [L, *obs]
     truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
+    legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
 
 class Rating(NamedTuple):
@@ -51,6 +53,10 @@ class Rater(ABC):
     #: Most model steps that rating one leaf takes.
     most_steps: int = 0
 
+    def code(self) -> RaterCode | None:
+        """What a compiled loop needs to rate as this does; None if it cannot."""
+        return None
+
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Rate L >= 1 leaves.
@@ -68,6 +74,10 @@ class Rater(ABC):
 class ZeroRater(Rater):
     """Values every leaf at 0: the search sees nothing but rewards on its paths."""
 
+    def code(self) -> RaterCode | None:
+        """Nothing is done."""
+        return RaterCode(0, 1, None)
+
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Rate everything 0."""
         return unrated(len(leaves.rows))
@@ -82,12 +92,23 @@ class EvaluatorRater(Rater):
         self.evaluator = evaluator
         self.num_actions = num_actions
 
+    def code(self) -> RaterCode | None:
+        """The evaluator's own, if it has any."""
+        value = value_code(self.evaluator)
+        return None if value is None else RaterCode(0, 1, value)
+
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
         steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
         return Rating(value, prior, steps, rows, steps)
+
+
+def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
+    """Return the compiled function that an evaluator stands for, if there is one."""
+    code: Callable[[Any], float] | None = getattr(evaluator, "value_code", None)
+    return code
 
 
 def evaluate(

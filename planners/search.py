@@ -17,6 +17,7 @@ from plangym_ext.planners.base import (
     Transitions,
     action_masks,
     discrete_actions,
+    has_masks,
 )
 from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
 from plangym_ext.planners.node_states import node_states
@@ -38,7 +39,15 @@ from plangym_ext.planners.tree import (
     restart,
     summarize,
 )
-from plangym_ext.planners.waves import all_finite, edges, pending, tally, tally_each, tally_rating
+from plangym_ext.planners.waves import (
+    all_finite,
+    edges,
+    pending,
+    tally,
+    tally_each,
+    tally_rating,
+    tally_steps,
+)
 
 # Rows of the counters, in the order of the fields of `Budget`.
 _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
@@ -167,7 +176,7 @@ class Search:
             self.observe(new_rows, new_leaves)
         backup(tree, rows, leaves)
         tally(self.done, rows, 1)
-        self.full = tree.size == self.rules.capacity
+        self.full[:] = tree.size == self.rules.capacity
         return count > 0
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
@@ -188,21 +197,22 @@ class Search:
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
         value, prior, legal = self._nothing
-        # Looked up as a name: iterating infos gives rows.
-        if "action_mask" in out.infos.keys():  # noqa: SIM118
+        masked = has_masks(out.infos)
+        if masked:
             legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
         ended = np.count_nonzero(over)
         if ended < len(rows):
             # A slice where nothing ended: screens are large, and views are free.
             alive = np.flatnonzero(~over) if ended else slice(None)
             states = out.states[alive] if self.rater.reads_states else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
+            allowed = legal[alive] if masked else None
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
             value = rating.value
             if rating.prior is not None:
                 prior = np.asarray(rating.prior, np.float32)
         discount = self.rules.discount
         expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
-        self.count(rows, model_steps=1, expansions=1, restores=1)
+        tally_steps(self._counts, rows)
         return out
 
     def rate(self, leaves: Leaves) -> Rating:
@@ -227,7 +237,8 @@ class Search:
     def budgets(self, seconds: float) -> list[Budget]:
         """Return what each of the B plans has cost so far; each has an equal share of the time."""
         share = seconds / self.shape[0]
-        return [Budget(*counts, share) for counts in self._counts.T.tolist()]
+        counts = self._counts.T.tolist()
+        return [Budget(steps, nodes, asked, back, share) for steps, nodes, asked, back in counts]
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -248,6 +259,7 @@ class Search:
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
         full = self.full & (self.done < self.rules.num_simulations)
+        # Numbers of Python's all at once: one by one they take as long as a fast search.
         actions = (self.first_action + best).tolist()
         values, budgets = self.tree.q[:, ROOT].tolist(), self.budgets(seconds)
         return [

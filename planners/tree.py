@@ -100,7 +100,7 @@ def restart(tree: Tree, rows: Array) -> None:
         tree.legal[b, ROOT, :] = True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     """Hand out the next slot of tree b as a pending child; there must be room.
 
@@ -169,6 +169,30 @@ def expand(
         rated += 1
 
 
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
+    """Credit one simulation to every edge from a leaf of tree b up, as `backup` does."""
+    node = leaf
+    ret = tree.value[b, node]
+    while node != ROOT:
+        # Discount first: a terminated edge has discount 0, which hides
+        # whatever value its node holds; a truncated one bootstraps.
+        ret = tree.reward[b, node] + tree.discount[b, node] * ret
+        tree.visits[b, node] += 1
+        tree.unobserved[b, node] -= 1
+        # float64 on purpose, in both ways of running this: see the module.
+        mean = np.float64(tree.q[b, node])
+        tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+        tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+        tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+        node = tree.parent[b, node]
+    # The root has no incoming edge: its q is the mean return from it on.
+    tree.visits[b, ROOT] += 1
+    tree.unobserved[b, ROOT] -= 1
+    mean = np.float64(tree.q[b, ROOT])
+    tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
+
+
 @numba.njit(cache=True, nogil=True)
 def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     """Credit one simulation per leaf to every edge up to its root, in place.
@@ -186,25 +210,7 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     """
     tree = borrowed(tree)
     for i in range(len(leaves)):
-        b, node = rows[i], leaves[i]
-        ret = tree.value[b, node]
-        while node != ROOT:
-            # Discount first: a terminated edge has discount 0, which hides
-            # whatever value its node holds; a truncated one bootstraps.
-            ret = tree.reward[b, node] + tree.discount[b, node] * ret
-            tree.visits[b, node] += 1
-            tree.unobserved[b, node] -= 1
-            # float64 on purpose, in both ways of running this: see the module.
-            mean = np.float64(tree.q[b, node])
-            tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
-            tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-            tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
-            node = tree.parent[b, node]
-        # The root has no incoming edge: its q is the mean return from it on.
-        tree.visits[b, ROOT] += 1
-        tree.unobserved[b, ROOT] -= 1
-        mean = np.float64(tree.q[b, ROOT])
-        tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
+        backup_leaf(tree, rows[i], leaves[i])
 
 
 @numba.njit(cache=True, nogil=True)

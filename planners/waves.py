@@ -72,6 +72,15 @@ def tally_each(counter: Array, rows: Array, costs: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def tally_steps(counters: Array, rows: Array) -> None:
+    """Add a model step, an expansion and a restore to `counters` `[4, B]` for each of `rows`."""
+    for b in rows:
+        counters[0, b] += 1
+        counters[1, b] += 1
+        counters[3, b] += 1
+
+
+@numba.njit(cache=True, nogil=True)
 def tally_rating(
     counters: Array, rows: Array, model_steps: Array, evaluator_rows: Array, restores: Array
 ) -> None:

@@ -32,6 +32,7 @@ _PATIENCE = 2.0
 _one_builder = threading.RLock()
 _waiting: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
+_inline: set[Callable[..., Any]] = set()
 
 
 def compiled(function: Function) -> Function:
@@ -41,6 +42,15 @@ def compiled(function: Function) -> Function:
     """
     _waiting.append(function)
     return function
+
+
+def compiled_inline(function: Function) -> Function:
+    """As `compiled`, for functions that become part of whatever calls them.
+
+    They may pass many arrays on: a call would copy what describes each of them.
+    """
+    _inline.add(function)
+    return compiled(function)
 
 
 def cache_folder() -> Path:
@@ -101,7 +111,7 @@ def _register_marked(function: Callable[..., Any]) -> None:
     for marked in found:
         if isinstance(marked, types.FunctionType) and marked not in _registered:
             _registered.add(marked)
-            register_jitable(marked)
+            register_jitable(forceinline=marked in _inline)(marked)
 
 
 @contextlib.contextmanager

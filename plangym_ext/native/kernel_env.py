@@ -23,6 +23,7 @@ from plangym_ext.native.known import find_kernel
 from plangym_ext.native.proof import GuardedMemory, first_difference
 from plangym_ext.native.row_kernel import RowArrays, are_sealed, make_loop
 from plangym_ext.native.row_memory import RowMemory, state_of, usable
+from plangym_ext.native.simulator import KernelSimulator
 
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192
@@ -172,6 +173,16 @@ class KernelEnv(BackendEnv):
         self.compile_seconds = seconds + more
         self._prove()
         return self.compile_seconds
+
+    def simulator(self) -> KernelSimulator | None:
+        """The kernel for compiled loops of others, such as a search.
+
+        Returns:
+            What it offers; None if the kernel is not used, or its arrays are not plain.
+        """
+        self.plan_env._check_open("simulator")
+        self.warm_up()
+        return KernelSimulator(self) if self.backend == "kernel" else None
 
     def _prove(self) -> None:
         difference = first_difference(self.plan_env, self._compiled_rows)

@@ -42,7 +42,7 @@ class RowMemory:
         self._columns = () if kernel.info is None else kernel.info.names or ()
         self._has_marks = MARKS in env.layout.info
         leaf = env.layout.obs.leaves[0]
-        self._obs_shape, self._obs_dtype = leaf.shape or (1,), leaf.dtype
+        self._obs_shape, self.obs_dtype = leaf.shape or (1,), leaf.dtype
         self._obs_is_number = not leaf.shape
         action = env.layout.action.leaves[0]
         self._action = (action.dtype, len(action.shape) + 2)
@@ -72,14 +72,13 @@ class RowMemory:
         rows[:size, :given] = request.states
         if given < self.width:
             rows[:size, given:] = 0
-        words = rows.view(np.uint64)
-        payload = rows[:, self._payload]
+        words, state, elapsed = self.views(rows)
         dt = new(size, np.int32)
         dt[...] = request.dt
         return RowArrays(
             words,
-            payload if self._is_bytes else payload.view(self._state)[:, 0],
-            words[:, HEADER // 8].view(np.int64) if self._limited else _apart(size),
+            state,
+            elapsed,
             usable(actions),
             dt,
             np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
@@ -92,13 +91,33 @@ class RowMemory:
             new(size, self._info),
         )
 
+    def views(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What a kernel sees of `[M, S]` uint8 rows, M at least 2.
+
+        Returns:
+            The rows as words `[M, S / 8]` uint64, the simulator's bytes `[M]` or `[M, n]`,
+            the steps of the episodes `[M]` int64; the last ones are no view if the env has
+            no TimeLimit.
+        """
+        words = rows.view(np.uint64)
+        payload = rows[:, self._payload]
+        return (
+            words,
+            payload if self._is_bytes else payload.view(self._state)[:, 0],
+            words[:, HEADER // 8].view(np.int64) if self._limited else _apart(len(rows)),
+        )
+
+    def scratch(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Room for infos `[count]` and observations `[count, *obs]`."""
+        return np.zeros(count, self._info), np.zeros((count, *self._obs_shape), self.obs_dtype)
+
     def _obs(self, request: RowRequest, new: Allocate, size: int) -> np.ndarray:
         """Where observations go: into the caller's array if it is laid out plainly."""
         given = request.out.get("obs0")
         shape = (size, *self._obs_shape)
         if given is not None and given.flags.c_contiguous and given.flags.aligned:
             return given.reshape(shape)
-        return new(shape, self._obs_dtype)
+        return new(shape, self.obs_dtype)
 
     def results(self, request: RowRequest, arrays: RowArrays) -> RowResults:
         """What the loop has written, as every backend returns it."""

@@ -229,11 +229,12 @@ EACH = pytest.mark.parametrize("compute", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_rows_that_are_not_valid_might_as_well_not_be_there(compute, seed):
     rows = draw(seed)
     valid = np.random.default_rng(seed + 100).random((7, 3)) < 0.6
+    garbage = np.array([np.inf, -np.inf, np.nan])
     spoilt = {
-        name: np.where(valid, array, np.nan) if np.shape(array) == (7, 3) and array.dtype == float
-        else array
+        name: np.where(valid, array, garbage) if name in ("reward", "value") else array
         for name, array in rows.items()
-    }  # fmt: skip
+    }
+    spoilt["final_value"] = np.where(valid & rows["truncated"], rows["final_value"], garbage)
     found = compute({**spoilt, "valid": valid})
     for b in range(3):
         kept = valid[:, b]
@@ -305,6 +306,18 @@ def test_agents_behind_the_envs_are_computed_one_by_one(compute):
 
 
 @LIBRARIES
+def test_ratios_too_large_for_a_float_are_clipped_all_the_same(make):
+    found = returns(make(REWARD), make(ENDED), log_ratio=make(LOG_RATIO * 0 + 1e4), **BEHIND)
+    np.testing.assert_allclose(column(found), [2.8, 2, 14.7, 13])
+
+
+def test_half_precision_of_numpy_becomes_double():
+    found = gae(REWARD.astype(np.float16), VALUE, ENDED, lam=0.5, **BEHIND)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(column(found), [1.58, 1.6, 8.64, 12.8])
+
+
+@LIBRARIES
 def test_whole_numbers_are_rewards_too(make):
     found = returns(make([[1], [2]]), make([[0], [1]]), gamma=0.5)
     assert "float64" in str(found.dtype)
@@ -360,3 +373,10 @@ def test_a_limit_of_ratios_is_positive_or_none(clip):
         returns(REWARD, ENDED, gamma=0.9, log_ratio=LOG_RATIO[:2])
     with pytest.raises(InvalidOption, match="n must be an integer >= 1; got 0"):
         multistep(REWARD, VALUE, ENDED, gamma=0.9, n=0)
+
+
+def test_an_argument_that_there_is_not_is_named_with_the_closest():
+    with pytest.raises(
+        TypeError, match=r"gae: unknown argument 'boostrap'; did you mean 'bootstrap'"
+    ):
+        gae(REWARD, VALUE, ENDED, gamma=0.9, lam=0.9, boostrap=1.0)

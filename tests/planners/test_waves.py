@@ -13,6 +13,7 @@ from plangym_ext.planners.waves import (
     tally,
     tally_each,
     tally_rating,
+    tally_steps,
 )
 
 
@@ -50,6 +51,13 @@ def test_tally_adds_what_each_row_cost(run):
     counter = np.zeros(2, np.int64)
     run(counter, np.array([1, 1], np.int32), np.array([3, 4]))
     np.testing.assert_array_equal(counter, [0, 7])
+
+
+@both(tally_steps)
+def test_a_step_is_counted_in_the_order_of_a_budget(run):
+    counters = np.zeros((4, 2), np.int64)
+    run(counters, np.array([1, 1]))
+    np.testing.assert_array_equal(counters, [[0, 2], [0, 2], [0, 0], [0, 2]])
 
 
 @both(tally_rating)

@@ -130,12 +130,13 @@ def test_viskit_reads_it(tmp_path):
 # After a kill -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     kept=st.integers(0, 9),
     lost=st.integers(0, 4),
-    tails=st.tuples(*[st.sampled_from(["", "10", "10,0.1", '{"step": 10, "tr', "\n"[:0]])] * 2),
+    tails=st.tuples(*[st.sampled_from(["", "10", "10,0.1", '{"step": 10, "tr'])] * 2),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_resumed_log_is_that_of_a_run_never_interrupted(tmp_path_factory, kept, lost, tails):
     folder = tmp_path_factory.mktemp("run")
     if kept + lost:
@@ -159,9 +160,9 @@ folder, checkpoint = Path(sys.argv[1]), Path(sys.argv[1]) / "checkpoint"
 done = int(checkpoint.read_text()) if checkpoint.exists() else 0
 with Logger(folder, resume=True, show=False, tensorboard=False) as logger:
     logger.truncate_after(done)
-    for step in range(done + 1, 201):
+    for step in range(done + 1, 101):
         logger.log(step, {"a": 1 / step, **({f"column {step // 20}": step} if step % 7 else {})})
-        if step % 5 == 0:
+        if step % 10 == 0:
             logger.flush()
             partial = checkpoint.with_suffix(".partial")
             partial.write_text(str(step))
@@ -186,7 +187,7 @@ def run_child(folder, kill_at):
 def test_a_run_killed_again_and_again_leaves_the_same_bytes(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_child(whole, 1000) == 0
-    for kill_at in (3, 31, 78, 79, 160):
+    for kill_at in (3, 31, 58, 59, 90):
         assert run_child(killed, kill_at) == -signal.SIGKILL
     assert run_child(killed, 1000) == 0
     assert progress(killed) == progress(whole)

@@ -29,7 +29,7 @@ class NetworkConfig:
         value_scale: values and Q values are this times what the layers put out: about
             the size of a typical return, so that targets are near 1.
         image_channels: which axis of an image counts channels: "first", "last", or
-            "auto": the shorter one.
+            "auto": the one that differs from the other two, or else the shorter one.
     """
 
     kind: str = "auto"

@@ -61,7 +61,9 @@ class ObservationEncoder(nn.Module):
         # A stack of images is one image with more channels.
         image = self.obs_shape[-3:] if rank > 2 else (1, *self.obs_shape)
         stack = self.obs_shape[0] if rank == 4 else 1
-        first = image_channels == "first" or (image_channels == "auto" and image[0] < image[2])
+        first = image_channels == "first" or (
+            image_channels == "auto" and _channels_come_first(image)
+        )
         if rank == 2 or first:
             self.shape = (stack * image[0], image[1], image[2])
         else:
@@ -80,3 +82,10 @@ class ObservationEncoder(nn.Module):
         if self._axes:
             x = x.permute(self._axes)
         return x.reshape(len(obs), *self.shape)
+
+
+def _channels_come_first(image: tuple[int, ...]) -> bool:
+    """Guess from the shape: two equal sides are height and width, else the shortest counts."""
+    if image[0] == image[1]:
+        return False
+    return image[1] == image[2] or image[0] < image[2]

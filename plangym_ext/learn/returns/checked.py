@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from plangym_ext.errors import InvalidOption, InvalidSamples
+from plangym_ext.errors import InvalidOption, InvalidSamples, suggestion
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
 from plangym_ext.planners.base import finite_between
+
+
+class Ends(TypedDict, total=False):
+    """What lies behind the rows, and which of them count; see `returns`."""
+
+    bootstrap: Any
+    truncated: Any
+    final_value: Any
+    valid: Any
 
 
 def checked_rows(
@@ -20,10 +30,7 @@ def checked_rows(
     value: Any,
     terminated: Any,
     gamma: float,
-    bootstrap: Any = 0.0,
-    truncated: Any = None,
-    final_value: Any = None,
-    valid: Any = None,
+    ends: Ends,
 ) -> Rows:
     """Return the arguments as `Rows`, or say which of them is wrong.
 
@@ -34,11 +41,14 @@ def checked_rows(
             which get zeros.
         terminated: flags.
         gamma: discount.
-        bootstrap: value behind the last row.
-        truncated: flags, or None.
-        final_value: required with `truncated`.
-        valid: flags, or None.
+        ends: the others, by name.
     """
+    for name in ends:
+        if name not in Ends.__annotations__:
+            close = suggestion(name, Ends.__annotations__)
+            raise TypeError(f"{where}: unknown argument {name!r}{close}")
+    bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
+    truncated, final_value = ends.get("truncated"), ends.get("final_value")
     gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
     if (truncated is None) != (final_value is None):
         raise InvalidSamples(
@@ -49,22 +59,22 @@ def checked_rows(
         )
     convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
     reward = floating(convert(reward))
-    value = reward * 0 if value is None else floating(convert(value))
+    zeros = namespace_of(reward).zeros_like
+    value = zeros(reward) if value is None else floating(convert(value))
     form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
+    reward = form.numbers("reward", reward, form.shape)
+    value = form.numbers("value", value, form.shape)
+    bootstrap = form.numbers("bootstrap", bootstrap, form.shape[1:])
     terminated = form.flags("terminated", terminated)
+    # What is not to be read may be anything, and must not spoil a sum or raise a warning.
     if truncated is not None:
         truncated = form.flags("truncated", truncated) & ~terminated
         final_value = form.numbers("final_value", final_value, form.shape)
-    return Rows(
-        reward=form.numbers("reward", reward, form.shape),
-        value=form.numbers("value", value, form.shape),
-        bootstrap=form.numbers("bootstrap", bootstrap, form.shape[1:]),
-        terminated=terminated,
-        truncated=truncated,
-        final_value=final_value,
-        valid=None if valid is None else form.flags("valid", valid),
-        gamma=gamma,
-    )
+        final_value = form.only(truncated, final_value)
+    if valid is not None:
+        valid = form.flags("valid", valid)
+        reward, value = form.only(valid, reward), form.only(valid, value)
+    return Rows(reward, value, bootstrap, terminated, truncated, final_value, valid, gamma)
 
 
 def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:
@@ -83,8 +93,9 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
     xp = namespace_of(rows.reward)
     shape = tuple(rows.reward.shape)
     form = _Form(where, converter(rows.reward), shape, rows.reward.dtype)
-    ratio = xp.exp(form.numbers("log_ratio", log_ratio, shape))
-    return ratio if clip is None else xp.clip(ratio, None, clip)
+    log_ratio = form.numbers("log_ratio", log_ratio, shape)
+    # Before it is raised: the power may be more than a float can hold.
+    return xp.exp(log_ratio if clip is None else xp.clip(log_ratio, None, math.log(clip)))
 
 
 class _Form(NamedTuple):
@@ -122,6 +133,10 @@ class _Form(NamedTuple):
             raise InvalidSamples(
                 f"{self.where}: {name} must be a number or {shape}; got {tuple(array.shape)}."
             ) from error
+
+    def only(self, flags: Any, array: Any) -> Any:
+        """The numbers where the flags are set, elsewhere 0."""
+        return namespace_of(array).where(flags, array, 0.0)
 
 
 def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from plangym_ext.learn.returns.checked import checked_rows, clipped_ratio
+from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
 from plangym_ext.learn.returns.namespace import namespace_of
 from plangym_ext.learn.returns.recurrence import recurrence
 from plangym_ext.planners.base import at_least
@@ -15,12 +15,9 @@ def returns(
     terminated: Any,
     *,
     gamma: float,
-    bootstrap: Any = 0.0,
-    truncated: Any = None,
-    final_value: Any = None,
-    valid: Any = None,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
 ) -> Any:
     """Discounted return of every row: G_t = r_t + γ ρ_t G_{t+1}.
 
@@ -32,28 +29,29 @@ def returns(
         reward: `[T, B]` or `[T, B, ...]`, numbers.
         terminated: `[T, B]` bool; nothing follows.
         gamma: discount per row, 0 to 1.
-        bootstrap: number, `[B]` or `[1, B]`: value of the observation behind the last row.
-        truncated: `[T, B]` bool, together with `final_value`; without, no row is.
-        final_value: number or `[T, B]`: value of the observation that a truncated row led
-            to, before the env was reset. Read only there.
-        valid: `[T, B]` bool; other rows are skipped, as though they were not there, and
-            give 0. Such are the reset rows of vector envs that reset on the next step, and
-            what pads episodes of unequal length.
         log_ratio: `[T, B]`, log of the target policy's over the playing policy's probability
             of the action; None if they are the same policy.
         ratio_clip: upper limit of ρ_t = exp(log_ratio_t); None for none.
+        **ends: what lies behind the rows, and which of them count, as all functions take it:
+
+            - `bootstrap`: number, `[B]` or `[1, B]`, the value of the observation behind the
+              last row; 0 if it is not passed.
+            - `truncated`: `[T, B]` bool, together with `final_value`; without, no row is.
+            - `final_value`: number or `[T, B]`, the value of the observation that a truncated
+              row led to, before the env was reset. Read only there.
+            - `valid`: `[T, B]` bool; other rows are skipped, as though they were not there,
+              and give 0. Such are the reset rows of vector envs that reset on the next step,
+              and what pads episodes of unequal length.
 
     Returns:
-        `[T, B]` or `[T, B, ...]`, numpy or torch as passed, in the floating dtype of the
-        rewards; of integers float64. Tensors are detached.
+        `[T, B]` or `[T, B, ...]`, numpy or torch as passed, in the common floating dtype
+        of rewards and values; whole numbers count as float64. Tensors are detached.
 
     Raises:
         InvalidSamples: shapes do not fit each other.
         InvalidOption: a number is out of its range.
     """
-    rows = checked_rows(
-        "returns", reward, None, terminated, gamma, bootstrap, truncated, final_value, valid
-    )
+    rows = checked_rows("returns", reward, None, terminated, gamma, ends)
     decay: Any = rows.gamma
     if log_ratio is not None:
         decay = decay * clipped_ratio("returns", "ratio_clip", rows, log_ratio, ratio_clip)
@@ -70,12 +68,9 @@ def multistep(
     *,
     gamma: float,
     n: int | None = None,
-    bootstrap: Any = 0.0,
-    truncated: Any = None,
-    final_value: Any = None,
-    valid: Any = None,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
 ) -> Any:
     """Return over n rows and the value behind them; without `log_ratio` the n-step return.
 
@@ -87,18 +82,13 @@ def multistep(
         terminated: flags.
         gamma: discount.
         n: rows, at least 1; T and more, or None, give `returns`.
-        bootstrap: value behind the last row.
-        truncated: flags.
-        final_value: value where truncated.
-        valid: flags.
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of the ratio.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
     """
     if n is not None:
         at_least("multistep: n", n, 1)
-    rows = checked_rows(
-        "multistep", reward, value, terminated, gamma, bootstrap, truncated, final_value, valid
-    )
+    rows = checked_rows("multistep", reward, value, terminated, gamma, ends)
     decay: Any = rows.gamma
     if log_ratio is not None:
         decay = decay * clipped_ratio("multistep", "ratio_clip", rows, log_ratio, ratio_clip)
@@ -126,7 +116,7 @@ def past_returns(
         (P `[T, B]`, `[B]` for `before` of the next call: 0 where an episode has ended).
     """
     ended = terminated if truncated is None else (terminated | truncated)
-    rows = checked_rows("past_returns", reward, None, ended, gamma, before)
+    rows = checked_rows("past_returns", reward, None, ended, gamma, {"bootstrap": before})
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
     ended = xp.zeros_like(rows.reward) + rows.terminated

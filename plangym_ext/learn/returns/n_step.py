@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.learn.returns.checked import checked_rows
+from plangym_ext.learn.returns.checked import Ends, checked_rows
 from plangym_ext.learn.returns.namespace import converter, namespace_of
 from plangym_ext.learn.returns.rows import Rows
 from plangym_ext.planners.base import at_least
@@ -43,13 +43,13 @@ def n_step_rewards(
         valid: flags; skipped rows count for nothing.
     """
     at_least("n_step_rewards: n", n, 1)
-    nothing = None if truncated is None else 0.0
-    rows = checked_rows(
-        "n_step_rewards", reward, None, terminated, gamma, 0.0, truncated, nothing, valid
-    )
+    ends: Ends = {"truncated": truncated, "valid": valid}
+    if truncated is not None:
+        ends["final_value"] = 0.0
+    rows = checked_rows("n_step_rewards", reward, None, terminated, gamma, ends)
     xp = namespace_of(rows.reward)
     length = min(n, len(rows.reward))
-    paid, discount = rows.reward * 0, xp.ones_like(rows.reward)
+    paid, discount = xp.zeros_like(rows.reward), xp.ones_like(rows.reward)
     # What a value of 1 behind the window is worth at its beginning.
     one = _with_values_of(rows, 1.0)
     for _ in range(length):
@@ -73,5 +73,5 @@ def _last_rows(rows: Rows, length: int) -> Any:
 
 def _with_values_of(rows: Rows, value: float) -> Rows:
     """Return the rows with one number for all values behind episodes and batch."""
-    number = rows.reward * 0 + value
+    number = namespace_of(rows.reward).full_like(rows.reward, value)
     return rows._replace(bootstrap=number[0], final_value=number)

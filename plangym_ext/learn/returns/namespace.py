@@ -32,7 +32,10 @@ def converter(*values: Any) -> Any:
 
 
 def floating(array: Any) -> Any:
-    """Return the array in a floating dtype: its own, or float64 for integers and flags."""
+    """Return the array in its own floating dtype, or else in float64.
+
+    Of numpy's only two are kept: compiled loops know no other.
+    """
     if namespace_of(array) is np:
-        return array if array.dtype.kind == "f" else array.astype(np.float64)
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     return array if array.is_floating_point() else array.double()

@@ -29,6 +29,11 @@ class Rows(NamedTuple):
         """`[T, B, *1]` bool: no later row continues the episode."""
         return self.terminated if self.truncated is None else self.terminated | self.truncated
 
+    @property
+    def nothing(self) -> Any:
+        """`[B, *K]` zeros: what is behind the last row if it is not to count."""
+        return namespace_of(self.bootstrap).zeros_like(self.bootstrap)
+
     def following(self, array: Any) -> Any:
         """Return what the transition of each row leads to, `[T, B, *K]`.
 
@@ -60,7 +65,7 @@ class Rows(NamedTuple):
         decay = xp.where(self.ended, 0.0, decay)
         if self.valid is None:
             return recurrence(step, decay, last)
-        step, decay = xp.where(self.valid, step, 0.0), xp.where(self.valid, decay, 1.0)
+        step, decay = self.masked(step), xp.where(self.valid, decay, 1.0)
         return self.masked(recurrence(step, decay, last))
 
     def masked(self, array: Any) -> Any:
@@ -72,5 +77,4 @@ class Rows(NamedTuple):
     def _carried(self, array: Any, last: Any) -> Any:
         """Return the array with every skipped row as the next valid one."""
         xp = namespace_of(array)
-        one, zero = xp.ones_like(array), xp.zeros_like(array)
-        return recurrence(xp.where(self.valid, array, zero), xp.where(self.valid, zero, one), last)
+        return recurrence(self.masked(array), xp.where(self.valid, 0.0, xp.ones_like(array)), last)

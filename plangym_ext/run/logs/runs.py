@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import UnknownName
-from plangym_ext.run.logs.csv_file import read_table
+from plangym_ext.run.logs.appended import AppendedFile
+from plangym_ext.run.logs.csv_file import parse_table
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +37,7 @@ class Group(NamedTuple):
 
 def read_run(folder: Path) -> Run:
     """Read a run, also while it is going on."""
-    names, rows = read_table(folder / "progress.csv")
+    names, rows = parse_table(AppendedFile(folder / "progress.csv").whole_lines())
     cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
     table = np.array(cells, np.float64).reshape(len(cells), len(names))
     path = folder / "params.json"

@@ -35,8 +35,6 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
             "channels": [16, 16, 16, 16],
             "hidden": [64],
             "heads": ["value"],
-            # Else 6 x 6 boards of 7 planes would be taken for 6 planes of 6 x 7.
-            "image_channels": "last",
             "value_scale": 6.0,
         },
         "trainer": {"name": "value", "value_target": "discounted_return", "discount": 0.97},
