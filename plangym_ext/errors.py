@@ -175,6 +175,14 @@ class ArrayClosed(PlangymExtError, RuntimeError):
     """An array, or the memory under it, was closed and cannot be used any more."""
 
 
+class DamagedCheckpoint(PlangymExtError, ValueError):
+    """A checkpoint was cut short or altered, or the file is none."""
+
+
+class ForeignCheckpoint(PlangymExtError, ValueError):
+    """A checkpoint belongs to other settings, another env or another network."""
+
+
 class ForeignNetwork(PlangymExtError, ValueError):
     """Weights, or the state of a trainer, belong to another network; nothing was changed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from plangym_ext.errors import InvalidOption
@@ -91,16 +90,15 @@ def make_network(
 
 
 def _initialize(network: Network) -> None:
-    """Orthogonal layers; heads and the ends of residual blocks begin at zero.
+    """Layers as torch makes them; heads and the ends of residual blocks begin at zero.
 
-    So a fresh network has a uniform policy and values everything 0.
+    So a fresh network has a uniform policy and values everything 0. Larger weights, such
+    as orthogonal ones of gain sqrt(2), learned a third as fast from Sokoban's searches.
     """
-    for module in network.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.orthogonal_(module.weight, gain=math.sqrt(2.0))
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             nn.init.zeros_(module.second.weight)
+            if module.second.bias is not None:
+                nn.init.zeros_(module.second.bias)
     nn.init.zeros_(network.heads.weight)
+    nn.init.zeros_(network.heads.bias)
