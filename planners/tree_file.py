@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
         path: of the file, with its extension.
         tree: `plan.tree` of a plan made with `return_tree=True`.
     """
-    columns = {name: np.asarray(column) for name, column in tree._asdict().items()}
+    columns: dict[str, Any] = {name: np.asarray(col) for name, col in tree._asdict().items()}
     with replacing(Path(path), "wb") as file:
         np.savez_compressed(file, format=np.int32(FORMAT), **columns)
 
