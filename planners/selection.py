@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numba
 
+from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.puct import puct_action
 from plangym_ext.planners.tree import (
@@ -129,6 +130,7 @@ def select_wave(
     Source: Liu et al. 2020, "Watch the Unobserved: a simple approach to
     parallelizing Monte Carlo tree search".
     """
+    tree, halving = borrowed(tree), borrowed(halving)
     count = 0
     for b in range(len(limits)):
         more = select_leaves(tree, b, limits[b], selection, halving, leaves[count:])

@@ -258,5 +258,5 @@ class TreeSearch(Planner):
                 self.rollout_policy,
             )
         if self.evaluator is not None:
-            return EvaluatorRater(self.evaluator, num_actions)
+            return EvaluatorRater(self.evaluator, num_actions, self._option("evaluator"))
         return ZeroRater()
