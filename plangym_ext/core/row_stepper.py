@@ -204,7 +204,7 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             rows, unchecked = self._batch_states(states, "rollout_batch")
-            leaves = check_actions(self.layout.action, actions, (len(rows), -1), "rollout_batch")
+            leaves = self._checked_actions(actions, (len(rows), -1), "rollout_batch")
             if leaves[0].shape[1] == 0:
                 raise InvalidAction("rollout_batch: actions must be [B, H] with H >= 1; got H = 0")
             targets = OutFields(self.layout, out, leaves[0].shape[:2], "rollout_batch")
@@ -294,12 +294,12 @@ class RowStepper(ABC):
         """The checked request of a `step_batch`, and what makes its result."""
         reset_first, unchecked = None, ""
         if states is None:
-            leaves = check_actions(self.layout.action, actions, (-1,), "step_batch")
+            leaves = self._checked_actions(actions, (-1,), "step_batch")
             self._check_rows_free("step_batch")
             rows, reset_first = self._continued_rows(len(leaves[0]))
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
-            leaves = check_actions(self.layout.action, actions, (len(rows),), "step_batch")
+            leaves = self._checked_actions(actions, (len(rows),), "step_batch")
         held = self._checked_dt(dt, len(rows), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
         wants_states = return_state or (return_state is None and states is not None)
@@ -347,7 +347,7 @@ class RowStepper(ABC):
                 f"step_slots: dst must name as many slots as src, {len(sources)}; "
                 f"got {len(targets)}"
             )
-        leaves = check_actions(self.layout.action, actions, (len(sources),), "step_slots")
+        leaves = self._checked_actions(actions, (len(sources),), "step_slots")
         fields = OutFields(self.layout, out, (len(sources),), "step_slots")
         request = RowRequest(
             tuple(a[:, None] for a in leaves),
@@ -424,6 +424,12 @@ class RowStepper(ABC):
         ):
             return self.checked_states(states, where), ""
         return self.envelope.shaped(states, where), where
+
+    def _checked_actions(
+        self, actions: Any, batch_shape: tuple[int, ...], where: str
+    ) -> tuple[np.ndarray, ...]:
+        """Leaf arrays of a batch of actions; see `check_actions`."""
+        return check_actions(self.layout.action, actions, batch_shape, where)
 
     def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
         """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""

@@ -96,7 +96,7 @@ class Worker:
                     self._env.close()
                     return
                 self._serve(message, fds)
-            if messages and messages[-1][0][0] == "rows":
+            if messages and messages[-1][0][0] in ("rows", "call"):
                 self._channel.linger(_LINGER)
             messages = self._channel.receive()
 

@@ -31,9 +31,9 @@ from stepping import (
 )
 from stepping.cases import CASES
 from stepping.report import report
-from table.section import with_section
+from table.sections import write_section
 
-from plangym_ext.run.files import replacing, write_json
+from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
 PARTS = ("peer", "limit", "overhead", "rollout", "startup", "scaling", "balance")
@@ -134,9 +134,7 @@ def main() -> None:
     print(f"load average {min(loads, default=0)} to {max(loads, default=0)}")
     print_table(results, list(wanted))
     if options.page is not None:
-        text = with_section(options.page.read_text(), "step_batch", report(here, results))
-        with replacing(options.page) as file:
-            file.write(text)
+        write_section(options.page, "step_batch", report(here, results))
 
 
 if __name__ == "__main__":

@@ -451,6 +451,60 @@ def test_threads_and_kernels_in_the_parent_do_not_disturb_workers(tmp_path):
     assert out == "[1. 1.]\n"
 
 
+def test_torch_in_the_parent_does_not_disturb_workers(tmp_path):
+    pytest.importorskip("torch")
+    out = run_script(
+        """
+        import torch
+
+        weights = torch.ones(256, 256, requires_grad=True)
+        (weights @ weights).sum().backward()  # starts torch's threads
+
+        import plangym_ext
+
+        env = plangym_ext.make("CartPole-v1", n_workers=2)
+        env.reset(seed=0)
+        print(env.step_batch([0, 1]).rewards)
+        assert (weights @ weights).sum().item() == 256.0**3
+        env.close()
+        """,
+        tmp_path,
+    )
+    assert out == "[1. 1.]\n"
+
+
+def test_opengl_in_the_parent_does_not_disturb_workers(tmp_path):
+    out = run_script(
+        """
+        import os
+
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        import gymnasium
+
+        drawn = gymnasium.make("InvertedPendulum-v5", render_mode="rgb_array")
+        drawn.reset(seed=0)
+        try:
+            before = drawn.render()
+        except Exception as error:
+            print("no OpenGL:", error)
+            raise SystemExit(0)
+
+        import plangym_ext
+
+        env = plangym_ext.make("InvertedPendulum-v5", n_workers=2)
+        env.reset(seed=0)
+        print(env.step_batch([[0.0], [0.0]]).rewards)
+        assert (drawn.render() == before).all()
+        env.close()
+        drawn.close()
+        """,
+        tmp_path,
+    )
+    if out.startswith("no OpenGL"):
+        pytest.skip(out)
+    assert out == "[1. 1.]\n"
+
+
 def test_batch_env_of_processes_is_closed_with_them():
     processes = [ExternalProcess(Faulty, index=i) for i in range(2)]
     found = [process.process.pid for process in processes]
