@@ -77,6 +77,18 @@ class KernelDiffers(PlangymExtError, RuntimeError):
     """A compiled kernel does not give what the env itself gives; its results were not used."""
 
 
+class InvalidSamples(PlangymExtError, ValueError):
+    """Rows of experience do not fit each other, or the buffer that they are for."""
+
+
+class ReplayEmpty(PlangymExtError, LookupError):
+    """A batch was asked for before anything was added to the replay buffer."""
+
+
+class FolderTaken(PlangymExtError, FileExistsError):
+    """A folder for results holds those of another run, and nothing is overwritten."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 
@@ -161,6 +173,22 @@ class StorageError(PlangymExtError, OSError):
 
 class ArrayClosed(PlangymExtError, RuntimeError):
     """An array, or the memory under it, was closed and cannot be used any more."""
+
+
+class DamagedCheckpoint(PlangymExtError, ValueError):
+    """A checkpoint was cut short or altered, or the file is none."""
+
+
+class ForeignCheckpoint(PlangymExtError, ValueError):
+    """A checkpoint belongs to other settings, another env or another network."""
+
+
+class ForeignNetwork(PlangymExtError, ValueError):
+    """Weights, or the state of a trainer, belong to another network; nothing was changed."""
+
+
+class LossNotFinite(PlangymExtError, ArithmeticError):
+    """A loss or its gradient is not finite; the parameters are as they were before."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

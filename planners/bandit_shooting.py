@@ -99,7 +99,7 @@ class BanditShooting(Planner):
         if self.rollout_policy is not None:
             check_obs(name, obs, len(states))
         arms = self._arms(rngs, obs, legal, num_actions)
-        while self._wave(env, arms, states, rngs, obs) and not clock.over:
+        while self._wave(env, arms, states, rngs, obs, legal) and not clock.over:
             pass
         seconds = clock.seconds / len(arms)
         return [self._plan(arm, rng, origin, seconds) for arm, rng in zip(arms, rngs, strict=True)]
@@ -133,6 +133,7 @@ class BanditShooting(Planner):
         states: States,
         rngs: Sequence[Rng],
         obs: Any,
+        legal: npt.NDArray[np.bool_] | None,
     ) -> bool:
         """Play a wave of arms in every bandit; False if there was none left."""
         chosen = [arm.choose(self._allowance(arm), self.c_puct) for arm in arms]
@@ -141,7 +142,8 @@ class BanditShooting(Planner):
             return False
         first = np.repeat(np.concatenate(chosen), self.num_rollouts).astype(np.int64)
         seen = obs[of] if self.rollout_policy is not None else None
-        starts = Starts(of, states[of], seen, first)
+        allowed = None if legal is None else legal[of]
+        starts = Starts(of, states[of], seen, first, allowed)
         out = play_out(env, starts, 1 + self.rollout_depth, rngs, self.rollout_policy)
         num_actions = len(arms[0].prior)
         returns = returns_of(out, self.discount, self.evaluator, num_actions)

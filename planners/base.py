@@ -230,6 +230,11 @@ class Clock:
         self._most = math.inf if max_seconds is None else max_seconds
 
     @property
+    def limited(self) -> bool:
+        """Whether the time can be up."""
+        return self._most < math.inf
+
+    @property
     def seconds(self) -> float:
         """Wall time since the clock was made."""
         return time.perf_counter() - self._started
@@ -254,6 +259,11 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     return int(space.n), int(space.start)
 
 
+def has_masks(infos: Any) -> bool:
+    """Whether the infos of a batch say which actions its states allow."""
+    return "action_mask" in infos.keys()  # noqa: SIM118 - iterating gives rows
+
+
 def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
     """Return which actions the states after a step allow, `[L, A]` bool.
 
@@ -266,7 +276,7 @@ def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> 
     Raises:
         ValueError: a mask has another width, or a row that goes on has none.
     """
-    if "action_mask" not in infos.keys():  # noqa: SIM118 - iterating gives rows
+    if not has_masks(infos):
         return np.ones((len(ended), num_actions), np.bool_)
     masks = np.asarray(infos["action_mask"]).astype(np.bool_)
     if masks.shape != (len(ended), num_actions):

@@ -89,7 +89,8 @@ class DiscreteShooting(Planner):
             of = np.repeat(np.arange(len(states)), counts)
             first = None if legal is None else _legal_first(legal, counts, rngs)
             seen = obs[of] if self.rollout_policy is not None else None
-            starts = Starts(of, states[of], seen, first)
+            allowed = None if legal is None else legal[of]
+            starts = Starts(of, states[of], seen, first, allowed)
             out = play_out(env, starts, self.rollout_depth, rngs, self.rollout_policy)
             returns = returns_of(out, self.discount, self.evaluator, num_actions)
             tally.add(of, out, returns, evaluated=self.evaluator is not None)

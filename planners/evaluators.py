@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,28 @@ Values = Callable[[Any], npt.ArrayLike]
 def from_value(value: Values) -> Evaluator:
     """Evaluate by a value function `obs -> [L]`; the prior is uniform."""
     return lambda obs: (None, value(obs))
+
+
+def from_code(value: Callable[[Any], float]) -> Evaluator:
+    """Evaluate by a value function that can be compiled into a search; the prior is uniform.
+
+    Where the env has a kernel, whole simulations then run in compiled code; see the
+    option `compiled` of tree searches.
+
+    Args:
+        value: a plain function of one observation `[*obs]` (`[1]` where that is a
+            number) that `numba.njit` can compile, at best in a module of its own. It
+            does not write to what it is given.
+    """
+    coded = numba.njit(nogil=True, error_model="numpy")(value)
+
+    def evaluate(obs: Any) -> tuple[None, npt.ArrayLike]:
+        rows = np.asarray(obs)
+        rows = np.ascontiguousarray(rows.reshape(len(rows), *(rows.shape[1:] or (1,))))
+        return None, np.array([coded(row) for row in rows], np.float64)
+
+    evaluate.value_code = value  # type: ignore[attr-defined]
+    return evaluate
 
 
 def from_prior(policy: Values) -> Evaluator:

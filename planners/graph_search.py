@@ -24,6 +24,7 @@ from plangym_ext.planners.base import (
     check_rows,
     discrete_actions,
     finite_between,
+    has_masks,
 )
 from plangym_ext.planners.graph import DEAD_END, FRONTIER, add_value
 from plangym_ext.planners.graph_walk import GraphWalk
@@ -269,7 +270,7 @@ class GraphSearch(Planner):
                 new.append(i)
             one.join(action, int(nodes[i]), float(out.rewards[i]), self.discount * (not over[i]))
             one.budget += Budget(model_steps=1, expansions=int(is_new), restores=1)
-        self._rate(env, rater, grown, rows, nodes, out, np.array(new, np.int64), rngs)
+        self._rate(env, rater, grown, rows, nodes, out, legal, np.array(new, np.int64), rngs)
 
     def _rate(
         self,
@@ -279,6 +280,7 @@ class GraphSearch(Planner):
         rows: npt.NDArray[np.int64],
         nodes: npt.NDArray[np.int64],
         out: Any,
+        legal: npt.NDArray[np.bool_],
         new: npt.NDArray[np.int64],
         rngs: Sequence[Rng],
     ) -> None:
@@ -287,7 +289,9 @@ class GraphSearch(Planner):
         value = np.zeros(len(rows))
         if on.size:
             cut = np.asarray(out.truncateds, np.bool_)[on]
-            rating = rater.rate(env, Leaves(rows[on], out.states[on], out.obs[on], cut), rngs)
+            allowed = legal[on] if has_masks(out.infos) else None
+            leaves = Leaves(rows[on], out.states[on], out.obs[on], cut, allowed)
+            rating = rater.rate(env, leaves, rngs)
             if not np.isfinite(rating.value).all():
                 raise ValueError(f"GraphSearch: values must be finite; got {rating.value}.")
             value[on] = rating.value

@@ -29,6 +29,33 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
+def select_nodes(
+    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving, leaves: Array
+) -> int:
+    """Choose up to `limit` nodes of tree b, as `select_frontier` does in every tree.
+
+    Returns:
+        How many were written to `leaves`, in the order of choice.
+    """
+    count = 0
+    while count < limit:
+        node = ROOT
+        while tree.kind[b, node] == OPEN and is_expanded(tree, b, node):
+            action = choose(tree, b, node, selection, halving)
+            if action == NO_ACTION:
+                break
+            node = tree.children[b, node, action]
+        if tree.kind[b, node] == OPEN and tree.unobserved[b, node] > 0:
+            break
+        leaves[count] = node
+        count += 1
+        while node != NO_PARENT:
+            tree.unobserved[b, node] += 1
+            node = tree.parent[b, node]
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
 def select_frontier(
     tree: Tree, limits: Array, selection: Selection, halving: Halving, rows: Array, leaves: Array
 ) -> int:
@@ -42,20 +69,9 @@ def select_frontier(
     """
     count = 0
     for b in range(len(limits)):
-        for _ in range(limits[b]):
-            node = ROOT
-            while tree.kind[b, node] == OPEN and is_expanded(tree, b, node):
-                action = choose(tree, b, node, selection, halving)
-                if action == NO_ACTION:
-                    break
-                node = tree.children[b, node, action]
-            if tree.kind[b, node] == OPEN and tree.unobserved[b, node] > 0:
-                break
-            rows[count], leaves[count] = b, node
-            count += 1
-            while node != NO_PARENT:
-                tree.unobserved[b, node] += 1
-                node = tree.parent[b, node]
+        more = select_nodes(tree, b, limits[b], selection, halving, leaves[count:])
+        rows[count : count + more] = b
+        count += more
     return count
 
 

@@ -27,10 +27,11 @@ from plangym_ext.planners.base import (
 )
 from plangym_ext.planners.features import default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
-from plangym_ext.planners.plans import Budget, Plan, SearchTree
+from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import PUCT, Selection
 from plangym_ext.planners.tree import ROOT, TERMINATED, UNVISITED, Tree
 
@@ -125,7 +126,7 @@ class NoveltySearch(Planner):
         self._grow(search, novelty, clock)
         if self.keep_tree:
             self._kept = search, novelty
-        return self._plans(search, clock.seconds / len(states))
+        return self._plans(search, clock.seconds)
 
     def _rules(self) -> Rules:
         """Return what the search runs with."""
@@ -194,7 +195,7 @@ class NoveltySearch(Planner):
         returns = np.empty(tree.parent.shape)
         counts = np.empty(tree.parent.shape, np.int64)
         best_returns(tree, self.discount, self.risk_aversion, returns, counts)
-        plans = []
+        plans, budgets = [], search.budgets(seconds)
         for b in range(len(tree.size)):
             child = tree.children[b, ROOT]
             known = child != UNVISITED
@@ -213,7 +214,7 @@ class NoveltySearch(Planner):
                 Plan(
                     action=search.first_action + action,
                     value=float(returns[b, ROOT]),
-                    budget=search.budget(b) + Budget(seconds=seconds),
+                    budget=budgets[b],
                     visits=visits,
                     q=q,
                     weights=np.eye(len(child))[action],

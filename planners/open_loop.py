@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import Rng, States
+from plangym_ext.planners.base import Rng, States, action_masks, has_masks
 from plangym_ext.planners.rating import Leaves
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import select_wave
 from plangym_ext.planners.tree import OPEN, PENDING, ROOT, TERMINATED, TRUNCATED, Array, Tree
 from plangym_ext.planners.tree_search import TreeSearch
@@ -34,8 +35,8 @@ class OpenLoopMCTS(TreeSearch):
 
     States hold the env's random generator, so replaying one gives the same again.
     `resample` is what makes chance; without it this is closed-loop search that keeps
-    no states, at the price of the steps. Trees are not kept between moves, and masks
-    other than the root's are not looked at: a node has no one state to ask.
+    no states, at the price of the steps. Trees are not kept between moves, and in the
+    tree masks other than the root's are not looked at: a node has no one state to ask.
 
     Args:
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
@@ -125,6 +126,7 @@ class OpenLoopMCTS(TreeSearch):
             joined("terminateds"),
             joined("truncateds"),
             steps == depths,
+            _joined_masks(search, [out for _, out in parts], order),
         )
 
 
@@ -138,6 +140,7 @@ class Replay(NamedTuple):
     terminated: npt.NDArray[np.bool_]  # [L]
     truncated: npt.NDArray[np.bool_]  # [L]
     reached: npt.NDArray[np.bool_]  # [L] whether all actions could be played
+    legal: npt.NDArray[np.bool_] | None  # [L, A] after them, if the env says so
 
 
 def _path(tree: Tree, b: int, node: int) -> list[int]:
@@ -149,12 +152,28 @@ def _path(tree: Tree, b: int, node: int) -> list[int]:
     return actions[::-1]
 
 
+def _joined_masks(
+    search: Search, parts: list[Any], order: npt.NDArray[np.intp]
+) -> npt.NDArray[np.bool_] | None:
+    """Return `[L, A]` what the states after the replays allow, None if nobody says so."""
+    if not all(has_masks(out.infos) for out in parts):
+        return None
+    num_actions = search.tree.order.shape[1]
+    masks = [
+        action_masks(out.infos, np.asarray(out.terminateds | out.truncateds), num_actions)
+        for out in parts
+    ]
+    joined: npt.NDArray[np.bool_] = np.concatenate(masks)[order]
+    return joined
+
+
 def _rated(search: Search, rows: npt.NDArray[np.int32], played: Replay) -> npt.NDArray[np.float64]:
     """Return `[L]` what is expected after each replay; 0 where it was terminated."""
     value = np.zeros(len(rows))
     on = np.flatnonzero(~played.terminated)
     if on.size:
-        leaves = Leaves(rows[on], played.states[on], played.obs[on], played.truncated[on])
+        legal = None if played.legal is None else played.legal[on]
+        leaves = Leaves(rows[on], played.states[on], played.obs[on], played.truncated[on], legal)
         value[on] = search.rate(leaves).value
     return value
 

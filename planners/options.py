@@ -45,7 +45,7 @@ def options_of(planner: type[Planner]) -> list[Option]:
     """
     helps: dict[str, str] = {}
     for cls in planner.__mro__:
-        for name, text in _described(cls).items():
+        for name, text in described(cls).items():
             helps.setdefault(name, text)
     fields = [field for field in dataclasses.fields(planner) if field.init]
     shared = {field.name for field in dataclasses.fields(Planner)}
@@ -59,7 +59,7 @@ def _option(field: dataclasses.Field[Any], text: str) -> Option:
     return Option(field.name, _KINDS.get(plain), plain != annotation, field.default, text)
 
 
-def _described(cls: type) -> dict[str, str]:
+def described(cls: type) -> dict[str, str]:
     """Read the entries under `Args:` of a class's own docstring."""
     lines = inspect.cleandoc(cls.__dict__.get("__doc__") or "").splitlines()
     if "Args:" not in lines:

@@ -24,6 +24,7 @@ class Starts(NamedTuple):
     states: States  # [n, S]
     obs: Any  # [n, *obs]; only a policy looks at it
     first: npt.NDArray[np.int64] | None = None  # [n] index of the first action; None: drawn too
+    legal: npt.NDArray[np.bool_] | None = None  # [n, A] if the env says what states allow
 
 
 class Playouts(NamedTuple):
@@ -51,12 +52,14 @@ def play_out(
         starts: where to begin; at least one.
         depth: most steps, at least 1.
         rngs: one generator per plan.
-        policy: draws the actions; None: uniformly, in one `rollout_batch`, without
-            regard to `action_mask`.
+        policy: draws the actions; None: uniformly from the legal ones, step by step if
+            there are masks and in one `rollout_batch` otherwise.
     """
+    num_actions, origin = discrete_actions(model.action_space, "rollouts")
     if policy is not None:
         return _by_policy(model, starts, depth, rngs, policy)
-    num_actions, origin = discrete_actions(model.action_space, "rollouts")
+    if starts.legal is not None:
+        return _among_legal(model, starts, depth, rngs)
     counts = np.bincount(starts.rows)
     actions = np.concatenate(
         [
@@ -71,37 +74,95 @@ def play_out(
     return Playouts(actions[:, 0], out.rewards, out.obs, out.terminateds, out.steps, ones, 0 * ones)
 
 
+# (what is legal [L, A], time, indices of the L starts that go on, obs) -> actions [L],
+# -1 where nothing is to be done
+Choose = Callable[[Any, int, npt.NDArray[np.intp], Any], npt.NDArray[np.int64]]
+
+
+def _among_legal(model: SearchModel, starts: Starts, depth: int, rngs: Sequence[Rng]) -> Playouts:
+    """Play step by step: what is legal is known once a state is there."""
+    counts = np.bincount(starts.rows)
+    # All numbers at once, used or not: so they do not depend on how playouts end.
+    numbers = np.concatenate(
+        [rngs[b].random((counts[b], depth)) for b in np.flatnonzero(counts).tolist()]
+    )
+
+    def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
+        return legal_actions(numbers[going, t], legal)
+
+    return _step_by_step(model, starts, depth, choose)
+
+
 def _by_policy(
     model: SearchModel, starts: Starts, depth: int, rngs: Sequence[Rng], policy: Policy
 ) -> Playouts:
     """Play step by step: what is done depends on what is seen."""
+    asked = np.zeros(len(starts.rows), np.int64)
+
+    def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
+        prior = check_prior(policy(obs), len(going), legal.shape[1])
+        asked[going] += 1
+        return draw(np.where(legal, prior, 0.0), starts.rows[going], rngs)
+
+    return _step_by_step(model, starts, depth, choose)._replace(evaluator_rows=asked)
+
+
+def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose) -> Playouts:
+    """Play one `step_batch` per step with the actions of `choose`."""
     num_actions, origin = discrete_actions(model.action_space, "rollouts")
     n = len(starts.rows)
     first, rewards = np.zeros(n, np.int64), np.zeros((n, depth))
     over, steps = np.zeros(n, np.bool_), np.zeros(n, np.int32)
-    asked = np.zeros(n, np.int64)
-    last = np.array(starts.obs)
-    alive, states, obs = np.arange(n), starts.states, starts.obs
-    legal = np.ones((n, num_actions), np.bool_)
+    last = None if starts.obs is None else np.array(starts.obs)
+    going, states, obs = np.arange(n), starts.states, starts.obs
+    legal = np.ones((n, num_actions), np.bool_) if starts.legal is None else starts.legal
     for t in range(depth):
         if t == 0 and starts.first is not None:
             actions = starts.first
         else:
-            prior = check_prior(policy(obs), len(alive), num_actions)
-            actions = draw(np.where(legal, prior, 0.0), starts.rows[alive], rngs)
-            asked[alive] += 1
+            actions = choose(legal, t, going, obs)
+        able = actions >= 0
+        if not able.all():
+            going, states, actions = going[able], states[able], actions[able]
+            if going.size == 0:
+                break
         if t == 0:
-            first[:] = actions
+            first[going] = actions
         out = model.step_batch(actions + origin, states)
-        rewards[alive, t], last[alive] = out.rewards, out.obs
-        over[alive], steps[alive] = out.terminateds, t + 1
+        if last is None:
+            last = np.zeros((n, *np.shape(out.obs)[1:]), np.asarray(out.obs).dtype)
+        rewards[going, t], last[going] = out.rewards, out.obs
+        over[going], steps[going] = out.terminateds, t + 1
         ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
-        go_on = np.flatnonzero(~ended)
-        if go_on.size == 0:
+        on = np.flatnonzero(~ended)
+        if on.size == 0:
             break
-        legal = action_masks(out.infos, ended, num_actions)[go_on]
-        alive, states, obs = alive[go_on], out.states[go_on], out.obs[go_on]
-    return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), asked)
+        legal = action_masks(out.infos, ended, num_actions)[on]
+        going, states, obs = going[on], out.states[on], out.obs[on]
+    return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), np.zeros_like(first))
+
+
+@numba.njit(cache=True, nogil=True)
+def legal_action(number: float, legal: Array) -> int:
+    """Return the legal action that a number from [0, 1) stands for, -1 if there is none."""
+    count = 0
+    for action in range(legal.size):
+        count += legal[action]
+    place = int(number * count)
+    for action in range(legal.size):
+        if legal[action]:
+            if place == 0:
+                return action
+            place -= 1
+    return -1
+
+
+def legal_actions(
+    numbers: npt.NDArray[np.float64], legal: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return `legal_action` of L numbers, `legal` being `[L, A]`."""
+    pairs = zip(numbers, legal, strict=True)
+    return np.array([legal_action(number, allowed) for number, allowed in pairs], np.int64)
 
 
 def draw(
@@ -116,6 +177,14 @@ def draw(
     return np.minimum((bounds <= (uniform * bounds[:, -1])[:, None]).sum(axis=1), last)
 
 
+def powers(discount: float, depth: int) -> npt.NDArray[np.float64]:
+    """Return `[depth + 1]` the discount to the power of 0, 1, ...
+
+    Number by number: numpy's power of a whole array may round otherwise.
+    """
+    return np.array([discount**t for t in range(depth + 1)])
+
+
 def returns_of(
     out: Playouts, discount: float, evaluator: Evaluator | None, num_actions: int
 ) -> npt.NDArray[np.float64]:
@@ -128,7 +197,9 @@ def returns_of(
     discounted_sums(np.asarray(out.rewards, np.float64), discount, returns)
     if evaluator is not None:
         _, tail = evaluate(evaluator, out.obs, len(returns), num_actions)
-        returns += np.where(out.terminateds, 0.0, discount**out.steps * tail)
+        returns += np.where(
+            out.terminateds, 0.0, powers(discount, max(out.steps))[out.steps] * tail
+        )
     return returns
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.base import Rng, SearchModel, States
+from plangym_ext.planners.simulator import RaterCode
+from plangym_ext.planners.waves import all_finite, first_improper
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
 Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
@@ -22,6 +24,7 @@ class Leaves(NamedTuple):
     states: States | None  # [L, S]; None unless the rater `reads_states`
     obs: Any  # [L, *obs]
     truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
+    legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
 
 class Rating(NamedTuple):
@@ -50,6 +53,10 @@ class Rater(ABC):
     #: Most model steps that rating one leaf takes.
     most_steps: int = 0
 
+    def code(self) -> RaterCode | None:
+        """What a compiled loop needs to rate as this does; None if it cannot."""
+        return None
+
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Rate L >= 1 leaves.
@@ -67,6 +74,10 @@ class Rater(ABC):
 class ZeroRater(Rater):
     """Values every leaf at 0: the search sees nothing but rewards on its paths."""
 
+    def code(self) -> RaterCode | None:
+        """Nothing is done."""
+        return RaterCode(0, 1, None)
+
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Rate everything 0."""
         return unrated(len(leaves.rows))
@@ -82,12 +93,23 @@ class EvaluatorRater(Rater):
         self.num_actions = num_actions
         self._where = where  # what messages call it
 
+    def code(self) -> RaterCode | None:
+        """The evaluator's own, if it has any."""
+        value = value_code(self.evaluator)
+        return None if value is None else RaterCode(0, 1, value)
+
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
-        rows = np.ones(count, np.int64)
-        return unrated(count)._replace(value=value, prior=prior, evaluator_rows=rows)
+        steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
+        return Rating(value, prior, steps, rows, steps)
+
+
+def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
+    """Return the compiled function that an evaluator stands for, if there is one."""
+    code: Callable[[Any], float] | None = getattr(evaluator, "value_code", None)
+    return code
 
 
 def evaluate(
@@ -96,7 +118,7 @@ def evaluate(
     """Call the evaluator and refuse an answer that would poison the tree."""
     prior, value = evaluator(obs)
     values = np.asarray(value, np.float64)
-    if values.shape != (count,) or not np.isfinite(values).all():
+    if values.shape != (count,) or not all_finite(values):
         raise ValueError(
             f"{where}: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
@@ -117,11 +139,11 @@ def check_prior(
             f"{where}: prior must be {(count, num_actions)}, one row per observation and "
             f"one column per action, or None for uniform; got {priors.shape}."
         )
-    # NaN fails both comparisons, so it is caught as well.
-    if not ((priors >= 0).all() and (abs(priors.sum(axis=1) - 1) < 1e-3).all()):
-        worst = priors[np.argmax(~(abs(priors.sum(axis=1) - 1) < 1e-3) | (priors < 0).any(axis=1))]
+    wrong = first_improper(priors)
+    if wrong >= 0:
         raise ValueError(
-            f"{where}: prior must be probabilities, >= 0 with rows that sum to 1; got {worst}. "
+            f"{where}: prior must be probabilities, >= 0 with rows that sum to 1; got "
+            f"{priors[wrong]}. "
             f"Apply softmax to logits first."
         )
     return priors

@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import Rng, SearchModel, discrete_actions
 from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
-from plangym_ext.planners.rating import Evaluator, Leaves, Rater, Rating, evaluate, unrated
+from plangym_ext.planners.rating import (
+    Evaluator,
+    Leaves,
+    Rater,
+    Rating,
+    evaluate,
+    unrated,
+    value_code,
+)
+from plangym_ext.planners.simulator import RaterCode
 
 
 class Rollouts(Rater):
@@ -19,7 +28,7 @@ class Rollouts(Rater):
     as nothing, or, with an evaluator, as its value of the last observation
     unless that is terminal. A truncated leaf is not stepped from: it is worth
     the evaluator's value of it, or nothing. Without a policy actions are drawn
-    uniformly, without regard to `action_mask`.
+    uniformly from those that `action_mask` allows.
     """
 
     reads_states = True
@@ -40,6 +49,13 @@ class Rollouts(Rater):
         self.rates_roots = evaluator is not None
         self.most_steps = depth * num_rollouts
 
+    def code(self) -> RaterCode | None:
+        """Random rollouts, with an evaluator that has code of its own or none."""
+        value = None if self.evaluator is None else value_code(self.evaluator)
+        if self.policy is not None or (self.evaluator is not None and value is None):
+            return None
+        return RaterCode(self.depth, self.num_rollouts, value)
+
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Play all rollouts of the wave together."""
         num_actions, _ = discrete_actions(model.action_space, "Rollouts")
@@ -54,7 +70,9 @@ class Rollouts(Rater):
             return rating
         assert leaves.states is not None
         of = np.repeat(open_leaves, self.num_rollouts)
-        starts = Starts(leaves.rows[of], leaves.states[of], leaves.obs[of] if self.policy else None)
+        seen = leaves.obs[of] if self.policy else None
+        legal = None if leaves.legal is None else leaves.legal[of]
+        starts = Starts(leaves.rows[of], leaves.states[of], seen, legal=legal)
         out = play_out(model, starts, self.depth, rngs, self.policy)
         returns = returns_of(out, self.discount, self.evaluator, num_actions)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,20 @@ from plangym_ext.planners.base import (
     Transitions,
     action_masks,
     discrete_actions,
+    has_masks,
 )
 from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
 from plangym_ext.planners.node_states import node_states
 from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.planners.rating import Leaves, Rater, Rating
-from plangym_ext.planners.selection import GUMBEL, Selection, select_wave
+from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.selection import GUMBEL, select_wave
 from plangym_ext.planners.tree import (
     NO_ACTION,
     NO_PARENT,
     OPEN,
-    PENDING,
     ROOT,
     TERMINATED,
-    TRUNCATED,
     UNVISITED,
     Tree,
     backup,
@@ -40,29 +40,28 @@ from plangym_ext.planners.tree import (
     restart,
     summarize,
 )
+from plangym_ext.planners.waves import (
+    all_finite,
+    edges,
+    pending,
+    tally,
+    tally_each,
+    tally_rating,
+    tally_steps,
+)
 
 # Rows of the counters, in the order of the fields of `Budget`.
 _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a search is run with; see `TreeSearch` for what the numbers mean."""
+class Flight(NamedTuple):
+    """A wave that has been selected and not yet backed up."""
 
-    num_simulations: int  # UNBOUNDED if only steps or time bound it
-    max_model_steps: int | None
-    wave_size: int
-    capacity: int
-    discount: float
-    selection: Selection
-    num_considered: int = 1
-    root_noise: float = 0.0
-    dirichlet_alpha: float = 1.0
-    temperature: float = 0.0
-    return_tree: bool = False
-    stores_states: bool = True
-    keep_tree: bool = False
-    slots: bool = False
+    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
+    leaves: npt.NDArray[np.int32]  # [L] its node
+    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model is asked about
+    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
+    step: Callable[[], Transitions] | None  # waits for the model
 
 
 class Search:
@@ -93,6 +92,11 @@ class Search:
         self._rows = np.empty(batch * rules.wave_size, np.int32)
         self._leaves = np.empty_like(self._rows)
         self._counts = np.zeros((4, batch), np.int64)
+        # No values, the uniform prior, and masks that allow everything: see `expand`.
+        empty = (0, num_actions)
+        self._nothing = np.zeros(0), np.zeros(empty, np.float32), np.zeros(empty, np.bool_)
+        self._flights: deque[Flight] = deque()
+        self._flying = np.zeros(batch, np.int64)  # simulations in flight
 
     def start(
         self,
@@ -111,21 +115,22 @@ class Search:
         """
         self.rngs = rngs
         self._counts[:] = 0
-        fresh = []
+        self.kept = [np.zeros(0, np.intp)] * len(rngs)
+        fresh = np.arange(len(rngs))
+        if self.rules.keep_tree:
+            fresh = np.array([b for b in fresh.tolist() if not self._advance(b, states[b])], int)
+        restart(self.tree, fresh)
+        for b in fresh.tolist():
+            self.states.put(b, ROOT, states[b])
         for b, rng in enumerate(rngs):
-            self.kept[b] = np.zeros(0, np.intp)
-            if not (self.rules.keep_tree and self._advance(b, states[b])):
-                restart(self.tree, b)
-                self.states.put(b, ROOT, states[b])
-                fresh.append(b)
             # Ties are broken at random, or else an action would be preferred
             # for its index wherever rewards are rare; one order per plan keeps
             # the kernels free of random numbers.
             self.tree.order[b] = rng.permutation(self.tree.order.shape[1])
         self.done[:] = 0
         self.full[:] = False
-        if self.rater.rates_roots and fresh:
-            self._rate_roots(obs, np.array(fresh))
+        if self.rater.rates_roots and len(fresh):
+            self._rate_roots(obs, fresh)
         if legal is not None:
             self.tree.legal[:, ROOT] = legal
         if self.rules.root_noise > 0.0:
@@ -139,7 +144,7 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        left = self.rules.num_simulations - self.done
+        left = self.rules.num_simulations - self.done - self._flying
         most = self.rules.max_model_steps
         if most is None:
             return left
@@ -148,24 +153,56 @@ class Search:
                 f"max_model_steps must be at least {cost}, what one simulation may take; got "
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
-        return np.minimum(left, (most - self._counts[0]) // cost)
+        # What is in flight may cost as much as it can.
+        return np.minimum(left, (most - self._counts[0]) // cost - self._flying)
 
     def run_wave(self) -> bool:
-        """Select, step, rate and back up one wave; False if there was none left."""
-        tree = self.tree
-        limits = np.minimum(self.rules.wave_size, self.allowance(1 + self.rater.most_steps))
+        """Select, step, rate and back up one wave; False if there was none left.
+
+        With several waves in flight the next ones are selected and begun first, so that
+        whoever steps has something to do meanwhile. The order of all this is fixed: what
+        comes of it does not depend on how fast anybody is.
+        """
+        while len(self._flights) < self.rules.waves_in_flight:
+            flight = self._take_off()
+            if flight is None:
+                break
+            self._flights.append(flight)
+        if not self._flights:
+            return False
+        self._land(self._flights.popleft())
+        return True
+
+    def land_all(self) -> None:
+        """Back up the waves that are still in flight."""
+        while self._flights:
+            self._land(self._flights.popleft())
+
+    def _take_off(self) -> Flight | None:
+        """Select a wave and begin to step into its new nodes; None if there is no leaf."""
+        tree, rater = self.tree, self.rater
+        limits = np.minimum(self.rules.wave_size, self.allowance(1 + rater.most_steps))
         count = select_wave(
             tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
         )
-        rows, leaves = self._rows[:count], self._leaves[:count]
+        if count == 0:
+            return None
+        rows, leaves = self._rows[:count].copy(), self._leaves[:count].copy()
         # Ended nodes that were chosen again have no need of the model.
-        new = tree.kind[rows, leaves] == PENDING
-        if new.any():
-            self.observe(rows[new], leaves[new])
-        backup(tree, rows, leaves)
-        self.done += np.bincount(rows, minlength=len(self.done))
-        self.full = tree.size == self.rules.capacity
-        return count > 0
+        new_rows, new_leaves = pending(tree.kind, rows, leaves)
+        tally(self._flying, rows, 1)
+        step = self._begin(new_rows, new_leaves) if len(new_rows) else None
+        return Flight(rows, leaves, new_rows, new_leaves, step)
+
+    def _land(self, flight: Flight) -> None:
+        """Rate what a wave has come to, and back it up."""
+        rows, leaves, new_rows, new_leaves, step = flight
+        if step is not None:
+            self._fill_in(new_rows, new_leaves, step())
+        backup(self.tree, rows, leaves)
+        tally(self.done, rows, 1)
+        tally(self._flying, rows, -1)
+        self.full[:] = self.tree.size == self.rules.capacity
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -177,54 +214,71 @@ class Search:
         Returns:
             What the model answered.
         """
-        tree, discount = self.tree, self.rules.discount
-        parents = tree.parent[rows, nodes]
-        actions = tree.action[rows, nodes].astype(np.int64) + self.first_action
-        out = self.states.step(actions, rows, parents, nodes)
-        _check_rewards(out)
+        out = self._begin(rows, nodes)()
+        self._fill_in(rows, nodes, out)
+        return out
+
+    def _begin(
+        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
+    ) -> Callable[[], Transitions]:
+        """Begin to step into L pending nodes; what it returns waits for the answer."""
+        tree = self.tree
+        parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
+        if self.rules.waves_in_flight == 1:
+            return lambda: self.states.step(actions, rows, parents, nodes)
+        return self.states.begin(actions, rows, parents, nodes)
+
+    def _fill_in(
+        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32], out: Transitions
+    ) -> None:
+        """Rate L nodes that go on, and write what is known about all."""
+        tree = self.tree
+        rewards = np.asarray(out.rewards, np.float64)
+        _check_rewards(rewards)
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
-        value = np.zeros(len(rows))
-        prior = np.full((len(rows), tree.prior.shape[2]), 1.0 / tree.prior.shape[2], np.float32)
-        legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
-        if not over.all():
+        value, prior, legal = self._nothing
+        masked = has_masks(out.infos)
+        if masked:
+            legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
+        ended = np.count_nonzero(over)
+        if ended < len(rows):
             # A slice where nothing ended: screens are large, and views are free.
-            alive = np.flatnonzero(~over) if over.any() else slice(None)
+            alive = np.flatnonzero(~over) if ended else slice(None)
             states = out.states[alive] if self.rater.reads_states else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive]))
-            value[alive] = rating.value
+            allowed = legal[alive] if masked else None
+            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
+            value = rating.value
             if rating.prior is not None:
-                prior[alive] = rating.prior
-        kind = np.where(over, TERMINATED, np.where(cut, TRUNCATED, OPEN)).astype(np.uint8)
-        rewards = np.asarray(out.rewards, np.float64)
-        expand(tree, rows, nodes, kind, rewards, discount * ~over, value, prior, legal)
-        self.count(rows, model_steps=1, expansions=1, restores=1)
-        return out
+                prior = np.asarray(rating.prior, np.float32)
+        discount = self.rules.discount
+        expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
+        tally_steps(self._counts, rows)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
-        if not np.isfinite(rating.value).all():
+        if not all_finite(rating.value):
             raise ValueError(
                 f"search: leaf values must be finite; got {rating.value} from "
                 f"{type(self.rater).__name__}. Look for rewards that are not finite."
             )
-        self.count(
-            leaves.rows,
-            model_steps=rating.model_steps,
-            evaluator_rows=rating.evaluator_rows,
-            restores=rating.restores,
+        tally_rating(
+            self._counts, leaves.rows, rating.model_steps, rating.evaluator_rows, rating.restores
         )
         return rating
 
     def count(self, rows: npt.NDArray[np.integer[Any]], **costs: Any) -> None:
         """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
         for name, cost in costs.items():
-            np.add.at(self._counts[_COUNTED.index(name)], rows, cost)
+            counter = self._counts[_COUNTED.index(name)]
+            (tally if isinstance(cost, int) else tally_each)(counter, rows, cost)
 
-    def budget(self, b: int) -> Budget:
-        """Return what the plan of tree b has cost so far, but for the time."""
-        return Budget(*(int(n) for n in self._counts[:, b]))
+    def budgets(self, seconds: float) -> list[Budget]:
+        """Return what each of the B plans has cost so far; each has an equal share of the time."""
+        share = seconds / self.shape[0]
+        counts = self._counts.T.tolist()
+        return [Budget(steps, nodes, asked, back, share) for steps, nodes, asked, back in counts]
 
     def plans(self, seconds: float) -> list[Plan]:
         """Read the B plans off the roots; each has an equal share of `seconds`."""
@@ -245,18 +299,21 @@ class Search:
         elif self.rules.temperature > 0.0:
             best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
         full = self.full & (self.done < self.rules.num_simulations)
+        # Numbers of Python's all at once: one by one they take as long as a fast search.
+        actions = (self.first_action + best).tolist()
+        values, budgets = self.tree.q[:, ROOT].tolist(), self.budgets(seconds)
         return [
             Plan(
-                action=self.first_action + int(best[b]),
-                value=float(self.tree.q[b, ROOT]),
-                budget=self.budget(b) + Budget(seconds=seconds / batch),
+                action=actions[b],
+                value=values[b],
+                budget=budgets[b],
                 visits=visits[b],
                 q=q[b],
                 weights=weights[b],
-                full=bool(full[b]),
+                full=cut,
                 tree=self._exported(b) if self.rules.return_tree else None,
             )
-            for b in range(batch)
+            for b, cut in enumerate(full.tolist())
         ]
 
     def taken(self, rows: npt.NDArray[np.intp]) -> Search:
@@ -273,6 +330,7 @@ class Search:
         other.halving = no_halving(len(rows))
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
+        other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
         other._counts = self._counts[:, rows]
         return other
 
@@ -358,10 +416,10 @@ class Search:
         )
 
 
-def _check_rewards(out: Transitions) -> None:
+def _check_rewards(rewards: npt.NDArray[np.float64]) -> None:
     """Refuse what would silently spoil the tree."""
-    if not np.isfinite(out.rewards).all():
+    if not all_finite(rewards):
         raise ValueError(
-            f"search: rewards must be finite; got {np.asarray(out.rewards)}. "
+            f"search: rewards must be finite; got {rewards}. "
             f"Look for a division by zero in the env's reward."
         )

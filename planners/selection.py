@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numba
 
+from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.puct import puct_action
 from plangym_ext.planners.tree import (
@@ -36,7 +37,7 @@ class Selection(NamedTuple):
     c_scale: float  # see `improved_logits`
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving) -> int:
     """Return the action to follow from an open node, NO_ACTION if none can be."""
     if selection.rule == UCT:
@@ -49,7 +50,7 @@ def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving
     return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
     """Walk tree b from its root and return the leaf, as a pending new node.
 
@@ -72,6 +73,34 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
             return allocate(tree, b, node, action)
         node = child
     return node
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def select_leaves(
+    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving, leaves: Array
+) -> int:
+    """Choose up to `limit` leaves of tree b, as `select_wave` does in every tree.
+
+    Returns:
+        How many were written to `leaves`, in the order of choice.
+    """
+    if selection.rule == GUMBEL and limit > 0:
+        # The choice of who stays needs all returns of the phase before it.
+        now = tree.visits[b, ROOT]
+        limit = min(limit, halving.phase_end[b, now] - now - tree.unobserved[b, ROOT])
+    count = 0
+    while count < limit:
+        leaf = descend(tree, b, selection, halving)
+        if leaf < 0:
+            break
+        leaves[count] = leaf
+        count += 1
+        node = leaf
+        while node != ROOT:
+            tree.unobserved[b, node] += 1
+            node = tree.parent[b, node]
+        tree.unobserved[b, ROOT] += 1
+    return count
 
 
 @numba.njit(cache=True, nogil=True)
@@ -101,21 +130,10 @@ def select_wave(
     Source: Liu et al. 2020, "Watch the Unobserved: a simple approach to
     parallelizing Monte Carlo tree search".
     """
+    tree, halving = borrowed(tree), borrowed(halving)
     count = 0
     for b in range(len(limits)):
-        limit = limits[b]
-        if selection.rule == GUMBEL and limit > 0:
-            # The choice of who stays needs all returns of the phase before it.
-            limit = min(limit, halving.phase_end[b, tree.visits[b, ROOT]] - tree.visits[b, ROOT])
-        for _ in range(limit):
-            leaf = descend(tree, b, selection, halving)
-            if leaf < 0:
-                break
-            rows[count], leaves[count] = b, leaf
-            count += 1
-            node = leaf
-            while node != ROOT:
-                tree.unobserved[b, node] += 1
-                node = tree.parent[b, node]
-            tree.unobserved[b, ROOT] += 1
+        more = select_leaves(tree, b, limits[b], selection, halving, leaves[count:])
+        rows[count : count + more] = b
+        count += more
     return count

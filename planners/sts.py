@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from plangym_ext.planners.base import at_least
+from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
+from plangym_ext.planners.compiled_shoot import make_shoot_wave
 from plangym_ext.planners.multi_step import (
     add_children,
     backup_returns,
@@ -71,6 +73,12 @@ class STS(TreeSearch):
         observed(tree, rows, leaves)
         search.done += np.bincount(rows[done], minlength=len(search.done))
         return bool(done.any())
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:
+        """Run the same waves in compiled code."""
+        nodes = self._nodes_per_simulation(search.tree.order.shape[1])
+        expansions = (self.num_expansions, bool(self.intermediate_backups))
+        return compiled_search(search, make_shoot_wave, nodes, expansions)
 
     def _descend(self, search: Search, rows: np.ndarray, leaves: np.ndarray) -> np.ndarray:
         """Expand up to H nodes under every leaf; `[L]` False where not even one fitted."""

@@ -21,6 +21,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.planners.borrowed import borrowed
+
 ROOT = 0
 NO_PARENT = NO_ACTION = UNVISITED = -1
 
@@ -76,29 +78,29 @@ def new_tree(batch: int, capacity: int, num_actions: int) -> Tree:
         prior=np.zeros(edges, np.float32),
         legal=np.ones(edges, np.bool_),
     )
-    for b in range(batch):
-        restart(tree, b)
+    restart(tree, np.arange(batch))
     return tree
 
 
 @numba.njit(cache=True, nogil=True)
-def restart(tree: Tree, b: int) -> None:
-    """Reduce tree b to an open, unvisited root with a uniform prior."""
-    tree.size[b] = 1
-    tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
-    tree.parent[b, ROOT] = NO_PARENT
-    tree.action[b, ROOT] = NO_ACTION
-    tree.kind[b, ROOT] = OPEN
-    tree.value[b, ROOT] = 0.0
-    tree.visits[b, ROOT] = 0
-    tree.unobserved[b, ROOT] = 0
-    tree.q[b, ROOT] = 0.0
-    tree.children[b, ROOT, :] = UNVISITED
-    tree.prior[b, ROOT, :] = 1.0 / tree.prior.shape[2]
-    tree.legal[b, ROOT, :] = True
+def restart(tree: Tree, rows: Array) -> None:
+    """Reduce the trees `rows` `[n]` to an open, unvisited root with a uniform prior."""
+    for b in rows:
+        tree.size[b] = 1
+        tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
+        tree.parent[b, ROOT] = NO_PARENT
+        tree.action[b, ROOT] = NO_ACTION
+        tree.kind[b, ROOT] = OPEN
+        tree.value[b, ROOT] = 0.0
+        tree.visits[b, ROOT] = 0
+        tree.unobserved[b, ROOT] = 0
+        tree.q[b, ROOT] = 0.0
+        tree.children[b, ROOT, :] = UNVISITED
+        tree.prior[b, ROOT, :] = 1.0 / tree.prior.shape[2]
+        tree.legal[b, ROOT, :] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     """Hand out the next slot of tree b as a pending child; there must be room.
 
@@ -123,9 +125,9 @@ def expand(
     tree: Tree,
     rows: Array,
     slots: Array,
-    kind: Array,
+    ends: tuple[Array, Array],
     reward: Array,
-    discount: Array,
+    discount: float,
     value: Array,
     prior: Array,
     legal: Array,
@@ -136,21 +138,59 @@ def expand(
         tree: the trees.
         rows: `[L]` int, the tree of each node.
         slots: `[L]` int, its index there.
-        kind: `[L]` uint8, OPEN, TERMINATED or TRUNCATED.
+        ends: terminated and truncated, `[L]` bool each.
         reward: `[L]` float64 of the edge into the node.
-        discount: `[L]` float64, gamma * (1 - terminated).
-        value: `[L]` float64, estimated return from the node on.
-        prior: `[L, A]` float32.
-        legal: `[L, A]` bool.
+        discount: gamma; what terminated has 0.
+        value: `[M]` float64, estimated return from each node on that was not terminated.
+        prior: `[M, A]` float32 of these, or `[0, A]` for uniform ones.
+        legal: `[L, A]` bool, or `[0, A]` if everything is.
     """
+    tree = borrowed(tree)
+    terminated, truncated = ends
+    uniform = np.float32(1.0 / tree.prior.shape[2])
+    rated = 0
     for i in range(len(slots)):
         b, n = rows[i], slots[i]
-        tree.kind[b, n] = kind[i]
         tree.reward[b, n] = reward[i]
-        tree.discount[b, n] = discount[i]
-        tree.value[b, n] = value[i]
-        tree.prior[b, n, :] = prior[i]
-        tree.legal[b, n, :] = legal[i]
+        tree.value[b, n] = 0.0
+        tree.prior[b, n, :] = uniform
+        tree.legal[b, n, :] = True
+        if len(legal):
+            tree.legal[b, n, :] = legal[i]
+        if terminated[i]:
+            tree.kind[b, n] = TERMINATED
+            tree.discount[b, n] = 0.0
+            continue
+        tree.kind[b, n] = TRUNCATED if truncated[i] else OPEN
+        tree.discount[b, n] = discount
+        tree.value[b, n] = value[rated]
+        if len(prior):
+            tree.prior[b, n, :] = prior[rated]
+        rated += 1
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
+    """Credit one simulation to every edge from a leaf of tree b up, as `backup` does."""
+    node = leaf
+    ret = tree.value[b, node]
+    while node != ROOT:
+        # Discount first: a terminated edge has discount 0, which hides
+        # whatever value its node holds; a truncated one bootstraps.
+        ret = tree.reward[b, node] + tree.discount[b, node] * ret
+        tree.visits[b, node] += 1
+        tree.unobserved[b, node] -= 1
+        # float64 on purpose, in both ways of running this: see the module.
+        mean = np.float64(tree.q[b, node])
+        tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+        tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+        tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+        node = tree.parent[b, node]
+    # The root has no incoming edge: its q is the mean return from it on.
+    tree.visits[b, ROOT] += 1
+    tree.unobserved[b, ROOT] -= 1
+    mean = np.float64(tree.q[b, ROOT])
+    tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -168,26 +208,9 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     Source: Kocsis & Szepesvari 2006, "Bandit based Monte-Carlo Planning";
     counts of unobserved visits after Liu et al. 2020, "Watch the Unobserved".
     """
+    tree = borrowed(tree)
     for i in range(len(leaves)):
-        b, node = rows[i], leaves[i]
-        ret = tree.value[b, node]
-        while node != ROOT:
-            # Discount first: a terminated edge has discount 0, which hides
-            # whatever value its node holds; a truncated one bootstraps.
-            ret = tree.reward[b, node] + tree.discount[b, node] * ret
-            tree.visits[b, node] += 1
-            tree.unobserved[b, node] -= 1
-            # float64 on purpose, in both ways of running this: see the module.
-            mean = np.float64(tree.q[b, node])
-            tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
-            tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-            tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
-            node = tree.parent[b, node]
-        # The root has no incoming edge: its q is the mean return from it on.
-        tree.visits[b, ROOT] += 1
-        tree.unobserved[b, ROOT] -= 1
-        mean = np.float64(tree.q[b, ROOT])
-        tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
+        backup_leaf(tree, rows[i], leaves[i])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -35,7 +35,7 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
         path: of the file, with its extension.
         tree: `plan.tree` of a plan made with `return_tree=True`.
     """
-    columns: dict[str, Any] = {name: np.asarray(col) for name, col in tree._asdict().items()}
+    columns: dict[str, Any] = {name: np.asarray(column) for name, column in tree._asdict().items()}
     with replacing(Path(path), "wb") as file:
         np.savez_compressed(file, format=np.int32(FORMAT), **columns)
 
@@ -48,7 +48,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     """
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
-            columns = {name: found[name] for name in found.files}
+            columns: dict[str, Any] = {name: found[name] for name in found.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"read_tree: {path} is no tree of write_tree: {error}") from error
     missing = {"format", *_DTYPES} - columns.keys()

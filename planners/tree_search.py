@@ -25,13 +25,15 @@ from plangym_ext.planners.base import (
     discrete_actions,
     finite_between,
 )
+from plangym_ext.planners.compiled_search import CompiledSearch
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.playouts import Policy
 from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.rollouts import Rollouts
+from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import GUMBEL, PUCT, UCT, Selection
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
@@ -77,6 +79,10 @@ class TreeSearch(Planner):
         return_tree: put the nodes of the search into the plan.
         slots: keep states in slots of the env, if it has any and there are no rollouts,
             rather than in an array of the planner. The plan is the same.
+        compiled: run whole simulations in compiled code if the env has a kernel, and
+            leaves are rated by random rollouts, by an evaluator made with
+            `planners.evaluators.from_code`, or not at all. The plan is the same. The
+            code is compiled by the first plan, which takes some seconds, and kept on disk.
     """
 
     wave_size: int = 8
@@ -95,6 +101,7 @@ class TreeSearch(Planner):
     keep_tree: bool = False
     return_tree: bool = False
     slots: bool = False
+    compiled: bool = True
 
     #: What `selection` may be.
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
@@ -121,6 +128,7 @@ class TreeSearch(Planner):
         self.temperature = self._number("temperature", 0.0, math.inf)
         self._checked_selection = self._selection()
         self._kept: Search | None = None
+        self._in_code: tuple[Search, CompiledSearch | None] | None = None
 
     @abstractmethod
     def _wave(self, search: Search) -> bool:
@@ -132,7 +140,7 @@ class TreeSearch(Planner):
 
     def reset(self) -> None:
         """Drop the trees and the memory kept from the last move."""
-        self._kept = None
+        self._kept = self._in_code = None
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Keep the trees of some rows; see `Planner.keep_rows`."""
@@ -149,7 +157,7 @@ class TreeSearch(Planner):
         legal: npt.NDArray[np.bool_] | None = None,
     ) -> list[Plan]:
         """Grow B trees in lockstep; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
+        name = type(self).__name__
         num_actions, _ = discrete_actions(env.action_space, name)
         states = np.asarray(states)
         check_rows(name, states, rngs)
@@ -160,11 +168,35 @@ class TreeSearch(Planner):
             search = Search(env, self._rules(num_actions), self._rater(num_actions), states.shape)
         if search.rater.rates_roots:
             check_obs(name, obs, len(states))
+        in_code = self._compiled_search(search)
+        clock = Clock(self.max_seconds)
+        if in_code is not None:
+            in_code.start(states)
         search.start(states, rngs, obs, legal)
-        while self._wave(search) and not clock.over:
+        while self._waves(search, in_code, timed=clock.limited) and not clock.over:
             pass
+        search.land_all()
         self._kept = search
         return search.plans(clock.seconds)
+
+    def _waves(self, search: Search, in_code: CompiledSearch | None, *, timed: bool) -> bool:
+        """Run a wave, or many in compiled code; False if there was none left to run."""
+        if in_code is None:
+            return self._wave(search)
+        more = in_code.run(timed=timed)
+        return self._wave(search) if in_code.left else more
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
+        """Return what runs this planner's waves in compiled code, if that is possible."""
+        return None
+
+    def _compiled_search(self, search: Search) -> CompiledSearch | None:
+        """As `_compiled`, but what is there already is used again."""
+        if not self.compiled:
+            return None
+        if self._in_code is None or self._in_code[0] is not search:
+            self._in_code = search, self._compiled(search)
+        return self._in_code[1]
 
     def _number(self, name: str, low: float, high: float) -> float:
         return finite_between(self._option(name), getattr(self, name), low, high)

@@ -11,7 +11,7 @@ from plangym_ext.planners.scale import judge
 from plangym_ext.planners.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def uct_action(tree: Tree, b: int, node: int, c: float, scale: int) -> int:
     """Return the legal action with the highest UCB1 score, NO_ACTION if none.
 

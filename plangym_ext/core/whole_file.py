@@ -24,3 +24,15 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         # Or else a crash of the machine could leave the new name without the content.
         os.fsync(file.fileno())
     partial.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name itself to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

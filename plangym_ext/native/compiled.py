@@ -32,6 +32,7 @@ _PATIENCE = 2.0
 _one_builder = threading.RLock()
 _waiting: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
+_inline: set[Callable[..., Any]] = set()
 
 
 def compiled(function: Function) -> Function:
@@ -41,6 +42,15 @@ def compiled(function: Function) -> Function:
     """
     _waiting.append(function)
     return function
+
+
+def compiled_inline(function: Function) -> Function:
+    """As `compiled`, for functions that become part of whatever calls them.
+
+    They may pass many arrays on: a call would copy what describes each of them.
+    """
+    _inline.add(function)
+    return compiled(function)
 
 
 def cache_folder() -> Path:
@@ -64,10 +74,10 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
         example: arguments of the types to compile for; they are not used otherwise.
     """
     with _one_builder:
-        return _built(name, function, example)
+        return _build(name, function, example)
 
 
-def _built(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
+def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     numba = _module("numba")
     _register_marked(function)
     loop = numba.njit(nogil=True, error_model="numpy")(function)
@@ -101,7 +111,7 @@ def _register_marked(function: Callable[..., Any]) -> None:
     for marked in found:
         if isinstance(marked, types.FunctionType) and marked not in _registered:
             _registered.add(marked)
-            register_jitable(marked)
+            register_jitable(forceinline=marked in _inline)(marked)
 
 
 @contextlib.contextmanager
@@ -214,10 +224,29 @@ def _hash_value(name: str, value: Any, user: Any, digest: Any, seen: set[Any]) -
         digest.update(f"{name}={value!r}".encode())
 
 
-def timed_build(
-    name: str, function: Callable[..., Any], example: tuple[Any, ...]
+#: Compiled functions of this process, by name, what they were made of and argument types.
+_built: dict[Any, Callable[..., Any]] = {}
+
+
+def built_once(
+    name: str,
+    function: Callable[..., Any],
+    example: tuple[Any, ...],
+    parts: tuple[Callable[..., Any], ...] = (),
 ) -> tuple[Callable[..., Any], float]:
-    """As `build`, and the seconds it took."""
+    """As `build`, and the seconds it took: 0 if this process has it already.
+
+    Args:
+        name: as for `build`.
+        function: as for `build`.
+        example: as for `build`.
+        parts: if there are any, `function(*parts)` is compiled, which has to be the same
+            for the same parts.
+    """
+    # The name too: by it the next process looks for the file.
+    key = (name, function, parts, str(tuple(map(type_of, example))))
+    if key in _built:
+        return _built[key], 0.0
     start = time.perf_counter()
-    loop = build(name, function, example)
-    return loop, time.perf_counter() - start
+    _built[key] = build(name, function(*parts) if parts else function, example)
+    return _built[key], time.perf_counter() - start

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
-from plangym_ext.run import compare, doctor, plan
+from plangym_ext.run import compare, doctor, evaluate, plan, plot, train
 
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
@@ -19,6 +19,9 @@ INTERRUPTED = 130
 _COMMANDS: dict[str, tuple[Any, str]] = {
     "plan": (plan, "a planner plays one episode"),
     "compare": (compare, "several planners at equal model steps"),
+    "train": (train, "a network learns from planning"),
+    "eval": (evaluate, "play episodes with what was trained"),
+    "plot": (plot, "curves of runs, seeds together"),
     "doctor": (doctor, "how an env's state is captured, with proof"),
 }
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import MissingExtra
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.figures import load_pyplot, save
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
 def run(options: argparse.Namespace) -> int:
     """Play what is missing, show the table, write `compare.json`."""
     if options.plot:
-        _pyplot()
+        load_pyplot("--plot")
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
     results = _Results(options)
     for name in options.envs:
@@ -201,22 +201,9 @@ def _env(name: str, options: argparse.Namespace) -> Any:
     return plangym_ext.make(name, frameskip=options.frameskip, **workers)
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtra(
-            "--plot needs matplotlib; install the extra: pip install 'plangym-ext[plot]'"
-        ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def _plot(rows: list[dict[str, Any]], target: Path) -> None:
     """Draw a panel per env: the mean of every planner with its interval."""
-    pyplot = _pyplot()
+    pyplot = load_pyplot("--plot")
     envs = list(dict.fromkeys(row["env"] for row in rows))
     figure, axes = pyplot.subplots(1, len(envs), figsize=(5 * len(envs), 4), squeeze=False)
     for axis, env in zip(axes[0], envs, strict=True):
@@ -230,6 +217,4 @@ def _plot(rows: list[dict[str, Any]], target: Path) -> None:
         axis.set_yticks(range(len(own)), [row["planner"] for row in own])
         axis.set(title=env, xlabel="return, mean and 95 % interval")
         axis.invert_yaxis()
-    figure.tight_layout()
-    figure.savefig(target, dpi=120)
-    pyplot.close(figure)
+    save(figure, target)

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from plangym_ext.run.arguments import at_least
 from plangym_ext.run.files import write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.video import first_frame, recorded
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -88,8 +88,9 @@ def run(options: argparse.Namespace) -> int:
     planner = planner(**chosen)
     started = time.monotonic()
     episode: Any = None
-    with _env(options) as env, _video(options, env) as video:
-        options.out.mkdir(parents=True, exist_ok=True)
+    target = options.out / "episode.mp4" if options.video else None
+    options.out.mkdir(parents=True, exist_ok=True)
+    with _env(options) as env, recorded(target, env, options.seed) as video:
         line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page)
@@ -140,7 +141,7 @@ class _Shown:
         self._options, self._line, self._env, self._video = options, line, env, video
         self._page = page
         # What was seen when a move was planned is what was drawn after the one before.
-        self._frame = _first_frame(env, options.seed) if self._draws else None
+        self._frame = first_frame(env, options.seed) if self._draws else None
         self._started = time.monotonic()
         self._moves, self._return, self._model_steps = 0, 0.0, 0
 
@@ -227,30 +228,3 @@ def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
     subtitle = f"{options.planner}, {' or '.join(limits)} a move, seed {options.seed}"
     first = int(getattr(env.action_space, "start", 0))
     return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)
-
-
-@contextlib.contextmanager
-def _video(options: argparse.Namespace, env: Any) -> Iterator[Any]:
-    """Writer for the episode's frames, finished if all goes well; None if not asked for."""
-    if not options.video:
-        yield None
-        return
-    from plangym_ext.run.video import VideoWriter
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    # At most 30: a game that says 60 shows every fourth frame, which is hard to follow.
-    fps = min(30, env.metadata.get("render_fps", 30))
-    writer = VideoWriter(options.out / "episode.mp4", fps)
-    try:
-        writer.add(_first_frame(env, options.seed))
-        yield writer
-    except BaseException:
-        writer.discard()
-        raise
-    writer.close()
-
-
-def _first_frame(env: Any, seed: int) -> Any:
-    """The picture that the episode begins with."""
-    env.reset(seed=seed)
-    return env.render()

@@ -21,6 +21,7 @@ class ProgressLine:
         self._interval = interval if self._live else 10 * interval
         self._next = 0.0
         self._width = 0
+        self._text = ""
 
     def update(self, text: str, *, force: bool = False) -> None:
         """Show `text`, unless the last update was a moment ago."""
@@ -31,7 +32,15 @@ class ProgressLine:
         if self._live:
             # Blanks wipe what a longer text before it left behind.
             self._stream.write("\r" + text.ljust(self._width))
-            self._width = len(text)
+            self._width, self._text = len(text), text
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def above(self, text: str) -> None:
+        """Print a line that stays; the one that is rewritten goes on below it."""
+        if self._live:
+            self._stream.write("\r" + text.ljust(self._width) + "\n" + self._text)
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
@@ -39,6 +48,11 @@ class ProgressLine:
     def end(self, text: str) -> None:
         """Show a last text and leave the line."""
         self.update(text, force=True)
-        if self._live:
+        self.leave()
+
+    def leave(self) -> None:
+        """Go on to the next line of a terminal, if there is anything on this one."""
+        if self._live and self._width:
             self._stream.write("\n")
             self._stream.flush()
+            self._width, self._text = 0, ""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,3 +97,32 @@ class VideoWriter:
         except BrokenPipeError:
             self._process.wait()
         return self._process.returncode
+
+
+def first_frame(env: Any, seed: int) -> Any:
+    """The picture that the episode of a seed begins with; the env is reset."""
+    env.reset(seed=seed)
+    return env.render()
+
+
+@contextlib.contextmanager
+def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | None]:
+    """Open a writer for an episode's frames, finished if all goes well.
+
+    Args:
+        path: the .mp4 to write; None: nothing is, and there is no writer.
+        env: its first frame is the one after a reset.
+        seed: of the episode.
+    """
+    if path is None:
+        yield None
+        return
+    # At most 30: a game that says 60 shows every fourth frame, which is hard to follow.
+    writer = VideoWriter(path, min(30, env.metadata.get("render_fps", 30)))
+    try:
+        writer.add(first_frame(env, seed))
+        yield writer
+    except BaseException:
+        writer.discard()
+        raise
+    writer.close()

@@ -141,9 +141,9 @@ def test_expand_writes_the_named_nodes_only(run):
         tree,
         np.array([1]),
         np.array([1]),
-        np.array([TRUNCATED], np.uint8),
+        (np.array([False]), np.array([True])),
         np.array([2.0]),
-        np.array([0.5]),
+        0.5,
         np.array([3.0]),
         np.array([[0.25, 0.75]], np.float32),
         np.array([[True, False]]),
@@ -156,6 +156,32 @@ def test_expand_writes_the_named_nodes_only(run):
         if old.ndim >= 2 and name != "order":
             new[1, 1] = old[1, 1]
         np.testing.assert_array_equal(new, old, err_msg=name)
+
+
+@both(expand)
+def test_expand_rates_only_what_was_not_terminated(run):
+    tree = new_tree(1, 4, 2)
+    for _ in range(3):
+        allocate(tree, 0, 0, 0)
+    run(
+        tree,
+        np.zeros(3, int),
+        np.array([1, 2, 3]),
+        (np.array([False, True, False]), np.array([False, False, True])),
+        np.array([1.0, 2.0, 3.0]),
+        0.5,
+        np.array([4.0, 5.0]),
+        np.zeros((0, 2), np.float32),
+        np.zeros((0, 2), np.bool_),
+    )
+    np.testing.assert_array_equal(tree.kind[0, 1:], [OPEN, TERMINATED, TRUNCATED])
+    np.testing.assert_array_equal(tree.reward[0, 1:], [1, 2, 3])
+    np.testing.assert_array_equal(tree.discount[0, 1:], [0.5, 0, 0.5])
+    # Two values for three nodes: the terminated one has none.
+    np.testing.assert_array_equal(tree.value[0, 1:], [4, 0, 5])
+    # Nothing was said about actions: the prior is uniform, and all are legal.
+    np.testing.assert_array_equal(tree.prior[0, 1:], 0.5)
+    assert tree.legal[0, 1:].all()
 
 
 @both(summarize)
@@ -216,7 +242,7 @@ def test_restart_leaves_an_open_root(run):
     grow(tree, 0, [(0, 0, 1, 0.5, 2), (1, 0, 2, 0.5, 4)])
     simulate(tree, 0, 2)
     tree.value[0, ROOT], tree.prior[0, ROOT], tree.legal[0, ROOT] = 5, 0, False
-    run(tree, 0)
+    run(tree, np.array([0]))
     for name, was, now in zip(tree._fields, fresh, tree, strict=True):
         got, want = (now, was) if was.ndim == 1 or name == "order" else (now[:, 0], was[:, 0])
         np.testing.assert_array_equal(got, want, err_msg=name)

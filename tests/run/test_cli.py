@@ -15,7 +15,14 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["plan", "--help"], ["doctor", "--help"], ["compare", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["plan", "--help"],
+        ["doctor", "--help"],
+        ["compare", "--help"],
+        ["plot", "--help"],
+    ],
 )
 def test_help_is_printed_and_succeeds(arguments, capsys):
     with pytest.raises(SystemExit) as exit_info:
@@ -98,6 +105,6 @@ def test_console_script_reports_a_mistake_without_a_traceback():
 def test_every_command_has_help_for_every_option():
     parser = build_parser(["plan", "--planner", "mcts"])
     commands = parser._subparsers._group_actions[0].choices
-    assert set(commands) == {"plan", "compare", "doctor"}
+    assert set(commands) == {"plan", "compare", "plot", "doctor"}
     for command in commands.values():
         assert all(action.help for action in command._actions)

@@ -1,0 +1,87 @@
+"""Learning from plans: networks that learn from them, and that planners ask.
+
+Names are loaded when they are first used: torch, and numba, only by those that need them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
+    from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
+    from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
+    from plangym_ext.learn.networks.network import Network as Network
+    from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
+    from plangym_ext.learn.networks.network import make_network as make_network
+    from plangym_ext.learn.networks.state import load_network_state as load_network_state
+    from plangym_ext.learn.records import EpisodeRecord as EpisodeRecord
+    from plangym_ext.learn.records import EpisodeRecorder as EpisodeRecorder
+    from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
+    from plangym_ext.learn.replay.base import Replay as Replay
+    from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
+    from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
+    from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
+    from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
+    from plangym_ext.learn.trainers.base import Trainer as Trainer
+    from plangym_ext.learn.trainers.config import AlphaZeroConfig as AlphaZeroConfig
+    from plangym_ext.learn.trainers.config import HistogramConfig as HistogramConfig
+    from plangym_ext.learn.trainers.config import QConfig as QConfig
+    from plangym_ext.learn.trainers.config import SupervisedConfig as SupervisedConfig
+    from plangym_ext.learn.trainers.config import TDConfig as TDConfig
+    from plangym_ext.learn.trainers.config import TrainerConfig as TrainerConfig
+    from plangym_ext.learn.trainers.config import ValueConfig as ValueConfig
+    from plangym_ext.learn.trainers.supervised import AlphaZeroTrainer as AlphaZeroTrainer
+    from plangym_ext.learn.trainers.supervised import HistogramTrainer as HistogramTrainer
+    from plangym_ext.learn.trainers.supervised import QTrainer as QTrainer
+    from plangym_ext.learn.trainers.supervised import SupervisedTrainer as SupervisedTrainer
+    from plangym_ext.learn.trainers.supervised import ValueTrainer as ValueTrainer
+    from plangym_ext.learn.trainers.td import TDTrainer as TDTrainer
+
+#: Public name -> module that defines it, below this package.
+_HOME = {
+    "AlphaZeroConfig": "trainers.config",
+    "AlphaZeroTrainer": "trainers.supervised",
+    "BalancedReplay": "replay.balanced",
+    "EpisodeRecord": "records",
+    "EpisodeRecorder": "records",
+    "HistogramConfig": "trainers.config",
+    "HistogramTrainer": "trainers.supervised",
+    "Network": "networks.network",
+    "NetworkConfig": "networks.config",
+    "NetworkEvaluator": "evaluator",
+    "NetworkOutput": "networks.network",
+    "NetworkPolicy": "network_policy",
+    "POLICY_TARGETS": "targets",
+    "PrioritizedReplay": "replay.prioritized",
+    "QConfig": "trainers.config",
+    "QTrainer": "trainers.supervised",
+    "Replay": "replay.base",
+    "ReplayBuffer": "replay.uniform",
+    "SupervisedConfig": "trainers.config",
+    "SupervisedTrainer": "trainers.supervised",
+    "TDConfig": "trainers.config",
+    "TDTrainer": "trainers.td",
+    "Trainer": "trainers.base",
+    "TrainerConfig": "trainers.config",
+    "VALUE_TARGETS": "targets",
+    "ValueConfig": "trainers.config",
+    "ValueTrainer": "trainers.supervised",
+    "load_network_state": "networks.state",
+    "make_network": "networks.network",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

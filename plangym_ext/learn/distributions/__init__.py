@@ -1,0 +1,1 @@
+"""Distributions over actions: what a policy head puts out."""

@@ -1,0 +1,60 @@
+"""Independent probabilities for every part of a `MultiDiscrete` action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.distributions.base import Distribution, Params, Rng
+from plangym_ext.learn.distributions.categorical import Categorical
+
+
+@final
+class MultiCategorical(Distribution):
+    """Logits of all parts side by side. Targets are probabilities, laid out alike."""
+
+    def __init__(
+        self, counts: npt.NDArray[np.integer[Any]], start: npt.NDArray[np.integer[Any]]
+    ) -> None:
+        self.shape = counts.shape
+        pairs = zip(counts.ravel().tolist(), start.ravel().tolist(), strict=True)
+        self.parts = [Categorical(n, origin) for n, origin in pairs]
+        self.bounds = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
+        self.width = self.target_width = self.bounds[-1]
+
+    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+        """Return `[B, *nvec.shape]` int64."""
+        return self._joined([part.greedy(p) for part, p in self._split(params)])
+
+    def sample(
+        self,
+        params: Params,
+        rngs: Sequence[Rng],
+        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
+        temperature: float = 1.0,
+    ) -> Any:
+        """Draw `[B, *nvec.shape]` int64, part by part."""
+        drawn = [part.sample(p, rngs, temperature=temperature) for part, p in self._split(params)]
+        return self._joined(drawn)
+
+    def encode(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return one-hot rows of all parts side by side, `[T, sum(nvec)]`."""
+        flat = np.asarray(actions).reshape(len(actions), -1)
+        return np.concatenate(
+            [part.encode(flat[:, i]) for i, part in enumerate(self.parts)], axis=1
+        )
+
+    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[B]`, summed over the parts."""
+        pairs = zip(self._split(params), self._split(target), strict=True)
+        return sum(part.loss(p, t) for (part, p), (_, t) in pairs)
+
+    def _split(self, params: Any) -> list[tuple[Categorical, Any]]:
+        ends = zip(self.parts, self.bounds[:-1], self.bounds[1:], strict=True)
+        return [(part, params[:, low:high]) for part, low, high in ends]
+
+    def _joined(self, columns: list[Any]) -> Any:
+        return np.stack(columns, axis=1).reshape(-1, *self.shape)

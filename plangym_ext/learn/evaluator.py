@@ -1,0 +1,141 @@
+"""A network as the function that planners ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.torch_extra import nn, torch
+
+OUTPUTS = ("auto", "policy-value", "value", "policy", "q")
+Answer = tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32]]
+
+
+class NetworkEvaluator:
+    """Asks a network about all leaves of a wave in one call.
+
+    It is a planner's `evaluator`: `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
+    Observations are read where they are, and the answers are views of the network's
+    own output: nothing is copied on the CPU. They stay good; each call has its own.
+
+    What a row is rated can differ in the last bits with the other rows of the call, as
+    matrix products add in an order that depends on their number. The same calls give the
+    same.
+
+    Args:
+        network: a `Network`, or any module whose forward returns a `NetworkOutput`. It is
+            shared, not copied: what a trainer changes is asked at once.
+        outputs: what to answer from: "policy-value", "value" (the prior is uniform),
+            "policy" (values are 0), "q" (the best action's value, prior softmax(q /
+            temperature)); "auto" takes the heads that there are. A policy over actions
+            that are not Discrete is no prior.
+        temperature: of the prior: softmax(logits / temperature).
+        device: where the network runs; it is moved there.
+        compile: whether to compile it (`torch.compile`), which takes a C++ compiler and
+            some seconds at the first calls.
+        version: of the weights; see `load`.
+
+    Attributes:
+        calls: how many times the network was asked.
+        rows: about how many observations in all.
+        version: of the weights, as `load` was told.
+
+    Raises:
+        InvalidOption: an argument is out of range; at the first call, the network lacks a
+            head that `outputs` names.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        outputs: str = "auto",
+        temperature: float = 1.0,
+        device: str = "cpu",
+        compile: bool = False,  # noqa: A002 - torch's word
+        version: int = 0,
+    ) -> None:
+        if outputs not in OUTPUTS:
+            raise InvalidOption(
+                f"NetworkEvaluator: outputs must be one of {', '.join(OUTPUTS)}; got "
+                f"{outputs!r}{suggestion(outputs, OUTPUTS)}."
+            )
+        if not temperature > 0:
+            raise InvalidOption(
+                f"NetworkEvaluator: temperature must be above 0; got {temperature}."
+            )
+        self.network = network.to(device).eval()
+        self.outputs, self.temperature, self.version = outputs, float(temperature), version
+        self.device = torch.device(device)
+        self.calls = self.rows = 0
+        self._kind: str | None = None
+        distribution = getattr(network, "distribution", None)
+        self._discrete = distribution is None or distribution.num_actions is not None
+        self._forward: Any = torch.compile(network, dynamic=True) if compile else network
+
+    def __call__(self, obs: Any) -> Answer:
+        """Rate `[L, *obs]`: prior `[L, A]` or None, value `[L]`, both float32."""
+        with torch.inference_mode():
+            out = self._run(obs)
+            prior, value = self._answer(out)
+            # Softmax in here: one more kernel costs less than a dozen of numpy's.
+            if prior is not None:
+                prior = torch.softmax(prior / self.temperature, dim=1).cpu().numpy()
+            if value is None:
+                return prior, np.zeros(len(obs), np.float32)
+            return prior, value.cpu().numpy()
+
+    def ask(self, obs: Any) -> NetworkOutput:
+        """Return all heads as numpy arrays; None where the network has no such head."""
+        with torch.inference_mode():
+            out = self._run(obs)
+            return NetworkOutput(*(None if t is None else t.cpu().numpy() for t in out))
+
+    def load(self, state: Mapping[str, Any], version: int) -> None:
+        """Take over the weights of a `state_dict`, and their version.
+
+        Raises:
+            ForeignNetwork: they are another network's; nothing was changed.
+        """
+        load_network_state(self.network, state, "NetworkEvaluator.load")
+        self.version = version
+
+    def _run(self, obs: Any) -> NetworkOutput:
+        rows = np.asarray(obs)
+        self.calls += 1
+        self.rows += len(rows)
+        # torch refuses memory that it may not write, and strides that run backwards.
+        if not rows.flags.writeable or any(stride < 0 for stride in rows.strides):
+            rows = rows.copy()
+        out: NetworkOutput = self._forward(torch.from_numpy(rows).to(self.device))
+        return out
+
+    def _answer(self, out: NetworkOutput) -> tuple[Any, Any]:
+        """Return logits of the prior, or None, and values, or None."""
+        if self._kind is None:
+            self._kind = self._checked_kind(out)
+        if self._kind == "q":
+            return out.q, out.q.amax(dim=1)
+        # Logits over actions that are not Discrete are no prior.
+        logits = out.policy_logits if self._discrete and self._kind != "value" else None
+        return logits, None if self._kind == "policy" else out.value
+
+    def _checked_kind(self, out: NetworkOutput) -> str:
+        """Return what `outputs` comes to with the heads that the network has."""
+        there = {"policy": out.policy_logits, "value": out.value, "q": out.q}
+        there = {name: part for name, part in there.items() if part is not None}
+        wanted = self.outputs
+        if wanted == "auto":
+            wanted = "-".join(name for name in there if name != "q") or "q"
+        if not there.keys() >= set(wanted.split("-")):
+            raise InvalidOption(
+                f"NetworkEvaluator: outputs {wanted!r} need heads that the network does not "
+                f"have; it has {', '.join(there)}. Name them in NetworkConfig(heads=...)."
+            )
+        return wanted

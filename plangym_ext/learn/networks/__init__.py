@@ -1,0 +1,1 @@
+"""Networks from observations to policies, values and Q values."""

@@ -1,0 +1,71 @@
+"""What a network is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plangym_ext.errors import InvalidOption, suggestion
+
+KINDS = ("auto", "mlp", "conv", "residual")
+ACTIVATIONS = ("relu", "tanh", "gelu", "silu")
+HEADS = ("policy", "value", "q")
+CHANNELS = ("auto", "first", "last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """What a network is made of; None takes what suits the kind.
+
+    Args:
+        kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
+        hidden: widths of the dense layers; None: (64, 64) for an mlp, (128,) behind
+            convolutions.
+        channels: of each convolution, or of each residual stage; None: (32, 32, 32)
+            for boards, (32, 64, 64) for large images, (32, 32) for residual.
+        blocks: residual blocks per stage.
+        activation: "relu", "tanh", "gelu" or "silu".
+        heads: any of "policy", "value" and "q".
+        value_scale: values and Q values are this times what the layers put out: about
+            the size of a typical return, so that targets are near 1.
+        image_channels: which axis of an image counts channels: "first", "last", or
+            "auto": the one that differs from the other two, or else the shorter one.
+    """
+
+    kind: str = "auto"
+    hidden: tuple[int, ...] | None = None
+    channels: tuple[int, ...] | None = None
+    blocks: int = 2
+    activation: str = "relu"
+    heads: tuple[str, ...] = ("policy", "value")
+    value_scale: float = 1.0
+    image_channels: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        for name, value, known in (
+            ("kind", self.kind, KINDS),
+            ("activation", self.activation, ACTIVATIONS),
+            ("image_channels", self.image_channels, CHANNELS),
+            *(("heads", head, HEADS) for head in self.heads),
+        ):
+            if value not in known:
+                raise InvalidOption(
+                    f"NetworkConfig: {name} must be one of {', '.join(known)}; "
+                    f"got {value!r}{suggestion(str(value), known)}."
+                )
+        if not self.heads or len(set(self.heads)) < len(self.heads):
+            raise InvalidOption(
+                f"NetworkConfig: heads must name each head once, at least one; got {self.heads}."
+            )
+        for name, sizes in (("hidden", self.hidden), ("channels", self.channels)):
+            if any(not isinstance(size, int) or size < 1 for size in sizes or ()):
+                raise InvalidOption(
+                    f"NetworkConfig: {name} must be widths of at least 1; got {sizes}."
+                )
+        if self.blocks < 1:
+            raise InvalidOption(f"NetworkConfig: blocks must be at least 1; got {self.blocks}.")
+        if not (math.isfinite(self.value_scale) and self.value_scale > 0):
+            raise InvalidOption(
+                f"NetworkConfig: value_scale must be a positive number; got {self.value_scale}."
+            )

@@ -1,0 +1,104 @@
+"""A network with a policy, a value and a Q head, made for two spaces."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.networks.bodies import ResidualBlock, make_body
+from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+class NetworkOutput(NamedTuple):
+    """What a network says about B observations; None where it has no such head."""
+
+    policy_logits: Any  # [B, P] float32, numbers of the action distribution
+    value: Any  # [B] float32
+    q: Any  # [B, A] float32
+
+
+class Network(nn.Module):
+    """Encoder, body, and all heads as one layer.
+
+    A network of your own is any module whose `forward` takes `[B, *obs]` and returns a
+    `NetworkOutput`, and that has these attributes.
+
+    Attributes:
+        distribution: what `policy_logits` are numbers of.
+        value_scale: see `NetworkConfig`; losses are measured in this unit.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any, config: NetworkConfig) -> None:
+        super().__init__()
+        self.distribution: Distribution = distribution_of(action_space)
+        self.value_scale = float(config.value_scale)
+        self.encoder = ObservationEncoder(observation_space, config.image_channels)
+        self.body, width = make_body(self.encoder.shape, config)
+        if "q" in config.heads and self.distribution.num_actions is None:
+            raise InvalidOption(
+                f"make_network: a Q head needs a Discrete action space; got {action_space}."
+            )
+        widths = {
+            "policy": self.distribution.width,
+            "value": 1,
+            "q": self.distribution.num_actions or 0,
+        }
+        # In the order of NetworkOutput, whatever the order in the config.
+        self._widths = [widths[head] if head in config.heads else 0 for head in widths]
+        self.heads = nn.Linear(width, sum(self._widths))
+        _initialize(self)
+
+    def forward(self, obs: torch.Tensor) -> NetworkOutput:
+        """Evaluate `[B, *obs]`."""
+        out = self.heads(self.body(self.encoder(obs)))
+        policy, value, q = torch.split(out, self._widths, dim=1)
+        return NetworkOutput(
+            policy if self._widths[0] else None,
+            self._scaled(value[:, 0]) if self._widths[1] else None,
+            self._scaled(q) if self._widths[2] else None,
+        )
+
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.value_scale == 1.0 else x * self.value_scale
+
+
+def make_network(
+    observation_space: Any,
+    action_space: Any,
+    config: NetworkConfig | None = None,
+    *,
+    seed: int,
+) -> Network:
+    """Return a network for two gymnasium spaces.
+
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: Discrete, MultiDiscrete or Box.
+        config: what it is made of.
+        seed: of the weights; torch's own generator is left as it was.
+
+    Raises:
+        InvalidOption: the spaces and the config do not go together.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Network(observation_space, action_space, config or NetworkConfig())
+
+
+def _initialize(network: Network) -> None:
+    """Layers as torch makes them; heads and the ends of residual blocks begin at zero.
+
+    So a fresh network has a uniform policy and values everything 0. Larger weights, such
+    as orthogonal ones of gain sqrt(2), learned a third as fast from Sokoban's searches.
+    """
+    for module in network.modules():
+        if isinstance(module, ResidualBlock):
+            nn.init.zeros_(module.second.weight)
+            if module.second.bias is not None:
+                nn.init.zeros_(module.second.bias)
+    nn.init.zeros_(network.heads.weight)
+    nn.init.zeros_(network.heads.bias)

@@ -1,0 +1,91 @@
+"""From observations of a space to float tensors: vectors and images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.torch_extra import functional, nn, torch
+
+
+class ObservationEncoder(nn.Module):
+    """Turns `[B, *obs]` into `[B, F]` or `[B, C, H, W]` float32.
+
+    Integers with finite bounds are brought to [0, 1], or are made one-hot where the
+    space is Discrete or MultiDiscrete; other numbers stay as they are.
+
+    Attributes:
+        shape: `(F,)` or `(C, H, W)`.
+        obs_shape: of one observation.
+    """
+
+    def __init__(self, space: spaces.Space[Any], image_channels: str = "auto") -> None:
+        super().__init__()
+        self.obs_shape: tuple[int, ...] = tuple(space.shape or ())
+        self._counts: list[int] = []
+        self._origins = torch.zeros(0, dtype=torch.int64)
+        self._axes: tuple[int, ...] = ()
+        self._low, self._scale = 0.0, 1.0
+        if isinstance(space, spaces.Discrete):
+            self._one_hot([int(space.n)], [int(space.start)])
+        elif isinstance(space, spaces.MultiDiscrete):
+            self._one_hot(space.nvec.ravel().tolist(), np.ravel(space.start).tolist())
+        elif isinstance(space, spaces.MultiBinary):
+            self.shape: tuple[int, ...] = (int(np.prod(self.obs_shape)),)
+        elif isinstance(space, spaces.Box):
+            self._box(space, image_channels)
+        else:
+            raise InvalidOption(
+                f"make_network: observations must be Box, Discrete, MultiDiscrete or "
+                f"MultiBinary; got {space}. Flatten it with a wrapper such as "
+                f"gymnasium.wrappers.FlattenObservation, or write a network of your own."
+            )
+
+    def _one_hot(self, counts: list[int], origins: list[int]) -> None:
+        self._counts, self._origins = counts, torch.tensor(origins)
+        self.shape = (sum(counts),)
+
+    def _box(self, space: spaces.Box, image_channels: str) -> None:
+        if np.issubdtype(space.dtype, np.integer):
+            low, high = float(space.low.min()), float(space.high.max())
+            # Beyond 16 bits bounds are those of the dtype and say nothing.
+            if 0 < high - low < 2**16:
+                self._low, self._scale = low, 1.0 / (high - low)
+        rank = len(self.obs_shape)
+        if rank not in (2, 3, 4) or (rank == 2 and min(self.obs_shape) < 8):
+            self.shape = (int(np.prod(self.obs_shape)),)
+            return
+        # A stack of images is one image with more channels.
+        image = self.obs_shape[-3:] if rank > 2 else (1, *self.obs_shape)
+        stack = self.obs_shape[0] if rank == 4 else 1
+        first = image_channels == "first" or (
+            image_channels == "auto" and _channels_come_first(image)
+        )
+        if rank == 2 or first:
+            self.shape = (stack * image[0], image[1], image[2])
+        else:
+            self.shape = (stack * image[2], image[0], image[1])
+            self._axes = (0, 3, 1, 2) if rank == 3 else (0, 1, 4, 2, 3)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Encode `[B, *obs]` of any dtype."""
+        if self._counts:
+            parts = obs.reshape(len(obs), -1).long() - self._origins.to(obs.device)
+            encoded = [functional.one_hot(parts[:, i], n) for i, n in enumerate(self._counts)]
+            return torch.cat(encoded, dim=1).float()
+        x = obs.to(torch.float32)
+        if self._scale != 1.0 or self._low != 0.0:
+            x = (x - self._low) * self._scale
+        if self._axes:
+            x = x.permute(self._axes)
+        return x.reshape(len(obs), *self.shape)
+
+
+def _channels_come_first(image: tuple[int, ...]) -> bool:
+    """Guess from the shape: two equal sides are height and width, else the shortest counts."""
+    if image[0] == image[1]:
+        return False
+    return image[1] == image[2] or image[0] < image[2]

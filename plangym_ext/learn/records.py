@@ -1,0 +1,149 @@
+"""Played episodes, as learners see them. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.plans import Budget, Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpisodeRecord:
+    """One episode of T steps with what was known at each.
+
+    Attributes:
+        seed: what it was played with.
+        observations: `[T + 1, *obs]`, the last one after the last step.
+        actions: `[T, *act]`, elements of the action space.
+        rewards: `[T]` float64.
+        terminated: it came to an end. If not it was cut, by the env or the collector.
+        truncated: the env cut it.
+        root_values: `[T]` float64, each plan's value; NaN where there was none.
+        policies: `[T, A]` float64, each plan's weights; None if the planner has none.
+        visits: `[T, A]` int64, each plan's; None if the planner counts none.
+        q: `[T, A]` float64, each plan's, NaN where never tried; None if there are none.
+        legal: `[T, A]` bool; None: everything was.
+        final_value: what the last observation is worth, by an evaluator; None: unknown.
+            It stands for what would follow an episode that was cut.
+        attributes: anything else, such as `{"solved": True}`.
+        budget: what all plans cost together.
+    """
+
+    seed: int
+    observations: npt.NDArray[Any]
+    actions: npt.NDArray[Any]
+    rewards: npt.NDArray[np.float64]
+    terminated: bool
+    truncated: bool
+    root_values: npt.NDArray[np.float64]
+    policies: npt.NDArray[np.float64] | None = None
+    visits: npt.NDArray[np.int64] | None = None
+    q: npt.NDArray[np.float64] | None = None
+    legal: npt.NDArray[np.bool_] | None = None
+    final_value: float | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def length(self) -> int:
+        """T, how many steps were taken."""
+        return len(self.actions)
+
+    @property
+    def return_(self) -> float:
+        """The undiscounted sum of rewards."""
+        return float(sum(self.rewards.tolist()))
+
+
+class EpisodeRecorder:
+    """Takes one episode in, step by step.
+
+    Args:
+        seed: what it is played with.
+        obs: `[*obs]` after the reset; copied, like all that follow.
+        legal: `[A]` bool, what may be played first; None: everything.
+    """
+
+    def __init__(self, seed: int, obs: Any, legal: Any = None) -> None:
+        self.seed = seed
+        self._observations = [np.array(obs)]
+        self._legal = [legal]
+        self._plans: list[Plan] = []
+        self._rewards: list[float] = []
+        self._ended = (False, False)
+
+    def __len__(self) -> int:
+        """Return how many steps were taken."""
+        return len(self._plans)
+
+    def add(
+        self,
+        plan: Plan,
+        obs: Any,
+        reward: float,
+        *,
+        terminated: bool,
+        truncated: bool,
+        legal: Any = None,
+    ) -> None:
+        """Take in a step.
+
+        Args:
+            plan: why its action was played.
+            obs: `[*obs]` after the step.
+            reward: what it earned.
+            terminated: the episode has ended.
+            truncated: the env cut it.
+            legal: `[A]` bool, what may be played next; None: everything.
+        """
+        self._plans.append(plan)
+        self._observations.append(np.array(obs))
+        self._legal.append(legal)
+        self._rewards.append(float(reward))
+        self._ended = (bool(terminated), bool(truncated))
+
+    def record(
+        self, attributes: Mapping[str, Any] | None = None, final_value: float | None = None
+    ) -> EpisodeRecord:
+        """Return the episode so far; see `EpisodeRecord` for the arguments.
+
+        Raises:
+            ValueError: no step was taken.
+        """
+        plans = self._plans
+        if not plans:
+            raise ValueError("EpisodeRecorder: a record needs at least one step; got none.")
+        return EpisodeRecord(
+            seed=self.seed,
+            observations=np.stack(self._observations),
+            actions=np.stack([np.asarray(plan.action) for plan in plans]),
+            rewards=np.array(self._rewards, np.float64),
+            terminated=self._ended[0],
+            truncated=self._ended[1],
+            root_values=np.array([plan.value for plan in plans], np.float64),
+            policies=_stacked([plan.weights for plan in plans]),
+            visits=_stacked([plan.visits for plan in plans]),
+            q=_stacked([plan.q for plan in plans]),
+            legal=_masks(self._legal[:-1]),
+            final_value=final_value,
+            attributes=dict(attributes or {}),
+            budget=sum((plan.budget for plan in plans), Budget()),
+        )
+
+
+def _stacked(rows: list[Any]) -> Any:
+    """Return `[T, A]`, None if any is None."""
+    return None if any(row is None for row in rows) else np.stack(rows)
+
+
+def _masks(rows: list[Any]) -> Any:
+    """Return `[T, A]` bool, None if nothing was ever forbidden."""
+    width = next((len(row) for row in rows if row is not None), None)
+    if width is None:
+        return None
+    return np.array([np.ones(width) if row is None else row for row in rows]).astype(np.bool_)

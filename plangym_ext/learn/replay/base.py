@@ -1,0 +1,127 @@
+"""What every replay buffer does."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidSamples
+from plangym_ext.planners.base import at_least
+
+#: Nested rows: numpy arrays `[N, ...]` by name.
+Samples = Mapping[str, Any]
+
+
+class Batch(NamedTuple):
+    """Rows drawn from a replay; fresh arrays that belong to the caller."""
+
+    samples: dict[str, Any]  # [batch, ...] by name, nested as they were added
+    indices: npt.NDArray[Any]  # [batch] int64, for `update_priorities`
+    weights: npt.NDArray[Any]  # [batch] float32, importance weights; 1 if drawn uniformly
+
+
+class Replay(ABC):
+    """Keeps the newest rows and draws batches of them.
+
+    The first `add` decides on names, shapes and dtypes. The same calls with the same seed
+    give the same batches; what was saved goes on bit for bit.
+
+    Args:
+        capacity: rows, at least 1. Memory is taken as rows come.
+        seed: of the sampling.
+
+    Raises:
+        InvalidOption: the capacity is not a positive integer.
+    """
+
+    def __init__(self, capacity: int, *, seed: int) -> None:
+        self.capacity = at_least(f"{self._name}: capacity", capacity, 1)
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    @abstractmethod
+    def add(
+        self,
+        samples: Samples,
+        priorities: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+    ) -> None:
+        """Copy N rows in, in order of age; the oldest ones make room.
+
+        Args:
+            samples: arrays `[N, ...]` by name, nested as you like, all with the same N.
+            priorities: `[N]`, for a `PrioritizedReplay`; others do not look at them.
+            groups: `[N]` or `[N, L]` ints or bools, for a `BalancedReplay`; others do not
+                look at them.
+
+        Raises:
+            InvalidSamples: names, shapes or dtypes are not those of the first call, or the
+                arrays differ in length. Nothing has been added.
+        """
+
+    @abstractmethod
+    def sample(self, batch_size: int) -> Batch:
+        """Draw rows, with replacement: (samples, indices, weights).
+
+        Raises:
+            ReplayEmpty: there are no rows.
+        """
+
+    @abstractmethod
+    def all(self) -> dict[str, Any]:
+        """Return copies of all rows `[len, ...]` by name, the oldest first.
+
+        Raises:
+            ReplayEmpty: there are no rows.
+        """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows that are there."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all there is to save: nested dicts of numpy arrays, ints, floats and strings.
+
+        The arrays are copies.
+        """
+        # Text: its numbers have 128 bits.
+        rng = json.dumps(self._rng.bit_generator.state)
+        return {"kind": self._name, "capacity": self.capacity, "rng": rng, **self._contents()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what was saved, whatever was here before.
+
+        Raises:
+            InvalidSamples: the state is of another kind of replay, of another capacity, or
+                incomplete. Nothing has changed.
+        """
+        for key, own in (("kind", self._name), ("capacity", self.capacity)):
+            if state.get(key) != own:
+                raise InvalidSamples(
+                    f"{self._name}.load_state_dict: {key} must be {own!r}; got "
+                    f"{state.get(key)!r}. Make the buffer as it was when it was saved."
+                )
+        try:
+            rng = json.loads(state["rng"])
+            self._restore(state)
+        except KeyError as error:
+            raise InvalidSamples(
+                f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}."
+            ) from error
+        self._rng.bit_generator.state = rng
+
+    @abstractmethod
+    def _contents(self) -> dict[str, Any]:
+        """Return the part of `state_dict` that this kind of replay has."""
+
+    @abstractmethod
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `_contents` returned, or raise and stay as it is."""

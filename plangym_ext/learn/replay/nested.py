@@ -1,0 +1,38 @@
+"""Nested rows: dicts of arrays that share their first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ndarray = npt.NDArray[Any]
+
+
+def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ndarray]]:
+    """Yield (dotted name, array) for every array, in order."""
+    for name, value in samples.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", np.asarray(value)
+
+
+def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict[str, Any]:
+    """Return what `change` makes of every array, nested alike."""
+    return {
+        name: mapped(value, change) if isinstance(value, Mapping) else change(np.asarray(value))
+        for name, value in samples.items()
+    }
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rows of all parts one behind the other."""
+    return {
+        name: joined([part[name] for part in parts])
+        if isinstance(value, Mapping)
+        else np.concatenate([part[name] for part in parts])
+        for name, value in parts[0].items()
+    }

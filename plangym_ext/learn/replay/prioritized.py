@@ -1,0 +1,130 @@
+"""Sampling in proportion to priorities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidSamples, ReplayEmpty
+from plangym_ext.learn.replay.base import Batch, Replay, Samples
+from plangym_ext.learn.replay.ring import Ring
+from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+from plangym_ext.planners.base import at_least, finite_between
+
+
+@final
+class PrioritizedReplay(Replay):
+    """The newest `capacity` rows; row i is drawn with probability p_i^α / Σ p^α.
+
+    A batch of k is drawn from k equal parts of that sum, one row from each. The weights
+    are (p_min^α / p_i^α)^β, with the least positive priority of the rows that are there: so
+    the largest weight that could be drawn is 1, however full the buffer is.
+
+    Args:
+        capacity: rows, at least 1. Memory is taken as rows come.
+        seed: of the sampling.
+        alpha: α, 0 to 1: how much priorities matter; 0 is uniform.
+        beta: β, 0 to 1: how far the weights undo it; 1 is all the way. May be assigned later.
+
+    Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3.
+    """
+
+    def __init__(self, capacity: int, *, seed: int, alpha: float = 0.6, beta: float = 0.4) -> None:
+        super().__init__(capacity, seed=seed)
+        self.alpha = finite_between(f"{self._name}: alpha", alpha, 0.0, 1.0)
+        self.beta = finite_between(f"{self._name}: beta", beta, 0.0, 1.0)
+        self._ring = Ring(self.capacity, self._name)
+        self._tree = new_sum_tree(self.capacity)
+        self._priorities = np.zeros(self.capacity)
+        self._highest = 1.0  # that any row has had; 1 until there is one
+
+    def add(
+        self,
+        samples: Samples,
+        priorities: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
+    ) -> None:
+        """See `Replay.add`. Without priorities rows get the highest one there has been."""
+        count = self._ring.check(samples)
+        if priorities is None:
+            priorities = np.full(count, self._highest)
+        given = self._checked(priorities, count)
+        places = self._ring.add(samples)
+        self._assign(places, given[len(given) - len(places) :])
+
+    def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
+        """Give rows new priorities; of an index that comes twice the last one counts.
+
+        Args:
+            indices: `[N]` of a `Batch`, drawn since the last `add`.
+            priorities: `[N]`, finite and not negative; a row of priority 0 is never drawn.
+
+        Raises:
+            InvalidSamples: an index or a priority cannot be.
+        """
+        places = np.asarray(indices, np.int64)
+        if places.ndim != 1 or (places < 0).any() or (places >= len(self)).any():
+            raise InvalidSamples(
+                f"{self._name}: indices must be [N], from 0 to {len(self) - 1}; got {indices!r}. "
+                f"Pass those of a batch."
+            )
+        self._assign(places, self._checked(priorities, len(places)))
+
+    def sample(self, batch_size: int) -> Batch:
+        """See `Replay.sample`."""
+        at_least(f"{self._name}: batch_size", batch_size, 1)
+        self._ring.check_filled()
+        total = self._tree.sums[ROOT]
+        if not total > 0:
+            raise ReplayEmpty(
+                f"{self._name}: some row must have a positive priority; all {len(self)} have 0."
+            )
+        parts = np.arange(batch_size) + self._rng.random(batch_size)
+        places = np.empty(batch_size, np.int64)
+        draw(self._tree, parts * (total / batch_size), places)
+        masses = self._tree.sums[len(self._tree.sums) // 2 + places]
+        weights = (self._tree.least[ROOT] / masses) ** self.beta
+        return Batch(self._ring.take(places), places, weights.astype(np.float32))
+
+    def all(self) -> dict[str, Any]:
+        """See `Replay.all`."""
+        return self._ring.take(self._ring.by_age)
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def _checked(self, priorities: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
+        given = np.asarray(priorities, np.float64)
+        if given.shape != (count,) or not ((given >= 0) & np.isfinite(given)).all():
+            raise InvalidSamples(
+                f"{self._name}: priorities must be {count} finite numbers >= 0; got shape "
+                f"{given.shape}, {given.ravel()[:8]}. Pass the absolute error of every row."
+            )
+        return given
+
+    def _assign(self, places: npt.NDArray[np.int64], priorities: npt.NDArray[np.float64]) -> None:
+        self._priorities[places] = priorities
+        self._highest = max(self._highest, priorities.max(initial=0.0))
+        # 0 to the power of 0 would be 1.
+        assign(self._tree, places, np.where(priorities > 0, priorities**self.alpha, 0.0))
+
+    def _contents(self) -> dict[str, Any]:
+        return {
+            **self._ring.state_dict(),
+            "priorities": self._priorities[: len(self)].copy(),
+            "highest": float(self._highest),
+            "alpha": self.alpha,
+            "beta": self.beta,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        ring = Ring.from_state(state, self.capacity, self._name)
+        priorities = self._checked(state["priorities"], len(ring))
+        alpha, beta, highest = float(state["alpha"]), float(state["beta"]), float(state["highest"])
+        self._ring, self.alpha, self.beta = ring, alpha, beta
+        self._tree, self._priorities = new_sum_tree(self.capacity), np.zeros(self.capacity)
+        self._assign(np.arange(len(ring)), priorities)
+        self._highest = highest

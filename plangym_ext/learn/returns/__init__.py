@@ -1,0 +1,19 @@
+"""Returns and advantages: pure functions over `[T, B]` numpy arrays and torch tensors."""
+
+from plangym_ext.learn.returns.advantages import deltas, gae, td_lambda, vtrace
+from plangym_ext.learn.returns.discounted import multistep, past_returns, returns
+from plangym_ext.learn.returns.n_step import NStep, n_step_rewards
+from plangym_ext.learn.returns.normalize import normalized
+
+__all__ = [
+    "NStep",
+    "deltas",
+    "gae",
+    "multistep",
+    "n_step_rewards",
+    "normalized",
+    "past_returns",
+    "returns",
+    "td_lambda",
+    "vtrace",
+]

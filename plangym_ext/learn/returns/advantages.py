@@ -1,0 +1,135 @@
+"""Advantages and λ-returns: what the rows gave beyond the values expected."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
+from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
+
+
+def deltas(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> Any:
+    """One-step errors: δ_t = ρ_t (r_t + γ v_{t+1} - v_t).
+
+    Args:
+        reward: as in `returns`, as all that is not named here.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        log_ratio: log-ratio of the policies.
+        ratio_clip: limit of the ratio ρ.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
+    """
+    rows = checked_rows("deltas", reward, value, terminated, gamma, ends)
+    found = _deltas(rows)
+    if log_ratio is not None:
+        found = found * clipped_ratio("deltas", "ratio_clip", rows, log_ratio, ratio_clip)
+    return rows.masked(found)
+
+
+def gae(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    lam: float,
+    **ends: Unpack[Ends],
+) -> Any:
+    """Generalised advantage estimate: A_t = δ_t + γ λ A_{t+1} within an episode.
+
+    With λ = 0 it is `deltas`, with λ = 1 `returns` minus `value`.
+
+    Args:
+        reward: as in `returns`, as all that is not named here.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        lam: λ, 0 to 1.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
+
+    Source: Schulman et al. 2016, "High-dimensional continuous control using generalized
+    advantage estimation", equation 16.
+    """
+    rows = checked_rows("gae", reward, value, terminated, gamma, ends)
+    return _gae(rows, finite_between("gae: lam", lam, 0.0, 1.0))
+
+
+def td_lambda(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    lam: float,
+    **ends: Unpack[Ends],
+) -> Any:
+    """λ-return: G_t = r_t + γ ((1 - λ) v_{t+1} + λ G_{t+1}) within an episode.
+
+    With λ = 0 it is `multistep` of one row, with λ = 1 `returns`.
+
+    Args:
+        reward: as in `returns`, as all that is not named here.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        lam: λ, 0 to 1.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
+
+    Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
+    """
+    rows = checked_rows("td_lambda", reward, value, terminated, gamma, ends)
+    return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
+
+
+def vtrace(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+    trace_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> Any:
+    """V-trace targets: v_t + A_t with A_t = ρ_t δ_t + γ c_t A_{t+1} within an episode.
+
+    Without `log_ratio` (the policy that played is the one that is rated) it is `returns`.
+
+    Args:
+        reward: as in `returns`, as all that is not named here.
+        value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        log_ratio: log-ratio of the policies.
+        ratio_clip: limit of ρ_t = exp(log_ratio_t), or None.
+        trace_clip: limit of c_t = exp(log_ratio_t), or None.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
+
+    Source: Espeholt et al. 2018, "IMPALA", remark 1.
+    """
+    rows = checked_rows("vtrace", reward, value, terminated, gamma, ends)
+    step, decay = _deltas(rows), rows.gamma
+    if log_ratio is not None:
+        step = step * clipped_ratio("vtrace", "ratio_clip", rows, log_ratio, ratio_clip)
+        decay = decay * clipped_ratio("vtrace", "trace_clip", rows, log_ratio, trace_clip)
+    return rows.masked(rows.value + rows.fold(step, decay, rows.nothing))
+
+
+def _deltas(rows: Rows) -> Any:
+    return rows.reward + rows.gamma * rows.following(rows.value) - rows.value
+
+
+def _gae(rows: Rows, lam: float) -> Any:
+    return rows.fold(_deltas(rows), rows.gamma * lam, rows.nothing)

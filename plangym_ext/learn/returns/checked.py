@@ -1,0 +1,160 @@
+"""Arguments of the return functions, made to fit each other or refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+
+from plangym_ext.errors import InvalidOption, InvalidSamples, suggestion
+from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
+from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.planners.base import finite_between
+
+
+class Ends(TypedDict, total=False):
+    """What lies behind the rows, and which of them count; see `returns`."""
+
+    bootstrap: Any
+    truncated: Any
+    final_value: Any
+    valid: Any
+
+
+def checked_rows(
+    where: str,
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    gamma: float,
+    ends: Ends,
+) -> Rows:
+    """Return the arguments as `Rows`, or say which of them is wrong.
+
+    Args:
+        where: name of the function that was called.
+        reward: see `returns`, as all that is not named here.
+        value: of the observation before each row; None for functions that need none,
+            which get zeros.
+        terminated: flags.
+        gamma: discount.
+        ends: the others, by name.
+    """
+    for name in ends:
+        if name not in Ends.__annotations__:
+            close = suggestion(name, Ends.__annotations__)
+            raise TypeError(f"{where}: unknown argument {name!r}{close}")
+    bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
+    truncated, final_value = ends.get("truncated"), ends.get("final_value")
+    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
+    if (truncated is None) != (final_value is None):
+        raise InvalidSamples(
+            f"{where}: truncated and final_value must be passed together; got only "
+            f"{'final_value' if truncated is None else 'truncated'}. A truncated row bootstraps "
+            f"from the value of the observation it ended with, which is in no row of value; "
+            f"pass 0.0 if it is worth nothing."
+        )
+    convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
+    reward = floating(convert(reward))
+    zeros = namespace_of(reward).zeros_like
+    value = zeros(reward) if value is None else floating(convert(value))
+    form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
+    reward = form.numbers("reward", reward, form.shape)
+    value = form.numbers("value", value, form.shape)
+    bootstrap = form.numbers("bootstrap", bootstrap, form.shape[1:])
+    terminated = form.flags("terminated", terminated)
+    # What is not to be read may be anything, and must not spoil a sum or raise a warning.
+    if truncated is not None:
+        truncated = form.flags("truncated", truncated) & ~terminated
+        final_value = form.numbers("final_value", final_value, form.shape)
+        final_value = form.only(truncated, final_value)
+    if valid is not None:
+        valid = form.flags("valid", valid)
+        reward, value = form.only(valid, reward), form.only(valid, value)
+    return Rows(reward, value, bootstrap, terminated, truncated, final_value, valid, gamma)
+
+
+def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:
+    """Return min(exp(log_ratio), clip) in the shape of the rewards.
+
+    Args:
+        where: name of the function that was called.
+        name: of the argument `clip`.
+        rows: of the call.
+        log_ratio: `[T, B]`: log-probability of the actions under the policy that is
+            rated, minus that under the policy that played.
+        clip: the largest ratio; None for no limit.
+    """
+    if clip is not None and not clip > 0:
+        raise InvalidOption(f"{where}: {name} must be positive, or None for none; got {clip!r}.")
+    xp = namespace_of(rows.reward)
+    shape = tuple(rows.reward.shape)
+    form = _Form(where, converter(rows.reward), shape, rows.reward.dtype)
+    log_ratio = form.numbers("log_ratio", log_ratio, shape)
+    # Before it is raised: the power may be more than a float can hold.
+    return xp.exp(log_ratio if clip is None else xp.clip(log_ratio, None, math.log(clip)))
+
+
+class _Form(NamedTuple):
+    """What every argument of a call has to be."""
+
+    where: str
+    convert: Callable[[Any], Any]
+    shape: tuple[int, ...]  # (T, B, *K)
+    dtype: Any
+
+    def flags(self, name: str, given: Any) -> Any:
+        """`[T, B]` flags, with axes of one element behind them."""
+        array = self.convert(given)
+        if array.ndim < 2 or tuple(array.shape) != self.shape[: array.ndim]:
+            raise InvalidSamples(
+                f"{self.where}: {name} must be {self.shape[:2]} flags, one per row; got "
+                f"{tuple(array.shape)}. Pass one flag for every reward."
+            )
+        flags = array if array.dtype == namespace_of(array).bool else array != 0
+        return _widened(flags, len(self.shape))
+
+    def numbers(self, name: str, given: Any, shape: tuple[int, ...]) -> Any:
+        """One number, or an array of as many axes as `shape` or fewer, as `shape`."""
+        array = self.convert(given)
+        xp = namespace_of(array)
+        if array.dtype != self.dtype:
+            array = xp.asarray(array, dtype=self.dtype)
+        if array.ndim == len(shape) + 1 and array.shape[0] == 1:
+            array = array[0]  # a bootstrap as a row of its own
+        if tuple(array.shape) == shape:
+            return array
+        try:
+            return xp.broadcast_to(_widened(array, len(shape)) if array.ndim else array, shape)
+        except (ValueError, RuntimeError) as error:
+            raise InvalidSamples(
+                f"{self.where}: {name} must be a number or {shape}; got {tuple(array.shape)}."
+            ) from error
+
+    def only(self, flags: Any, array: Any) -> Any:
+        """The numbers where the flags are set, elsewhere 0."""
+        return namespace_of(array).where(flags, array, 0.0)
+
+
+def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:
+    """Return (T, B, *K), common to both."""
+    ndim = max(reward.ndim, value.ndim)
+    if min(reward.ndim, value.ndim) >= 2 and len(reward) and reward.shape[:2] == value.shape[:2]:
+        with contextlib.suppress(ValueError):
+            return np.broadcast_shapes(*(_widened(array, ndim).shape for array in (reward, value)))
+    raise InvalidSamples(
+        f"{where}: reward and value must be [T, B] or [T, B, ...] with T >= 1; got "
+        f"{tuple(reward.shape)} and {tuple(value.shape)}. Add an axis for a single env."
+    )
+
+
+def _common_dtype(reward: Any, value: Any) -> Any:
+    return namespace_of(reward).result_type(reward, value)
+
+
+def _widened(array: Any, ndim: int) -> Any:
+    """Return the array with axes of one element behind its own."""
+    return array.reshape(tuple(array.shape) + (1,) * (ndim - array.ndim))

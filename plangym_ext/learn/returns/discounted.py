@@ -1,0 +1,128 @@
+"""Sums of discounted rewards, with and without correction for another policy."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
+from plangym_ext.learn.returns.namespace import namespace_of
+from plangym_ext.learn.returns.recurrence import recurrence
+from plangym_ext.planners.base import at_least
+
+
+def returns(
+    reward: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> Any:
+    """Discounted return of every row: G_t = r_t + γ ρ_t G_{t+1}.
+
+    Row t is the transition from observation t to the next: `reward[t]` was paid for
+    it, `terminated[t]` and `truncated[t]` say whether it ended the episode. The next
+    row continues the same env, after an end with a new episode.
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`, numbers.
+        terminated: `[T, B]` bool; nothing follows.
+        gamma: discount per row, 0 to 1.
+        log_ratio: `[T, B]`, log of the target policy's over the playing policy's probability
+            of the action; None if they are the same policy.
+        ratio_clip: upper limit of ρ_t = exp(log_ratio_t); None for none.
+        **ends: what lies behind the rows, and which of them count, as all functions take it:
+
+            - `bootstrap`: number, `[B]` or `[1, B]`, the value of the observation behind the
+              last row; 0 if it is not passed.
+            - `truncated`: `[T, B]` bool, together with `final_value`; without, no row is.
+            - `final_value`: number or `[T, B]`, the value of the observation that a truncated
+              row led to, before the env was reset. Read only there.
+            - `valid`: `[T, B]` bool; other rows are skipped, as though they were not there,
+              and give 0. Such are the reset rows of vector envs that reset on the next step,
+              and what pads episodes of unequal length.
+
+    Returns:
+        `[T, B]` or `[T, B, ...]`, numpy or torch as passed, in the common floating dtype
+        of rewards and values; whole numbers count as float64. Tensors are detached.
+
+    Raises:
+        InvalidSamples: shapes do not fit each other.
+        InvalidOption: a number is out of its range.
+    """
+    rows = checked_rows("returns", reward, None, terminated, gamma, ends)
+    decay: Any = rows.gamma
+    if log_ratio is not None:
+        decay = decay * clipped_ratio("returns", "ratio_clip", rows, log_ratio, ratio_clip)
+    step = rows.reward
+    if rows.truncated is not None:
+        step = step + namespace_of(step).where(rows.truncated, decay * rows.final_value, 0.0)
+    return rows.fold(step, decay, rows.bootstrap)
+
+
+def multistep(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    n: int | None = None,
+    log_ratio: Any = None,
+    ratio_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> Any:
+    """Return over n rows and the value behind them; without `log_ratio` the n-step return.
+
+    x_t ← r_t + γ ρ_t x_{t+1}, n times from x = value, with x_T = bootstrap.
+
+    Args:
+        reward: as in `returns`, as all that is not named here.
+        value: `[T, B]`, of the observation before each row.
+        terminated: flags.
+        gamma: discount.
+        n: rows, at least 1; T and more, or None, give `returns`.
+        log_ratio: log-ratio of the policies.
+        ratio_clip: limit of the ratio.
+        **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
+    """
+    if n is not None:
+        at_least("multistep: n", n, 1)
+    rows = checked_rows("multistep", reward, value, terminated, gamma, ends)
+    decay: Any = rows.gamma
+    if log_ratio is not None:
+        decay = decay * clipped_ratio("multistep", "ratio_clip", rows, log_ratio, ratio_clip)
+    found = rows.value
+    for _ in range(len(found) if n is None else min(n, len(found))):
+        found = rows.reward + decay * rows.following(found)
+    return rows.masked(found)
+
+
+def past_returns(
+    reward: Any, terminated: Any, *, gamma: float, before: Any = 0.0, truncated: Any = None
+) -> tuple[Any, Any]:
+    """Discounted sum of what an episode has paid so far: P_t = r_t + γ P_{t-1}.
+
+    Its standard deviation is the scale that rewards are divided by.
+
+    Args:
+        reward: `[T, B]` or `[T, B, ...]`.
+        terminated: `[T, B]` bool.
+        gamma: discount per row, 0 to 1.
+        before: number or `[B]`, P of the row before the first; what an earlier call returned.
+        truncated: `[T, B]` bool; it ends the sum like `terminated`.
+
+    Returns:
+        (P `[T, B]`, `[B]` for `before` of the next call: 0 where an episode has ended).
+    """
+    ended = terminated if truncated is None else (terminated | truncated)
+    rows = checked_rows("past_returns", reward, None, ended, gamma, {"bootstrap": before})
+    xp = namespace_of(rows.reward)
+    # Backwards in time a row is followed by the one before it, unless that was the last.
+    ended = xp.zeros_like(rows.reward) + rows.terminated
+    begins = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
+    past = recurrence(
+        xp.flip(rows.reward, (0,)), xp.flip(rows.gamma * (1 - begins), (0,)), rows.bootstrap
+    )
+    past = xp.flip(past, (0,))
+    return past, past[-1] * (1 - ended[-1])

@@ -1,0 +1,153 @@
+"""What networks are taught, computed from records. Needs numpy alone.
+
+Named as in Alpacka, where it has a name. Truncation is not termination: what would
+follow a cut is the record's `final_value` or, where that is unknown, what the last
+plan expected beyond its reward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidSamples, UnknownName, suggestion
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.returns.discounted import multistep, returns
+
+Floats = npt.NDArray[np.float64]
+
+
+def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
+    """1 at every step of an episode that was solved, 0 of any other."""
+    if "solved" not in record.attributes:
+        raise InvalidSamples(
+            f"targets: 'solved' needs records whose attributes say so; got "
+            f"{sorted(record.attributes)}. Let the collector add attributes['solved']."
+        )
+    return np.full(record.length, float(record.attributes["solved"]))
+
+
+def undiscounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
+    """What was earned from each step on, undiscounted."""
+    return discounted_return(record, 1.0, n_steps)
+
+
+def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
+    """G_t = r_t + gamma G_{t+1}; after the last step 0 or, if the episode was cut, its value."""
+    tail = value_behind(record, discount)
+    rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
+    found: Floats = rows[:, 0]
+    return found
+
+
+def root_value(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
+    """What the search said: bootstrapped by its own rollouts or evaluator."""
+    return _root_values(record, "value")
+
+
+def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
+    """Rewards of n steps, then the search's value of the state that they led to."""
+    rows = multistep(
+        record.rewards[:, None],
+        _root_values(record, "n_return")[:, None],
+        _never(record),
+        gamma=discount,
+        n=n_steps,
+        bootstrap=value_behind(record, discount),
+    )
+    found: Floats = rows[:, 0]
+    return found
+
+
+def weights(record: EpisodeRecord) -> Floats:
+    """The plans' own policies: visit shares, or Gumbel's improved policy."""
+    return _known(record.policies, "weights", "weights")
+
+
+def action_histogram(record: EpisodeRecord) -> Floats:
+    """Visits as shares."""
+    visits = _known(record.visits, "action_histogram", "visits").astype(np.float64)
+    return visits / visits.sum(axis=1, keepdims=True)
+
+
+def action_histogram_smooth(record: EpisodeRecord) -> Floats:
+    """Visits plus one as shares of the legal actions: never zero, and never 0 / 0."""
+    visits = _known(record.visits, "action_histogram_smooth", "visits") + 1.0
+    if record.legal is not None:
+        visits = np.where(record.legal, visits, 0.0)
+    return visits / visits.sum(axis=1, keepdims=True)
+
+
+def qualities(record: EpisodeRecord) -> Floats:
+    """What each action returned in the search, NaN where it was not tried."""
+    return _known(record.q, "qualities", "q")
+
+
+#: Name -> function of (record, discount, n_steps) to `[T]` float64.
+VALUE_TARGETS: Mapping[str, Callable[[EpisodeRecord, float, int], Floats]] = {
+    "solved": solved,
+    "return": undiscounted_return,
+    "discounted_return": discounted_return,
+    "value": root_value,
+    "n_return": n_return,
+}
+#: Name -> function of record to `[T, A]` float64 that sums to 1. "action", what was
+#: played, is there as well: it needs an action space, and trainers know that.
+POLICY_TARGETS: Mapping[str, Callable[[EpisodeRecord], Floats]] = {
+    "weights": weights,
+    "action_histogram": action_histogram,
+    "action_histogram_smooth": action_histogram_smooth,
+}
+ACTION = "action"
+QUALITIES = "qualities"
+
+
+def value_behind(record: EpisodeRecord, discount: float) -> float:
+    """Return what would have followed the last step; 0 after a termination."""
+    if record.terminated:
+        return 0.0
+    if record.final_value is not None:
+        return float(record.final_value)
+    last, reward = float(record.root_values[-1]), float(record.rewards[-1])
+    if not math.isfinite(last):
+        raise InvalidSamples(
+            "targets: an episode that was cut needs a value of what would have followed; its "
+            "plans have none. Pass final_value to the record."
+        )
+    return (last - reward) / discount if discount > 0.0 else 0.0
+
+
+def check_target(where: str, name: str | None, known: Mapping[str, Any] | tuple[str, ...]) -> None:
+    """Refuse the name of a target that there is not."""
+    if name is not None and name not in known:
+        raise UnknownName(
+            f"{where} must be one of {', '.join(known)}, or None; "
+            f"got {name!r}{suggestion(name, known)}."
+        )
+
+
+def _never(record: EpisodeRecord) -> npt.NDArray[np.bool_]:
+    # The one ending is the last step's, and what follows it is given as the bootstrap.
+    return np.zeros((record.length, 1), np.bool_)
+
+
+def _root_values(record: EpisodeRecord, target: str) -> Floats:
+    if not np.isfinite(record.root_values).all():
+        raise InvalidSamples(
+            f"targets: {target!r} needs a finite value of every plan; got "
+            f"{record.root_values[:8]}. Take a planner that values states, or another target."
+        )
+    return record.root_values
+
+
+def _known(rows: Any, target: str, field: str) -> Any:
+    if rows is None:
+        raise InvalidSamples(
+            f"targets: {target!r} needs plans that have {field}; this record's have none. "
+            f"Take another planner, or another target."
+        )
+    return rows

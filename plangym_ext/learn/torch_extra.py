@@ -1,0 +1,20 @@
+"""torch, or one clear error that says how to install it.
+
+Every module that needs torch takes it from here.
+"""
+
+from __future__ import annotations
+
+from plangym_ext.errors import MissingExtra
+
+try:
+    import torch as torch
+    from torch import nn as nn
+    from torch.nn import functional as functional
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise MissingExtra(
+        "plangym_ext.learn: networks and trainers need torch; it is not installed. "
+        'Install it with: pip install "plangym-ext[learn]".'
+    ) from error

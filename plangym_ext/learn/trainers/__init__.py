@@ -1,0 +1,1 @@
+"""Trainers: how networks learn from records of played episodes."""

@@ -1,0 +1,176 @@
+"""The interface of trainers, and what they share: one step of gradient descent."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.config import TrainerConfig
+from plangym_ext.learn.trainers.optimizers import make_optimizer
+from plangym_ext.learn.trainers.schedules import learning_rate
+
+
+class Trainer(ABC):
+    """Teaches a network; owns the optimiser, not the network.
+
+    Args:
+        network: a `Network`, or a module like it; changed in place by `update`.
+        config: None: the defaults of this trainer.
+
+    Attributes:
+        updates: how many have been made.
+        errors: `[batch]` float64, the loss of each row of the last update: priorities for
+            `PrioritizedReplay`.
+    """
+
+    config_class: ClassVar[type[TrainerConfig]]
+
+    def __init__(self, network: nn.Module, config: TrainerConfig | None = None) -> None:
+        self.network = network
+        self.config = config or self.config_class()
+        if not isinstance(self.config, self.config_class):
+            raise InvalidOption(
+                f"{type(self).__name__}: config must be a {self.config_class.__name__}; got a "
+                f"{type(self.config).__name__}."
+            )
+        self.updates = 0
+        self.errors: npt.NDArray[np.float64] = np.zeros(0)
+        self.optimizer = make_optimizer(network, self.config)
+
+    @abstractmethod
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
+
+        Names, shapes and dtypes are the same for all episodes of an env.
+        """
+
+    @abstractmethod
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
+        """Return the weight of each part of the loss, and the part `[batch]`."""
+
+    def update(
+        self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None = None
+    ) -> dict[str, float]:
+        """Take one step on a batch.
+
+        Args:
+            batch: rows of `samples`, arrays `[batch, ...]`.
+            weights: `[batch]`, how much each row counts; None: all alike.
+
+        Returns:
+            "loss", its parts, "grad_norm" before clipping, and "learning_rate".
+
+        Raises:
+            LossNotFinite: the loss or its gradient is NaN or infinite; nothing was changed.
+        """
+        # Modules that behave differently while they learn, such as dropout, are told.
+        self.network.train()
+        try:
+            return self._update(batch, weights)
+        finally:
+            self.network.eval()
+
+    def _update(
+        self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None
+    ) -> dict[str, float]:
+        parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
+        rows: Any = sum(weight * part for weight, part in parts.values())
+        counted = rows if weights is None else rows * self._tensor(np.asarray(weights, np.float32))
+        loss = counted.mean()
+        found = {f"{name}_loss": float(part.detach().mean()) for name, (_, part) in parts.items()}
+        found = {"loss": float(loss.detach()), **found}
+        self._refuse_infinite(found, batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        most = self.config.max_grad_norm
+        norm = nn.utils.clip_grad_norm_(
+            self.network.parameters(), math.inf if most is None else most
+        )
+        found["grad_norm"] = float(norm)
+        self._refuse_infinite(found, batch)
+        found["learning_rate"] = learning_rate(self.config, self.updates)
+        for group in self.optimizer.param_groups:
+            group["lr"] = found["learning_rate"]
+        self.optimizer.step()
+        self.errors = rows.detach().cpu().numpy().astype(np.float64)
+        self.updates += 1
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser and counters: tensors and plain values, no objects.
+
+        `torch.load(..., weights_only=True)` reads it. The tensors are the trainer's own:
+        save or copy them before the next update.
+        """
+        return {
+            "trainer": type(self).__name__,
+            "optimizer": self.config.optimizer,
+            "updates": self.updates,
+            "network": self.network.state_dict(),
+            "moments": self.optimizer.state_dict()["state"],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, trainer or optimiser; nothing was
+                changed.
+        """
+        self._check_state(state)
+        self.network.load_state_dict(state["network"])
+        settings = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state["moments"], "param_groups": settings})
+        self.updates = int(state["updates"])
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        """Refuse a state that is not of a trainer like this one."""
+        where, mine = f"{type(self).__name__}.load_state_dict", self.state_dict()
+        missing = [name for name in mine if name not in state]
+        if missing:
+            raise ForeignNetwork(
+                f"{where}: the state lacks {', '.join(missing)}. Pass what state_dict returned."
+            )
+        for name in ("trainer", "optimizer"):
+            if state[name] != mine[name]:
+                raise ForeignNetwork(
+                    f"{where}: the state is of the {name} {state[name]!r}; here it is "
+                    f"{mine[name]!r}. Make the trainer with the same config."
+                )
+        check_network_state(self.network, state["network"], where)
+
+    def _tensor(self, rows: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def _refuse_infinite(
+        self, found: Mapping[str, float], batch: Mapping[str, npt.NDArray[Any]]
+    ) -> None:
+        """Stop before the parameters change, and say where to look."""
+        wrong = {name: number for name, number in found.items() if not math.isfinite(number)}
+        if not wrong:
+            return
+        self.optimizer.zero_grad()
+        parts = ", ".join(f"{name} is {number}" for name, number in wrong.items())
+        fields = [name for name, rows in batch.items() if not np.isfinite(rows).all()]
+        remedy = (
+            f"The batch is not finite in {', '.join(fields)}: look at rewards and observations."
+            if fields
+            else "The batch is finite: lower learning_rate, or raise value_scale."
+        )
+        raise LossNotFinite(
+            f"{type(self).__name__}.update: update {self.updates} must have a finite loss; "
+            f"{parts}. {remedy}"
+        )

@@ -1,0 +1,167 @@
+"""Settings of the trainers. Needs numpy alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.targets import (
+    ACTION,
+    POLICY_TARGETS,
+    QUALITIES,
+    VALUE_TARGETS,
+    check_target,
+)
+
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
+SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerConfig:
+    """What all trainers have in common.
+
+    Args:
+        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
+        learning_rate: its step size, before the schedule.
+        schedule: "constant", "linear", "cosine" or "rsqrt"; see `learn.trainers.schedules`.
+        schedule_updates: updates until "linear" and "cosine" have come to `final_rate`, or
+            until "rsqrt" begins to fall.
+        warmup_updates: updates over which the rate rises from 0.
+        final_rate: what is left of the rate at the end of "linear" and "cosine", a share.
+        batch_size: rows per update.
+        l2: weight of l2 / 2 times the sum of squared weights; biases are free.
+        max_grad_norm: longer gradients are shortened to this; None: they are not.
+        discount: gamma of the targets, per step.
+        n_steps: of targets that look that far ahead.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    schedule_updates: int = 10_000
+    warmup_updates: int = 0
+    final_rate: float = 0.0
+    batch_size: int = 256
+    l2: float = 1e-4
+    max_grad_norm: float | None = 10.0
+    discount: float = 0.99
+    n_steps: int = 10
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        self._choice("optimizer", OPTIMIZERS)
+        self._choice("schedule", SCHEDULES)
+        for name in ("schedule_updates", "batch_size", "n_steps"):
+            self._number(name, 1, whole=True)
+        self._number("warmup_updates", 0, whole=True)
+        self._number("learning_rate", 0.0)
+        self._number("l2", 0.0)
+        self._number("final_rate", 0.0, 1.0)
+        self._number("discount", 0.0, 1.0)
+        if self.max_grad_norm is not None:
+            self._number("max_grad_norm", 0.0)
+
+    def _option(self, name: str) -> str:
+        return f"{type(self).__name__}: {name}"
+
+    def _choice(self, name: str, known: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in known:
+            raise InvalidOption(
+                f"{self._option(name)} must be one of {', '.join(known)}; "
+                f"got {value!r}{suggestion(str(value), known)}."
+            )
+
+    def _number(
+        self, name: str, low: float, high: float = math.inf, *, whole: bool = False
+    ) -> None:
+        value: Any = getattr(self, name)
+        good = isinstance(value, int if whole else int | float) and math.isfinite(value)
+        if isinstance(value, bool) or not good or not low <= value <= high:
+            kind = "an integer" if whole else "a finite number"
+            raise InvalidOption(
+                f"{self._option(name)} must be {kind} in [{low}, {high}]; got {value!r}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig(TrainerConfig):
+    """A target per head; None: the head is not taught.
+
+    Args:
+        value_target: "return", "discounted_return", "value", "n_return" or "solved".
+        policy_target: "weights", "action_histogram", "action_histogram_smooth" or "action".
+        q_target: "qualities", or a value target, for the action that was played.
+        value_weight: of the value head's loss.
+        policy_weight: of the policy head's loss.
+        q_weight: of the Q head's loss.
+    """
+
+    value_target: str | None = None
+    policy_target: str | None = None
+    q_target: str | None = None
+    value_weight: float = 1.0
+    policy_weight: float = 1.0
+    q_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        policies, values = (*POLICY_TARGETS, ACTION), tuple(VALUE_TARGETS)
+        check_target(self._option("value_target"), self.value_target, values)
+        check_target(self._option("policy_target"), self.policy_target, policies)
+        check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
+        for name in ("value_weight", "policy_weight", "q_weight"):
+            self._number(name, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaZeroConfig(SupervisedConfig):
+    """Policy and value, from the visits and what came of the episode."""
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueConfig(SupervisedConfig):
+    """A value alone, by default that of the search (Alpacka's Sokoban)."""
+
+    value_target: str | None = "value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(SupervisedConfig):
+    """What each action returned in the search, where it was tried."""
+
+    q_target: str | None = "qualities"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramConfig(SupervisedConfig):
+    """Visit counts as a policy, and the return (Alpacka's bandit and shooting agents)."""
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "action_histogram"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TDConfig(TrainerConfig):
+    """Values from rewards and the value n steps later.
+
+    Args:
+        n_steps: n.
+        target_rate: share by which the network that rates later states follows the one
+            that learns, per update; 1: it is the same one.
+    """
+
+    n_steps: int = 1
+    target_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("target_rate", 0.0, 1.0)

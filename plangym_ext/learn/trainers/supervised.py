@@ -1,0 +1,139 @@
+"""Learning targets that are computed from records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, qualities
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.base import Trainer
+from plangym_ext.learn.trainers.config import (
+    AlphaZeroConfig,
+    HistogramConfig,
+    QConfig,
+    SupervisedConfig,
+    TrainerConfig,
+    ValueConfig,
+)
+
+
+class SupervisedTrainer(Trainer):
+    """Teaches each head its target; see `SupervisedConfig` and `learn.targets`.
+
+    The loss of a value is its squared error in units of the network's `value_scale`, that
+    of Q values the mean over the actions that were tried, that of a policy its
+    cross-entropy over the legal actions.
+    """
+
+    config_class: ClassVar[type[TrainerConfig]] = SupervisedConfig
+    config: SupervisedConfig
+
+    def __init__(self, network: nn.Module, config: TrainerConfig | None = None) -> None:
+        super().__init__(network, config)
+        made: Any = network
+        self._distribution: Distribution = made.distribution
+        taught = (self.config.value_target, self.config.policy_target, self.config.q_target)
+        if taught == (None, None, None):
+            raise InvalidOption(
+                f"{type(self).__name__}: one of value_target, policy_target and q_target must be "
+                f"given; all are None."
+            )
+        if self._distribution.num_actions is None and (
+            self.config.policy_target not in (None, ACTION) or self.config.q_target is not None
+        ):
+            raise InvalidOption(
+                f"{type(self).__name__}: policy_target {self.config.policy_target!r} and q_target "
+                f"{self.config.q_target!r} are for Discrete actions; for others the targets are "
+                f"policy_target='action' and q_target=None."
+            )
+
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return a row per step: `obs`, and what is taught.
+
+        float32 `value` `[T]`; float32 `policy` `[T, P]` and, for Discrete actions, bool
+        `legal` `[T, A]`; float32 `q` `[T, A]` and bool `q_mask` `[T, A]`.
+        """
+        config, found = self.config, {"obs": record.observations[:-1]}
+        if config.value_target is not None:
+            found["value"] = self._value(config.value_target, record).astype(np.float32)
+        if config.policy_target == ACTION:
+            found["policy"] = self._distribution.encode(record.actions)
+        elif config.policy_target is not None:
+            found["policy"] = POLICY_TARGETS[config.policy_target](record).astype(np.float32)
+        if config.policy_target is not None and self._distribution.num_actions is not None:
+            everything = np.ones(found["policy"].shape, np.bool_)
+            found["legal"] = everything if record.legal is None else record.legal
+        if config.q_target is not None:
+            found["q"], found["q_mask"] = self._q(config.q_target, record)
+        return found
+
+    def _value(self, target: str, record: EpisodeRecord) -> npt.NDArray[np.float64]:
+        return VALUE_TARGETS[target](record, self.config.discount, self.config.n_steps)
+
+    def _q(self, target: str, record: EpisodeRecord) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return Q targets and where they are known, `[T, A]`."""
+        if target == QUALITIES:
+            found = qualities(record)
+            known = ~np.isnan(found)
+            return np.where(known, found, 0.0).astype(np.float32), known
+        played = self._distribution.encode(record.actions)
+        return played * self._value(target, record)[:, None].astype(np.float32), played > 0
+
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
+        """Return the parts that are taught, by head."""
+        config, out = self.config, self.network(batch["obs"])
+        scale = getattr(self.network, "value_scale", 1.0)
+        parts = {}
+        if config.policy_target is not None:
+            logits = self._head("policy", out.policy_logits)
+            loss = self._distribution.loss(logits, batch["policy"], batch.get("legal"))
+            parts["policy"] = (config.policy_weight, loss)
+        if config.value_target is not None:
+            error = (self._head("value", out.value) - batch["value"]) / scale
+            parts["value"] = (config.value_weight, error**2)
+        if config.q_target is not None:
+            error = (self._head("q", out.q) - batch["q"]) / scale
+            known = batch["q_mask"]
+            loss = (error**2 * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
+            parts["q"] = (config.q_weight, loss)
+        return parts
+
+    def _head(self, name: str, out: Any) -> torch.Tensor:
+        if out is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: there is a {name}_target, but the network has no such "
+                f"head. Name it in NetworkConfig(heads=...)."
+            )
+        found: torch.Tensor = out
+        return found
+
+
+class AlphaZeroTrainer(SupervisedTrainer):
+    """`SupervisedTrainer` with the defaults of `AlphaZeroConfig`."""
+
+    config_class = AlphaZeroConfig
+
+
+class ValueTrainer(SupervisedTrainer):
+    """`SupervisedTrainer` with the defaults of `ValueConfig`."""
+
+    config_class = ValueConfig
+
+
+class QTrainer(SupervisedTrainer):
+    """`SupervisedTrainer` with the defaults of `QConfig`."""
+
+    config_class = QConfig
+
+
+class HistogramTrainer(SupervisedTrainer):
+    """`SupervisedTrainer` with the defaults of `HistogramConfig`."""
+
+    config_class = HistogramConfig

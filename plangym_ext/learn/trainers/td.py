@@ -1,0 +1,93 @@
+"""Temporal differences: values from rewards and the value n steps later."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.returns.n_step import n_step_rewards
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.base import Trainer
+from plangym_ext.learn.trainers.config import TDConfig, TrainerConfig
+
+
+class TDTrainer(Trainer):
+    """Teaches the value head r_t + ... + gamma^n V(s_{t+n}).
+
+    Windows end with the episode: after a termination nothing follows, after a cut the
+    value of the last observation does. V is the network of the day or, with a
+    `target_rate` below 1, one that follows it slowly.
+
+    Source: Alpacka's TD trainer.
+    """
+
+    config_class: ClassVar[type[TrainerConfig]] = TDConfig
+    config: TDConfig
+
+    def __init__(self, network: nn.Module, config: TrainerConfig | None = None) -> None:
+        super().__init__(network, config)
+        self.target = network
+        if self.config.target_rate < 1.0:
+            self.target = copy.deepcopy(network).eval().requires_grad_(False)
+
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return `obs`, `next_obs`, and float32 `reward` and `discount` `[T]` of the windows."""
+        terminated = np.zeros((record.length, 1), np.bool_)
+        terminated[-1] = record.terminated
+        window = n_step_rewards(
+            record.rewards[:, None], terminated, n=self.config.n_steps, gamma=self.config.discount
+        )
+        return {
+            "obs": record.observations[:-1],
+            "reward": window.reward[:, 0].astype(np.float32),
+            "next_obs": record.observations[window.last[:, 0] + 1],
+            "discount": window.discount[:, 0].astype(np.float32),
+        }
+
+    def update(
+        self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None = None
+    ) -> dict[str, float]:
+        """Take one step on a batch; see `Trainer.update`. Then the target follows."""
+        found = super().update(batch, weights)
+        if self.target is not self.network:
+            with torch.no_grad():
+                theirs = self.target.state_dict()
+                for name, mine in self.network.state_dict().items():
+                    if mine.is_floating_point():
+                        theirs[name].lerp_(mine, self.config.target_rate)
+                    else:
+                        theirs[name].copy_(mine)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return also the weights of the network that follows; see `Trainer.state_dict`."""
+        state = super().state_dict()
+        if self.target is not self.network:
+            state["target"] = self.target.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit; see `Trainer.load_state_dict`."""
+        super().load_state_dict(state)
+        if self.target is not self.network:
+            self.target.load_state_dict(state["target"])
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        super()._check_state(state)
+        if self.target is not self.network:
+            check_network_state(self.target, state["target"], "TDTrainer.load_state_dict")
+
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
+        """Return the squared error in units of the network's `value_scale`."""
+        with torch.no_grad():
+            later = self.target(batch["next_obs"]).value
+        wanted = batch["reward"] + batch["discount"] * later
+        scale = getattr(self.network, "value_scale", 1.0)
+        error = (self.network(batch["obs"]).value - wanted) / scale
+        return {"value": (1.0, error**2)}

@@ -1,0 +1,54 @@
+"""A text file that grows line by line, and at times is replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TextIO
+
+from plangym_ext.core.whole_file import replacing
+
+
+class AppendedFile:
+    """Opened when something is written; what is there already stays.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def append(self, text: str) -> None:
+        """Write lines behind the others; they are in the file when this returns."""
+        if self._file is None:
+            self._file = self._path.open("a", newline="")
+        self._file.write(text)
+        self._file.flush()
+
+    def replace(self, text: str) -> None:
+        """Write these lines instead of all others; a reader sees the old ones or the new."""
+        self.close()
+        with replacing(self._path) as file:
+            file.write(text)
+
+    def whole_lines(self) -> str:
+        """Return what is in the file; nothing if it is not there.
+
+        A last line without its end was being written when the writer was killed, or is
+        being written now. It is left out.
+        """
+        text = self._path.read_text() if self._path.exists() else ""
+        return text[: text.rfind("\n") + 1]
+
+    def sync(self) -> None:
+        """Bring the file to the disk."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

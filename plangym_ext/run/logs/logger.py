@@ -1,0 +1,180 @@
+"""One object that writes a run's numbers to all places where people look for them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from plangym_ext.errors import FolderTaken, InvalidOption
+from plangym_ext.planners.base import at_least
+from plangym_ext.run.files import write_json
+from plangym_ext.run.logs.csv_file import STEP, CsvFile
+from plangym_ext.run.logs.jsonl_file import JsonlFile
+from plangym_ext.run.logs.table import LiveTable
+from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_is_there
+
+PROGRESS = "progress.csv"
+
+
+class Logger:
+    """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv` and TensorBoard.
+
+    Everything that the run computes goes to the progress files, which are the same bytes
+    for the same run, resumed or not; everything that clocks say goes to `timings.csv`.
+
+    Args:
+        folder: made if it is not there.
+        params: written to `params.json`: settings, seed, versions.
+        resume: go on with the log in the folder; call `truncate_after` with the step of
+            the checkpoint. False refuses a folder with a log.
+        tensorboard: also write event files; None: if tensorboard is installed.
+        total: steps of the whole run, for the progress bar; None if unknown.
+        show: whether to show the table and the bar.
+        columns: of the table; None: as many as fit.
+        stream: where to show them; standard error if None.
+
+    Raises:
+        FolderTaken: the folder holds a log and `resume` is False.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        resume: bool = False,
+        tensorboard: bool | None = None,
+        total: int | None = None,
+        show: bool = True,
+        columns: list[str] | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            self._refuse_taken()
+        if params is not None:
+            write_json(self._folder / "params.json", dict(params))
+        self._progress = CsvFile(self._folder / PROGRESS)
+        self._lines = JsonlFile(self._folder / "progress.jsonl")
+        self._timings = CsvFile(self._folder / "timings.csv")
+        self._files: list[Any] = [self._progress, self._lines, self._timings]
+        self._events: TensorBoardFile | None = None
+        if tensorboard_is_there() if tensorboard is None else tensorboard:
+            self._events = TensorBoardFile(self._folder)
+            self._files.append(self._events)
+        self._table = LiveTable(total, columns, stream) if show else None
+        self._start_clock()
+
+    def _refuse_taken(self) -> None:
+        taken = self._folder / PROGRESS
+        if taken.exists():
+            raise FolderTaken(
+                f"Logger: the folder must have no log; there is {taken}. Resume that run, or "
+                f"choose another folder."
+            )
+
+    def _start_clock(self) -> None:
+        # The seconds of a resumed run go on from those it had.
+        self._began = time.monotonic() - self._timings.last.get("seconds", 0.0)
+
+    def log(
+        self,
+        step: int,
+        values: Mapping[str, float],
+        *,
+        timings: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write one row and show it.
+
+        Args:
+            step: greater than that of the row before.
+            values: numbers by name, such as "eval/return"; new names may come at any time.
+            timings: numbers that depend on the clock, such as "steps_per_second". They and
+                the seconds since the start go to `timings.csv`.
+
+        Raises:
+            InvalidOption: the step is not greater, or a value is no number. Nothing has been
+                written.
+        """
+        row, timed = _row(step, values), _row(step, timings or {})
+        before = self._progress.last.get(STEP)
+        if before is not None and not step > before:
+            raise InvalidOption(
+                f"Logger.log: step must be greater than the one before, {before:g}; got {step}. "
+                f"To go on from a checkpoint call truncate_after with its step."
+            )
+        seconds = round(time.monotonic() - self._began, 3)
+        self._progress.add(row)
+        self._lines.add(row)
+        self._timings.add({STEP: step, "seconds": seconds, **timed})
+        if self._events is not None:
+            self._events.add({**row, **{f"timings/{n}": v for n, v in timed.items() if n != STEP}})
+        if self._table is not None:
+            self._table.row(step, {n: v for n, v in {**row, **timed}.items() if n != STEP})
+
+    def progress(self, step: int, text: str = "") -> None:
+        """Move the bar between two rows."""
+        if self._table is not None:
+            self._table.progress(step, text)
+
+    def truncate_after(self, step: int) -> None:
+        """Drop all rows behind `step`, and what a kill left half written.
+
+        An interrupted run that calls it with the step of its checkpoint, and goes on, ends
+        with the progress files of a run that was never interrupted.
+        """
+        for file in self._files:
+            file.truncate_after(step)
+        self._start_clock()
+
+    def flush(self) -> None:
+        """Bring everything to the disk: before a checkpoint that refers to it."""
+        for file in self._files:
+            file.sync()
+
+    def close(self) -> None:
+        """Close the files; safe to call twice."""
+        for file in self._files:
+            file.close()
+        if self._table is not None:
+            self._table.close()
+
+    def __enter__(self) -> Self:
+        """Return the logger; it is closed when the block ends."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _row(step: int, values: Mapping[str, float]) -> dict[str, int | float]:
+    """Return the step and the values as Python's own numbers, or refuse them."""
+    row: dict[str, int | float] = {STEP: at_least("Logger.log: step", step, 0)}
+    for name, value in values.items():
+        if name == STEP:
+            raise InvalidOption("Logger.log: the step must be passed once; values have it too.")
+        row[name] = _number(name, value)
+    return row
+
+
+def _number(name: str, value: Any) -> int | float:
+    if hasattr(value, "item"):
+        # A numpy scalar, or an array or tensor of one element; larger ones stay and are refused.
+        with contextlib.suppress(ValueError, RuntimeError):
+            value = value.item()
+    if not isinstance(value, (int, float)):
+        raise InvalidOption(
+            f"Logger.log: {name!r} must be one number; got {type(value).__name__} "
+            f"{str(value)[:40]!r}. Log a mean, or leave it out."
+        )
+    return int(value) if isinstance(value, bool) else value

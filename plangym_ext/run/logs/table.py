@@ -1,0 +1,86 @@
+"""Rows of numbers for the eye: what is shown while a run goes on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from plangym_ext.run.progress import ProgressLine
+
+_WIDTH = 10  # of a number
+_BAR = 24
+
+
+class LiveTable:
+    """A table that grows by a line per row, and a progress bar below it.
+
+    Args:
+        total: steps of the whole run; None if unknown, and then there is no bar.
+        columns: to be shown; None: those of the row that fit, and the heading is repeated
+            when they change.
+        stream: where to write; standard error if None.
+    """
+
+    def __init__(
+        self,
+        total: int | None = None,
+        columns: Sequence[str] | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._total, self._wanted = total, columns
+        self._line = ProgressLine(stream)
+        self._heading = ""
+        self._start: tuple[int, float] | None = None
+
+    def row(self, step: int, values: Mapping[str, int | float]) -> None:
+        """Show a row, and the heading if it is another one than before."""
+        names = list(self._wanted or values)
+        heading, cells = f"{'step':>{_WIDTH}}", f"{step:>{_WIDTH}}"
+        for name in names:
+            wide = max(_WIDTH, len(name))
+            if len(heading) + 2 + wide > _columns() and not self._wanted:
+                break
+            heading += f"  {name:>{wide}}"
+            cells += f"  {_short(values.get(name)):>{wide}}"
+        if heading != self._heading:
+            self._line.above(heading)
+            self._heading = heading
+        self._line.above(cells)
+        self.progress(step)
+
+    def progress(self, step: int, text: str = "") -> None:
+        """Move the bar."""
+        now = time.monotonic()
+        first, began = self._start = self._start or (step, now)
+        shown = f"step {step:,}"
+        if self._total:
+            share = min(step / self._total, 1.0)
+            bar = ("#" * round(_BAR * share)).ljust(_BAR, ".")
+            shown += f"/{self._total:,} [{bar}] {share:4.0%}"
+            if step > first and step < self._total:
+                left = (now - began) * (self._total - step) / (step - first)
+                shown += f"  {_clock(left)} left"
+        shown += f"  {text}" if text else ""
+        self._line.update(shown[: _columns() - 1])
+
+    def close(self) -> None:
+        """Leave the line of the bar."""
+        self._line.leave()
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def _short(value: int | float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

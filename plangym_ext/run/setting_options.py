@@ -1,0 +1,95 @@
+"""The settings of a training run as options of a command: `--trainer.learning_rate 1e-3`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plangym_ext.run.training.compose import compose
+from plangym_ext.run.training.settings import Setting, Text, listed, nested
+
+#: Sections whose options depend on their name.
+_NAMES = ("planner.name", "trainer.name")
+
+
+def add_setting_options(
+    parser: argparse.ArgumentParser, given: Sequence[str], sources: Sequence[Any]
+) -> None:
+    """Add an option per setting, with the defaults that hold after `sources`.
+
+    Args:
+        parser: of the command.
+        given: what was typed; a planner or trainer named there brings its own settings.
+        sources: presets and files; see `compose`.
+
+    Raises:
+        PlangymExtError: the sources cannot be put together.
+    """
+    typed = typed_settings(given)
+    config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
+    free = []
+    for setting in listed(config):
+        if setting.free:
+            free.append(setting)
+            continue
+        text = setting.help.replace("%", "%%").replace("`", "")
+        default = "" if "%(default)" in text else f" (default: {_shown(setting.default)})"
+        parser.add_argument(
+            f"--{setting.key}",
+            dest=setting.key,
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{text}{default.replace('%', '%%')}",
+        )
+    for setting in free:
+        _add_free(parser, setting, typed)
+
+
+def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]) -> None:
+    """Add the keys that were typed below a setting whose keys are anybody's."""
+    keys = [key for key in typed if key.startswith(f"{setting.key}.")]
+    for key in keys:
+        parser.add_argument(f"--{key}", dest=key, type=Text, help=argparse.SUPPRESS)
+    if not keys:
+        # For the help alone; what it says is true of any key.
+        parser.add_argument(
+            f"--{setting.key}.NAME",
+            dest=f"{setting.key}.NAME",
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{setting.help.replace('%', '%%')} (now: {_shown(setting.default)})".replace(
+                "`", ""
+            ),
+        )
+
+
+def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was typed, as nested sections."""
+    found = vars(options).items()
+    settings = {key: value for key, value in found if isinstance(value, Text)}
+    return nested(settings)
+
+
+def typed_settings(given: Sequence[str]) -> dict[str, Text]:
+    """Return `--key value` and `--key=value` as they were typed, before anything is known."""
+    found: dict[str, Text] = {}
+    for position, word in enumerate(given):
+        if not word.startswith("--"):
+            continue
+        key, equals, value = word.removeprefix("--").partition("=")
+        if equals:
+            found[key] = Text(value)
+        elif position + 1 < len(given):
+            found[key] = Text(given[position + 1])
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "none"
+    return str(value)

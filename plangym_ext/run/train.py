@@ -1,0 +1,88 @@
+"""`plangym-ext train PRESET`: a network learns from planning.
+
+Settings come from a preset, from files given with `--config`, and from the command line,
+the later over the earlier: `plangym-ext train cartpole --trainer.learning_rate 3e-4`.
+`plangym-ext train PRESET --help` lists them all. With `--resume` the same command goes on
+after an interrupt, a crash or a power cut, and comes to the same end.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.run.setting_options import (
+    add_setting_options,
+    chosen_settings,
+    typed_settings,
+)
+
+_OUT = Path("runs/train")
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; the preset and the files there decide on the defaults.
+    """
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        metavar="PRESET",
+        help="settings to begin with, named first: cartpole, narrow_path, sokoban_6x6, "
+        "sokoban_8x8, breakout, or a file",
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="settings over the preset's: .toml, .yaml or .json; may be given again",
+    )
+    parser.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run in DIR, if there is one"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no table")
+    sources = _sources(given)
+    parser.set_defaults(sources=sources)
+    # Settings depend on the planner, which takes a compiler with it: not for help alone.
+    if sources:
+        add_setting_options(parser, given, sources)
+
+
+def _sources(given: Sequence[str]) -> list[Any]:
+    """Return the preset and the files that were typed, or the settings of the run to resume."""
+    found: list[Any] = [given[0]] if given and not given[0].startswith("-") else []
+    for position, word in enumerate(given):
+        name, equals, value = word.partition("=")
+        if name == "--config":
+            found += [value] if equals else given[position + 1 : position + 2]
+    own = Path(typed_settings(given).get("out", str(_OUT))) / "config.json"
+    if not found and "--resume" in given and own.exists():
+        return [own]
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train; write settings, log and checkpoints into DIR."""
+    if not options.sources or (options.preset and options.preset not in options.sources):
+        raise InvalidOption("name a preset or a file of settings first, then options")
+    from plangym_ext.run.training.compose import compose
+    from plangym_ext.run.training.runner import Runner
+
+    config = compose([*options.sources, chosen_settings(options)])
+    with Runner(config, options.out, resume=options.resume, show=not options.quiet) as runner:
+        if runner.round:
+            print(f"going on after round {runner.round} of {config.rounds}", flush=True)
+        runner.run()
+        print(
+            f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
+            f"{runner.trainer.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
+        )
+        print(f"wrote {runner.newest_checkpoint}")
+    return 0

@@ -1,0 +1,1 @@
+"""Training runs: collect, add, train, evaluate, checkpoint; and their settings."""

@@ -1,0 +1,117 @@
+"""The checkpoints of a run: two in a folder, whole at any moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint
+from plangym_ext.run.training.settings import differences
+
+#: Of the layout of a checkpoint; raised when an older program could not read it.
+FORMAT = 1
+#: How many are kept.
+KEPT = 2
+#: Settings that may differ when a run goes on: they change how long it is, or how fast.
+FREE = ("rounds", "checkpoint_every", "env.trust", "env.n_workers", "evaluation.stop_at")
+
+_NAME = re.compile(r"checkpoint-(\d{8})\.pt")
+
+
+class Checkpoints:
+    """The checkpoints in the folder of a run.
+
+    Args:
+        folder: of the run; they lie in its subfolder "checkpoints".
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "checkpoints"
+
+    def paths(self) -> list[Path]:
+        """Return those that are there, the oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+
+    def latest(self) -> Path | None:
+        """Return the newest; None if there is none."""
+        found = self.paths()
+        return found[-1] if found else None
+
+    def save(self, round_number: int, content: Mapping[str, Any]) -> Path:
+        """Write one, and then drop all but the newest."""
+        from plangym_ext.learn import tensor_file
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"checkpoint-{round_number:08}.pt"
+        tensor_file.save(path, {"format": FORMAT, **content})
+        for old in self.paths()[:-KEPT]:
+            old.unlink()
+        return path
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint.
+
+    Raises:
+        DamagedCheckpoint: it was cut short or altered, or is something else.
+        ForeignCheckpoint: a later version of the library wrote it.
+    """
+    from plangym_ext.learn import tensor_file
+
+    try:
+        content = tensor_file.load(path)
+    except FileNotFoundError:
+        raise DamagedCheckpoint(f"{path}: there is no such checkpoint.") from None
+    number = content.get("format")
+    if not isinstance(number, int) or "config" not in content:
+        raise DamagedCheckpoint(
+            f"{path}: expected a checkpoint of a training run; it holds {sorted(content)[:8]}."
+        )
+    if number > FORMAT:
+        raise ForeignCheckpoint(
+            f"{path}: its format is {number}; this version reads up to {FORMAT}. Upgrade "
+            f"plangym-ext to {content.get('versions', {}).get('plangym-ext', 'a later version')}."
+        )
+    return content
+
+
+def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse to go on from the checkpoint of another run.
+
+    Args:
+        where: the checkpoint, for the message.
+        saved: its settings.
+        config: the settings of now.
+
+    Raises:
+        ForeignCheckpoint: they differ; the message says in what.
+    """
+    found = [line for line in differences(config, saved) if line.partition(": ")[0] not in FREE]
+    if found:
+        raise ForeignCheckpoint(
+            f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Go on with its own, "
+            f"or begin in another folder."
+        )
+
+
+def check_same_spaces(where: str, saved: Mapping[str, str], env: Any) -> None:
+    """Refuse an env whose observations or actions are not those that were learned from.
+
+    Raises:
+        ForeignCheckpoint: they differ.
+    """
+    for kind, here in spaces_of(env).items():
+        if saved[kind] != here:
+            raise ForeignCheckpoint(
+                f"{where}: it was trained on the {kind} space {saved[kind]}; the env {env.name} "
+                f"has {here}. Take the env that it was trained on."
+            )
+
+
+def spaces_of(env: Any) -> dict[str, str]:
+    """Return the spaces as text, for comparison."""
+    return {"observation": str(env.observation_space), "action": str(env.action_space)}

@@ -1,0 +1,58 @@
+"""Judging a network: episodes apart from training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.planners.episode import Episode, play
+from plangym_ext.run.training.parts import Parts
+
+
+class Evaluation:
+    """Plays the evaluation's episodes; the same every time, but for the network.
+
+    Args:
+        parts: how things are made.
+        env: of the training, which is played in if no argument of it is to differ.
+        evaluator: asks the network.
+    """
+
+    def __init__(self, parts: Parts, env: Any, evaluator: Any) -> None:
+        self._settings = parts.config.evaluation
+        self._max_steps = parts.config.env.max_steps
+        self._own = parts.env(self._settings.env) if self._settings.env else None
+        self._env = env if self._own is None else self._own
+        self._player = parts.player(evaluator)
+
+    def episodes(self, count: int | None = None) -> list[Episode]:
+        """Play them in lockstep.
+
+        Args:
+            count: how many; None: as the settings say.
+        """
+        return play(
+            self._env,
+            self._player,
+            seed=self._settings.seed,
+            max_steps=self._max_steps,
+            num_episodes=self._settings.episodes if count is None else count,
+        )
+
+    def close(self) -> None:
+        """Close the env, if it is the evaluation's own."""
+        if self._own is not None:
+            self._own.close()
+
+
+def summary(episodes: list[Episode]) -> dict[str, float]:
+    """Return mean, least and spread of the returns, mean length, and how episodes ended."""
+    found = np.array([episode.return_ for episode in episodes])
+    return {
+        "eval/return": float(found.mean()),
+        "eval/return_std": float(found.std()),
+        "eval/return_min": float(found.min()),
+        "eval/length": float(np.mean([episode.length for episode in episodes])),
+        "eval/terminated": float(np.mean([episode.terminated for episode in episodes])),
+    }

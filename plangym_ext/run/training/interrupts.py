@@ -1,0 +1,46 @@
+"""Ctrl-C that lets a round end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class Interrupts:
+    """Notes the first Ctrl-C, so that a run can end in order; the second raises.
+
+    Only the main thread gets signals: elsewhere, and where they are ignored, nothing is
+    changed.
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        """Take over."""
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = True
+        print(
+            "\ninterrupted: ending the round and saving; Ctrl-C again stops at once",
+            file=sys.stderr,
+        )

@@ -1,0 +1,144 @@
+"""Settings that work, by name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from plangym_ext.errors import UnknownName, suggestion
+
+_GREEDY = {"temperature": 0.0, "root_noise": 0.0}
+
+
+def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
+    """Shoot Tree Search with a value network, as Alpacka's Sokoban."""
+    return {
+        "env": {
+            "id": "plangym_ext/Sokoban-v0",
+            "kwargs": {"dim": [size, size], "num_boxes": boxes},
+            "max_steps": 60,
+        },
+        "planner": {
+            "name": "sts",
+            # 50 expansions, 200 model steps a move.
+            "num_simulations": 10,
+            "num_expansions": 5,
+            "wave_size": 5,
+            "discount": 0.97,
+            "root_noise": 0.1,
+            "dirichlet_alpha": 0.5,
+            "temperature": 1.0,
+        },
+        "network": {
+            "kind": "conv",
+            "channels": [16, 16, 16, 16],
+            "hidden": [64],
+            "heads": ["value"],
+            "value_scale": 6.0,
+        },
+        "trainer": {"name": "value", "value_target": "discounted_return", "discount": 0.97},
+        "replay": {"kind": "balanced", "balance_by": "solved", "capacity": 30_000},
+        "collector": {"num_envs": 64, "moves": 8, "n_workers": 2, "attributes": ["solved"]},
+        "evaluation": {"player": "planner", "every": 100, "episodes": 50, "planner": _GREEDY},
+        "updates": 16,
+        "checkpoint_every": 50,
+        "threads": 2,
+        **rest,
+    }
+
+
+PRESETS: Mapping[str, dict[str, Any]] = {
+    "cartpole": {
+        "env": {"id": "CartPole-v1", "max_steps": 500},
+        "planner": {
+            "name": "mcts",
+            "num_simulations": 16,
+            "wave_size": 4,
+            "discount": 0.99,
+            "root_noise": 0.25,
+            "dirichlet_alpha": 1.0,
+            "temperature": 1.0,
+        },
+        "network": {"hidden": [64, 64], "activation": "tanh", "value_scale": 100.0},
+        "trainer": {
+            "name": "alphazero",
+            "value_target": "n_return",
+            "n_steps": 50,
+            "discount": 0.99,
+            "batch_size": 128,
+            "schedule": "linear",
+            "schedule_updates": 6400,
+            "final_rate": 0.05,
+            "value_weight": 4.0,
+            "l2": 0.0,
+        },
+        "replay": {"capacity": 50_000, "min_rows": 500},
+        "collector": {"num_envs": 32, "moves": 16},
+        "evaluation": {"every": 20, "episodes": 20, "planner": _GREEDY, "stop_at": 495.0},
+        "rounds": 400,
+        "updates": 16,
+        "checkpoint_every": 20,
+    },
+    "narrow_path": {
+        "env": {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
+        "planner": {
+            "name": "mcts",
+            "num_simulations": 16,
+            "wave_size": 1,
+            "root_noise": 0.25,
+            "temperature": 1.0,
+        },
+        "network": {"hidden": [32]},
+        "trainer": {"name": "alphazero", "batch_size": 64, "learning_rate": 3e-3},
+        "replay": {"capacity": 5_000, "min_rows": 64},
+        "collector": {"num_envs": 8, "moves": 12},
+        "evaluation": {"every": 10, "episodes": 1, "planner": _GREEDY, "stop_at": 1.0},
+        "rounds": 100,
+        "updates": 8,
+    },
+    "sokoban_6x6": _sokoban(6, 1, rounds=1500),
+    "sokoban_8x8": _sokoban(8, 2, rounds=2500),
+    "breakout": {
+        "env": {
+            "id": "ALE/Breakout-v5",
+            "kwargs": {"obs_type": "grayscale", "episodic_life": True},
+            "n_workers": 2,
+            "max_steps": 1000,
+        },
+        "planner": {
+            "name": "mcts",
+            "num_simulations": 32,
+            "wave_size": 8,
+            "discount": 0.97,
+            "root_noise": 0.25,
+            "temperature": 1.0,
+        },
+        "network": {"kind": "conv"},
+        "trainer": {
+            "name": "alphazero",
+            "value_target": "n_return",
+            "n_steps": 10,
+            "discount": 0.97,
+            "batch_size": 64,
+        },
+        "replay": {"capacity": 20_000, "min_rows": 1000},
+        "collector": {"num_envs": 8, "moves": 16},
+        "evaluation": {"every": 50, "episodes": 4, "player": "planner", "planner": _GREEDY},
+        "rounds": 1000,
+    },
+}
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings of a preset, to be changed as one likes.
+
+    Raises:
+        UnknownName: there is no such preset.
+    """
+    if name not in PRESETS:
+        raise UnknownName(
+            f"preset must be one of {', '.join(PRESETS)}, or a file that ends in .toml, .yaml or "
+            f".json; got {name!r}{suggestion(name, PRESETS)}"
+        )
+    return copy.deepcopy(PRESETS[name])

@@ -1,0 +1,228 @@
+"""Typed settings out of nested mappings: what a file, a preset or the command line says.
+
+A section is a frozen dataclass. `build` makes it from a mapping and refuses what it does
+not know; `plain` turns it back into one that JSON can hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.planners.options import described
+
+
+class Text(str):
+    """A value as it was typed: read as whatever kind is wanted in its place."""
+
+    __slots__ = ()
+
+
+class Setting(NamedTuple):
+    """One value that can be set.
+
+    Attributes:
+        key: dotted, such as "trainer.learning_rate".
+        default: its value in what it was listed from.
+        help: what it means, in one line.
+        free: whether it is a mapping whose keys are not known beforehand.
+    """
+
+    key: str
+    default: Any
+    help: str
+    free: bool = False
+
+
+def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
+    """Make a section from a mapping; what it does not name keeps its default.
+
+    Args:
+        cls: a dataclass; or a class with `from_settings(values, where)` of its own.
+        values: by name, nested like the sections.
+        where: dotted key of the section, for messages.
+
+    Raises:
+        UnknownName: a key is not known; the message has the closest one.
+        InvalidOption: a value is of another kind.
+    """
+    if not isinstance(values, Mapping):
+        raise InvalidOption(f"settings: {where or 'they'} must be a section; got {values!r}.")
+    if hasattr(cls, "from_settings"):
+        return cls.from_settings(values, where)
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls) if field.init]
+    check_names(values, names, where)
+    return cls(
+        **{key: read(hints[key], value, dotted(where, key)) for key, value in values.items()}
+    )
+
+
+def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None:
+    """Refuse keys that are not known."""
+    for key in values:
+        if key not in known:
+            raise UnknownName(
+                f"settings: {dotted(where, key)!r} is not known{suggestion(key, known)}; "
+                f"{where or 'the settings'} have {', '.join(known)}."
+            )
+
+
+def read(kind: Any, value: Any, where: str) -> Any:
+    """Return `value` as the annotation `kind` says.
+
+    Raises:
+        InvalidOption: it is no such value.
+    """
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "from_settings"):
+        return build(typing.cast(type, kind), value, where)
+    if origin in (typing.Union, types.UnionType):
+        return _read_optional(kind, value, where)
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, Text) else value
+        if isinstance(parts, list | tuple):
+            inner = typing.get_args(kind)[0]
+            return tuple(
+                read(inner, Text(part.strip()) if isinstance(value, Text) else part, where)
+                for part in parts
+                if part != ""
+            )
+    elif kind in (Any, origin) or origin is not None:
+        return free(value)
+    else:
+        found = _read_plain(kind, value)
+        if found is not None:
+            return found
+    raise InvalidOption(f"settings: {where} must be {_called(kind)}; got {str(value)!r}.")
+
+
+def _read_optional(kind: Any, value: Any, where: str) -> Any:
+    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+    if value is None or (isinstance(value, Text) and value.lower() == "none"):
+        return None
+    return read(kinds[0], value, where)
+
+
+def free(value: Any) -> Any:
+    """Return a value of no known kind: a literal as TOML has it, else the text."""
+    if isinstance(value, Mapping):
+        return {key: free(one) for key, one in value.items()}
+    if not isinstance(value, Text):
+        return value
+    if value.lower() == "none":
+        return None
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return str(value)
+
+
+def _read_plain(kind: type, value: Any) -> Any:
+    """Return a bool, int, float or str; None if it is no such value."""
+    if kind is str:
+        return str(value) if isinstance(value, str) else None
+    if kind is bool:
+        if isinstance(value, Text):
+            return {"true": True, "false": False}.get(value.lower())
+        return value if isinstance(value, bool) else None
+    if isinstance(value, Text):
+        try:
+            return kind(value)
+        except ValueError:
+            return None
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if kind is float:
+        return float(value) if whole or isinstance(value, float) else None
+    return value if whole else None
+
+
+def _called(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return f"a list, each {_called(typing.get_args(kind)[0])}"
+    names = {int: "an int", float: "a float", bool: "true or false", str: "a text"}
+    return names.get(kind, str(kind))
+
+
+def plain(section: Any) -> Any:
+    """Return a section as nested dicts, lists and plain values."""
+    if hasattr(section, "to_settings"):
+        return plain(section.to_settings())
+    if dataclasses.is_dataclass(section):
+        return {
+            field.name: plain(getattr(section, field.name))
+            for field in dataclasses.fields(section)
+            if field.init
+        }
+    if isinstance(section, Mapping):
+        return {key: plain(value) for key, value in section.items()}
+    if isinstance(section, list | tuple):
+        return [plain(value) for value in section]
+    return section
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first with what the second says, section by section.
+
+    A section that the second gives another `name` is replaced as a whole: what belonged
+    to another planner or trainer means nothing to the new one.
+    """
+    found = dict(first)
+    for key, value in second.items():
+        old = found.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        if both and value.get("name", old.get("name")) == old.get("name"):  # type: ignore[union-attr]
+            found[key] = merged(old, value)  # type: ignore[arg-type]
+        else:
+            found[key] = value
+    return found
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn `{"a.b": 1}` into `{"a": {"b": 1}}`."""
+    found: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        section = found
+        for name in path:
+            section = section.setdefault(name, {})
+        section[last] = value
+    return found
+
+
+def differences(mine: Any, theirs: Any, where: str = "") -> list[str]:
+    """Keys of two nested mappings whose values differ, with both values."""
+    if not (isinstance(mine, Mapping) and isinstance(theirs, Mapping)):
+        return [] if mine == theirs else [f"{where}: {theirs!r} there, {mine!r} here"]
+    found = []
+    for key in [*mine, *(key for key in theirs if key not in mine)]:
+        found += differences(mine.get(key), theirs.get(key), dotted(where, key))
+    return found
+
+
+def listed(section: Any, where: str = "") -> list[Setting]:
+    """List all values that a section holds, with what they mean."""
+    if hasattr(section, "listed"):
+        return list(section.listed(where))
+    found: list[Setting] = []
+    helps: dict[str, str] = {}
+    for cls in type(section).__mro__:
+        helps = described(cls) | helps
+    for field in dataclasses.fields(section):
+        value, key = getattr(section, field.name), dotted(where, field.name)
+        if dataclasses.is_dataclass(value):
+            found += listed(value, key)
+        elif field.init:
+            free = isinstance(value, Mapping)
+            found.append(Setting(key, value, helps.get(field.name, ""), free))
+    return found
+
+
+def dotted(where: str, key: str) -> str:
+    """Return the dotted key of `key` in a section."""
+    return f"{where}.{key}" if where else key

@@ -1,0 +1,120 @@
+"""A network that was trained, ready to play."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.planners.episode import Episode, play
+from plangym_ext.run.training.checkpoints import (
+    Checkpoints,
+    check_same_spaces,
+    read_checkpoint,
+)
+from plangym_ext.run.training.config import RunConfig
+from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.settings import build, free
+
+
+class Trained:
+    """Env, network and player of a checkpoint, as the run evaluated them.
+
+    Args:
+        checkpoint: a file, or the folder of a run, of which the newest one is taken.
+        env: arguments of the env that differ.
+        planner: options of the planner that differ.
+        player: "network" or "planner"; None: as the run was evaluated.
+        seed: of the first episode; None: the run's.
+        make_env: makes the env, if it is your own; see `Parts`.
+        make_network: makes the network, if it is your own; see `Parts`.
+
+    Attributes:
+        path: of the checkpoint.
+        config: settings of the run, with what differs.
+        env: where to play.
+        network: what was trained.
+        player: a planner; plays the network, or searches with it.
+        max_steps: moves after which an episode is cut.
+
+    Raises:
+        DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
+        ForeignCheckpoint: the env has other observations or actions.
+        ForeignNetwork: the weights are those of another network.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path | str,
+        *,
+        env: Mapping[str, Any] | None = None,
+        planner: Mapping[str, Any] | None = None,
+        player: str | None = None,
+        seed: int | None = None,
+        make_env: MakeEnv | None = None,
+        make_network: MakeNetwork | None = None,
+    ) -> None:
+        from plangym_ext.learn import load_network_state
+
+        self.path = _file(Path(checkpoint))
+        saved = read_checkpoint(self.path)
+        own: RunConfig = build(RunConfig, saved["config"])
+        evaluation = dataclasses.replace(
+            own.evaluation,
+            env={**own.evaluation.env, **free(env or {})},
+            planner={**own.evaluation.planner, **(planner or {})},
+            player=own.evaluation.player if player is None else player,
+            seed=own.evaluation.seed if seed is None else seed,
+        )
+        self.config = dataclasses.replace(own, evaluation=evaluation)
+        parts = Parts(self.config, make_env, make_network)
+        self.max_steps = self.config.env.max_steps
+        self.env = parts.env(self.config.evaluation.env)
+        try:
+            check_same_spaces(str(self.path), saved["spaces"], self.env)
+            self.network = parts.network(self.env)
+            load_network_state(self.network, saved["trainer"]["network"], str(self.path))
+            self.player = parts.player(parts.evaluator(self.network))
+        except BaseException:
+            self.env.close()
+            raise
+
+    def play(self, episodes: int) -> list[Episode]:
+        """Play so many episodes in lockstep."""
+        return play(
+            self.env,
+            self.player,
+            seed=self.config.evaluation.seed,
+            max_steps=self.max_steps,
+            num_episodes=episodes,
+        )
+
+    def close(self) -> None:
+        """Close the env."""
+        self.env.close()
+
+    def __enter__(self) -> Self:
+        """Return it; it is closed when the block ends."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = Checkpoints(path).latest()
+    if found is None:
+        raise DamagedCheckpoint(
+            f"{path}: there is no checkpoint in this folder. Name a file, or the folder of a run."
+        )
+    return found

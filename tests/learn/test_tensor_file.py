@@ -1,0 +1,109 @@
+"""Files of nested values: what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.learn import tensor_file
+from plangym_ext.learn.repeatable import TorchRandom, fix_threads, seeded
+
+CONTENT = {
+    "none": None,
+    "numbers": [1, 2.5, True, "text"],
+    "weights": {"a": torch.arange(3.0)},
+    "arrays": {
+        "u8": np.arange(4, dtype=np.uint8).reshape(2, 2),
+        "bool": np.array([True, False]),
+        "i64": np.array(2**62),
+        "f64": np.zeros((0, 3)),
+    },
+}
+
+
+def test_what_was_saved_comes_back(tmp_path):
+    tensor_file.save(tmp_path / "a.pt", CONTENT)
+    found = tensor_file.load(tmp_path / "a.pt")
+    assert found["none"] is None
+    assert found["numbers"] == CONTENT["numbers"]
+    assert torch.equal(found["weights"]["a"], CONTENT["weights"]["a"])
+    for name, array in CONTENT["arrays"].items():
+        back = found["arrays"][name]
+        assert (back.dtype, back.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(back, array)
+    assert os.listdir(tmp_path) == ["a.pt"]
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
+def test_a_file_that_was_cut_short_is_refused(tmp_path, kept):
+    path = tmp_path / "a.pt"
+    tensor_file.save(path, CONTENT)
+    data = path.read_bytes()
+    path.write_bytes(data[: kept if isinstance(kept, int) else int(kept * len(data))])
+    with pytest.raises(DamagedCheckpoint, match="cut short or altered"):
+        tensor_file.load(path)
+
+
+def test_an_altered_tensor_is_refused(tmp_path):
+    path = tmp_path / "a.pt"
+    tensor_file.save(path, {"weights": torch.full((64,), 7.0)})
+    data = bytearray(path.read_bytes())
+    at = data.find(np.full(64, 7.0, np.float32).tobytes())
+    assert at > 0
+    data[at + 30] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedCheckpoint):
+        tensor_file.load(path)
+
+
+def test_an_object_is_never_read(tmp_path):
+    path, mark = tmp_path / "a.pt", tmp_path / "ran"
+
+    class Hostile:
+        def __reduce__(self):
+            return os.mkdir, (str(mark),)
+
+    for write in (
+        lambda: torch.save({"format": 1, "x": Hostile()}, path),
+        lambda: path.write_bytes(pickle.dumps({"x": Hostile()})),
+    ):
+        write()
+        with pytest.raises(DamagedCheckpoint):
+            tensor_file.load(path)
+        assert not mark.exists()
+
+
+def test_a_stream_of_torch_goes_on_where_it_was():
+    first = TorchRandom(3)
+    outside = torch.random.get_rng_state()
+    with first.used():
+        torch.rand(5)
+    state = first.state_dict()
+    with first.used():
+        wanted = torch.rand(5)
+    second = TorchRandom(4)
+    second.load_state_dict(state)
+    with second.used():
+        assert torch.equal(torch.rand(5), wanted)
+    # Others are not disturbed.
+    assert torch.equal(torch.random.get_rng_state(), outside)
+
+
+def test_seeded_puts_the_generator_back():
+    before = torch.random.get_rng_state()
+    with seeded(1):
+        one = torch.rand(2)
+    with seeded(1):
+        assert torch.equal(torch.rand(2), one)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_threads_are_fixed_and_put_back():
+    before = fix_threads(1)
+    assert torch.get_num_threads() == 1
+    assert fix_threads(before) == 1

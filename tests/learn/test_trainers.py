@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, UnknownName
+from plangym_ext.learn import (
+    AlphaZeroConfig,
+    AlphaZeroTrainer,
+    EpisodeRecord,
+    HistogramTrainer,
+    NetworkConfig,
+    QConfig,
+    QTrainer,
+    SupervisedConfig,
+    SupervisedTrainer,
+    TDConfig,
+    TDTrainer,
+    TrainerConfig,
+    ValueTrainer,
+    make_network,
+)
+from plangym_ext.learn.trainers.schedules import learning_rate
+
+VECTOR = Box(-np.inf, np.inf, (2,), np.float32)
+HEADS = ("policy", "value", "q")
+
+
+def network(action_space=None, seed=0, **config):
+    made = NetworkConfig(**{"hidden": (16,), "heads": HEADS, **config})
+    return make_network(VECTOR, action_space or Discrete(2), made, seed=seed)
+
+
+def record(actions=(0, 1, 0), **changes):
+    rng = np.random.default_rng(0)
+    fields = {
+        "seed": 0,
+        "observations": rng.normal(size=(4, 2)).astype(np.float32),
+        "actions": np.array(actions),
+        "rewards": np.array([1.0, 2.0, 4.0]),
+        "terminated": True,
+        "truncated": False,
+        "root_values": np.array([3.0, 4.0, 4.0]),
+        "policies": np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0]]),
+        "visits": np.array([[2, 2], [0, 4], [3, 0]]),
+        "q": np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, np.nan]]),
+    }
+    return EpisodeRecord(**{**fields, **changes})
+
+
+def weights_of(module):
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# What is learned --------------------------------------------------------------------
+
+
+def fitted(trainer, batch, updates=400):
+    for _ in range(updates):
+        found = trainer.update(batch)
+    return found
+
+
+QUICK = {"learning_rate": 0.02, "l2": 0.0, "discount": 0.5}
+
+
+def test_alphazero_learns_policy_and_value():
+    trainer = AlphaZeroTrainer(network(), AlphaZeroConfig(**QUICK))
+    batch = trainer.samples(record())
+    assert {name: rows.dtype for name, rows in batch.items()} == {
+        "obs": np.float32,
+        "value": np.float32,
+        "policy": np.float32,
+        "legal": np.bool_,
+    }
+    fitted(trainer, batch)
+    out = trainer.network(torch.from_numpy(batch["obs"]))
+    np.testing.assert_allclose(out.value.detach(), [3, 4, 4], atol=0.05)
+    policy = torch.softmax(out.policy_logits, dim=1).detach()
+    np.testing.assert_allclose(policy, [[0.5, 0.5], [0, 1], [1, 0]], atol=0.05)
+
+
+def test_value_trainer_learns_what_the_search_said():
+    trainer = ValueTrainer(network(heads=("value",)))
+    batch = trainer.samples(record())
+    assert set(batch) == {"obs", "value"}
+    np.testing.assert_array_equal(batch["value"], [3, 4, 4])
+
+
+def test_q_trainer_learns_what_was_tried_and_nothing_else():
+    trainer = QTrainer(network(), QConfig(**QUICK))
+    batch = trainer.samples(record())
+    np.testing.assert_array_equal(batch["q"], [[1, 2], [0, 3], [4, 0]])
+    np.testing.assert_array_equal(batch["q_mask"], [[1, 1], [0, 1], [1, 0]])
+    fitted(trainer, batch)
+    q = trainer.network(torch.from_numpy(batch["obs"])).q.detach().numpy()
+    np.testing.assert_allclose(q[batch["q_mask"]], [1, 2, 3, 4], atol=0.05)
+    # A different number where nothing is known must not be seen.
+    other = {**batch, "q": np.where(batch["q_mask"], batch["q"], 99).astype(np.float32)}
+    one, two = (QTrainer(network(), QConfig(**QUICK)) for _ in range(2))
+    assert one.update(batch) == two.update(other)
+
+
+def test_q_of_the_played_action_can_be_its_return():
+    trainer = QTrainer(network(), QConfig(q_target="discounted_return", **QUICK))
+    batch = trainer.samples(record())
+    np.testing.assert_array_equal(batch["q"], [[3, 0], [0, 4], [4, 0]])
+    np.testing.assert_array_equal(batch["q_mask"], [[1, 0], [0, 1], [1, 0]])
+
+
+def test_histogram_trainer_learns_counts_and_returns():
+    batch = HistogramTrainer(network()).samples(record())
+    np.testing.assert_array_equal(batch["policy"], [[0.5, 0.5], [0, 1], [1, 0]])
+
+
+def test_forbidden_actions_have_no_part_in_the_loss():
+    legal = np.array([[True, True], [False, True], [True, False]])
+    trainer = AlphaZeroTrainer(network(), AlphaZeroConfig(value_weight=0.0, l2=0.0))
+    batch = trainer.samples(record(legal=legal))
+    # Only the first row leaves a choice, which is uniform as it should be: ln 2 of three rows.
+    found = trainer.update(batch)
+    assert found["policy_loss"] == pytest.approx(np.log(2) / 3, rel=1e-5)
+    assert found["grad_norm"] == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (MultiDiscrete([2, 3]), [[0, 2], [1, 1], [0, 0]]),
+        (Box(-2.0, 2.0, (1,), np.float32), [[0.5], [-1.0], [2.0]]),
+        (Discrete(2, start=3), [3, 4, 3]),
+    ],
+)
+def test_any_action_space_is_taught_what_was_played(space, actions):
+    made = network(space, heads=("policy", "value"))
+    trainer = AlphaZeroTrainer(made, AlphaZeroConfig(policy_target="action", **QUICK))
+    batch = trainer.samples(record(actions))
+    assert ("legal" in batch) == isinstance(space, Discrete)
+    fitted(trainer, batch, 600)
+    out = made(torch.from_numpy(batch["obs"])).policy_logits.detach().numpy()
+    atol = 0.1 if isinstance(space, Box) else 0
+    np.testing.assert_allclose(made.distribution.greedy(out), actions, atol=atol)
+
+
+def test_losses_are_measured_in_value_scale():
+    parts = []
+    for scale in (1.0, 4.0):
+        trainer = AlphaZeroTrainer(network(value_scale=scale), AlphaZeroConfig(discount=0.5))
+        parts.append(trainer.update(trainer.samples(record()))["value_loss"])
+    # A fresh network says 0, so these are means of (3, 4, 4) squared, in units of 1 and 4.
+    assert parts == pytest.approx([41 / 3, 41 / 48], rel=1e-6)
+
+
+# Steps ------------------------------------------------------------------------------
+
+
+def test_weights_of_rows_scale_their_losses():
+    batch = ValueTrainer(network()).samples(record())
+    trainer = ValueTrainer(network())
+    found = trainer.update(batch, weights=np.array([2.0, 0.0, 0.0]))
+    assert found["loss"] == pytest.approx(2 * 9 / 3, rel=1e-6)
+    np.testing.assert_allclose(trainer.errors, [9, 16, 16], rtol=1e-6)
+    # A weight of zero is as good as another target.
+    other = {**batch, "value": np.array([3, 5, 6], np.float32)}
+    one, two = (ValueTrainer(network()) for _ in range(2))
+    one.update(batch, weights=np.array([1.0, 0.0, 0.0]))
+    two.update(other, weights=np.array([1.0, 0.0, 0.0]))
+    assert same(weights_of(one.network), weights_of(two.network))
+
+
+def test_long_gradients_are_shortened():
+    config = {"optimizer": "sgd", "learning_rate": 1.0, "l2": 0.0}
+    value = {"value_target": "value", **config}
+    trainer = SupervisedTrainer(network(), SupervisedConfig(max_grad_norm=0.5, **value))
+    before = weights_of(trainer.network)
+    assert trainer.update(trainer.samples(record()))["grad_norm"] > 0.5
+    after = weights_of(trainer.network)
+    moved = torch.cat([(after[name] - before[name]).flatten() for name in before])
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-4)
+
+
+def test_l2_shrinks_weights_and_spares_biases():
+    config = {"value_target": "value", "optimizer": "sgd", "learning_rate": 0.1, "l2": 0.5}
+    made = network(heads=("value",))
+    with torch.no_grad():
+        made.heads.bias[:] = 4.0
+    trainer = SupervisedTrainer(made, SupervisedConfig(**config))
+    before = weights_of(made)
+    flat = record(root_values=np.full(3, 4.0))  # what it says already
+    trainer.update(trainer.samples(flat))
+    after = weights_of(made)
+    # The gradient of l2 / 2 w^2 is l2 w: one step of 0.1 takes 5 % off.
+    torch.testing.assert_close(after["body.1.weight"], 0.95 * before["body.1.weight"])
+    assert torch.equal(after["heads.bias"], before["heads.bias"])
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "rmsprop", "sgd"])
+def test_every_optimizer_goes_downhill(optimizer):
+    config = SupervisedConfig(value_target="value", optimizer=optimizer, learning_rate=0.01)
+    trainer = SupervisedTrainer(network(), config)
+    batch = trainer.samples(record())
+    first = trainer.update(batch)["loss"]
+    assert fitted(trainer, batch, 50)["loss"] < 0.5 * first
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [1, 1, 1, 1]),
+        ("linear", [1, 0.75, 0.5, 0.5]),
+        ("cosine", [1, 0.75, 0.5, 0.5]),
+        ("rsqrt", [1, 1, 1, 0.5]),
+    ],
+)
+def test_schedules_by_hand(schedule, expected):
+    config = TrainerConfig(
+        learning_rate=1.0, schedule=schedule, schedule_updates=10, final_rate=0.5
+    )
+    assert [learning_rate(config, k) for k in (0, 5, 10, 40)] == pytest.approx(expected)
+
+
+def test_the_rate_rises_at_first():
+    config = TrainerConfig(learning_rate=2.0, warmup_updates=4)
+    assert [learning_rate(config, k) for k in (0, 1, 3, 9)] == [0.5, 1, 2, 2]
+
+
+def test_the_rate_follows_the_schedule():
+    config = SupervisedConfig(value_target="value", schedule="linear", schedule_updates=2)
+    trainer = SupervisedTrainer(network(), config)
+    batch = trainer.samples(record())
+    rates = [trainer.update(batch)["learning_rate"] for _ in range(3)]
+    assert rates == pytest.approx([1e-3, 5e-4, 0])
+
+
+# Faults -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["obs", "value"])
+def test_nan_is_refused_before_anything_changes(field):
+    trainer = AlphaZeroTrainer(network())
+    batch = trainer.samples(record())
+    trainer.update(batch)
+    before, moments = weights_of(trainer.network), trainer.optimizer.state_dict()["state"]
+    moments = {i: weights["exp_avg"].clone() for i, weights in moments.items()}
+    wrong = {name: rows.copy() for name, rows in batch.items()}
+    wrong[field].flat[0] = np.nan
+    with pytest.raises(LossNotFinite, match=rf"update 1 .* is nan.* not finite in {field}"):
+        trainer.update(wrong)
+    assert same(weights_of(trainer.network), before)
+    now = trainer.optimizer.state_dict()["state"]
+    assert all(torch.equal(now[i]["exp_avg"], moments[i]) for i in moments)
+    assert trainer.updates == 1
+    trainer.update(batch)  # and it goes on
+
+
+def test_a_gradient_that_overflows_is_refused_too():
+    trainer = ValueTrainer(network(heads=("value",)))
+    batch = trainer.samples(record())
+    batch["obs"] = np.full_like(batch["obs"], 1e30)
+    with torch.no_grad():
+        trainer.network.heads.weight[:] = 1e-25
+    before = weights_of(trainer.network)
+    with pytest.raises(LossNotFinite, match="The batch is finite: lower learning_rate"):
+        trainer.update(batch)
+    assert same(weights_of(trainer.network), before)
+
+
+def test_heads_that_are_not_there_are_named():
+    trainer = AlphaZeroTrainer(network(heads=("policy",)))
+    with pytest.raises(InvalidOption, match="value_target, but the network has no such head"):
+        trainer.update(trainer.samples(record()))
+
+
+def test_targets_that_do_not_fit_are_named():
+    with pytest.raises(UnknownName, match=r"value_target must be .*; did you mean 'value'"):
+        SupervisedConfig(value_target="vlaue")
+    with pytest.raises(InvalidOption, match="all are None"):
+        SupervisedTrainer(network())
+    with pytest.raises(InvalidOption, match="for Discrete actions"):
+        AlphaZeroTrainer(network(VECTOR, heads=("policy", "value")))
+    with pytest.raises(InvalidOption, match="must be a TDConfig; got a QConfig"):
+        TDTrainer(network(), QConfig())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"optimizer": "adma"}, "did you mean 'adam'"),
+        ({"batch_size": 0}, "batch_size must be an integer in"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"discount": 1.5}, r"discount must be a finite number in \[0.0, 1.0\]; got 1.5"),
+    ],
+)
+def test_wrong_settings_are_named(wrong, message):
+    with pytest.raises(InvalidOption, match=message):
+        TrainerConfig(**wrong)
+
+
+# States -----------------------------------------------------------------------------
+
+TRAINERS = {
+    "alphazero": lambda made: AlphaZeroTrainer(made),
+    "rmsprop": lambda made: AlphaZeroTrainer(made, AlphaZeroConfig(optimizer="rmsprop")),
+    "td": lambda made: TDTrainer(made, TDConfig(target_rate=0.1)),
+}
+
+
+def saved_and_loaded(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_loaded_state_goes_on_bit_for_bit(name):
+    one = TRAINERS[name](network())
+    batch = one.samples(record())
+    for _ in range(3):
+        one.update(batch)
+    other = TRAINERS[name](network(seed=9))
+    other.load_state_dict(saved_and_loaded(one.state_dict()))
+    assert other.updates == 3
+    for _ in range(3):
+        assert one.update(batch) == other.update(batch)
+    assert same(weights_of(one.network), weights_of(other.network))
+
+
+def test_states_of_others_are_refused_and_nothing_changes():
+    trainer = AlphaZeroTrainer(network())
+    trainer.update(trainer.samples(record()))
+    before = weights_of(trainer.network)
+    state = AlphaZeroTrainer(network(hidden=(8,))).state_dict()
+    with pytest.raises(ForeignNetwork, match=r"body.1.weight is \(8, 2\) float32, here \(16, 2\)"):
+        trainer.load_state_dict(state)
+    state = QTrainer(network(seed=1)).state_dict()
+    with pytest.raises(ForeignNetwork, match=r"of the trainer 'QTrainer'; here it is 'AlphaZero"):
+        trainer.load_state_dict(state)
+    state = AlphaZeroTrainer(network(seed=1), AlphaZeroConfig(optimizer="sgd")).state_dict()
+    with pytest.raises(ForeignNetwork, match=r"of the optimizer 'sgd'; here it is 'adam'"):
+        trainer.load_state_dict(state)
+    state = {name: part for name, part in trainer.state_dict().items() if name != "moments"}
+    with pytest.raises(ForeignNetwork, match=r"lacks moments"):
+        trainer.load_state_dict(state)
+    assert same(weights_of(trainer.network), before)
+    assert trainer.updates == 1
+
+
+# Temporal differences ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "terminated", "reward", "discount", "last"),
+    [
+        (1, True, [1, 2, 4], [0.5, 0.5, 0], [1, 2, 3]),
+        (2, True, [2, 4, 4], [0.25, 0, 0], [2, 3, 3]),
+        # Cut: the last observation is worth something.
+        (2, False, [2, 4, 4], [0.25, 0.25, 0.5], [2, 3, 3]),
+        (9, False, [3, 4, 4], [0.125, 0.25, 0.5], [3, 3, 3]),
+    ],
+)
+def test_windows_end_with_the_episode(n_steps, terminated, reward, discount, last):
+    trainer = TDTrainer(network(), TDConfig(n_steps=n_steps, discount=0.5))
+    played = record(terminated=terminated, truncated=not terminated)
+    batch = trainer.samples(played)
+    np.testing.assert_allclose(batch["reward"], reward)
+    np.testing.assert_allclose(batch["discount"], discount)
+    np.testing.assert_array_equal(batch["next_obs"], played.observations[last])
+
+
+def test_temporal_differences_by_hand():
+    made = network(heads=("value",))
+    with torch.no_grad():
+        made.heads.bias[:] = 8.0  # says 8 everywhere
+    trainer = TDTrainer(made, TDConfig(discount=0.5))
+    found = trainer.update(trainer.samples(record()))
+    # Wanted 1 + 4, 2 + 4, 4: errors 3, 2, 4.
+    assert found["value_loss"] == pytest.approx((9 + 4 + 16) / 3, rel=1e-6)
+
+
+def test_values_converge_to_the_returns():
+    trainer = TDTrainer(network(heads=("value",)), TDConfig(**{**QUICK, "target_rate": 0.2}))
+    batch = trainer.samples(record())
+    fitted(trainer, batch, 600)
+    value = trainer.network(torch.from_numpy(batch["obs"])).value.detach()
+    np.testing.assert_allclose(value, [3, 4, 4], atol=0.05)
+
+
+def test_the_target_follows_slowly():
+    trainer = TDTrainer(network(), TDConfig(target_rate=0.25, learning_rate=0.1))
+    start = weights_of(trainer.target)
+    trainer.update(trainer.samples(record()))
+    for name, now in trainer.network.state_dict().items():
+        expected = start[name] + 0.25 * (now - start[name])
+        torch.testing.assert_close(trainer.target.state_dict()[name], expected)
+    assert TDTrainer(network()).target is not trainer.target

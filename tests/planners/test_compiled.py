@@ -1,0 +1,249 @@
+"""Whole simulations in compiled code are those of the batches, bit for bit."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation
+from plangym_ext.planners import MCTS, STS, OpenLoopMCTS, play
+from plangym_ext.planners.evaluators import from_code, from_value
+
+pytestmark = pytest.mark.slow  # loops are compiled, or loaded
+
+
+def upright(obs):
+    return 1.0 - abs(obs[2])
+
+
+def both_ways(name, cls, *, seed=3, max_steps=6, num_episodes=2, make=None, **options):
+    """The episodes and the last trees of a planner, compiled and not."""
+    found = []
+    for compiled in (True, False):
+        planner = cls(compiled=compiled, return_tree=True, **options)
+        moves = []
+        with plangym_ext.make(name, **(make or {})) as env:
+            assert env.backend == "kernel"
+            play(
+                env,
+                planner,
+                seed=seed,
+                max_steps=max_steps,
+                num_episodes=num_episodes,
+                callback=moves.append,
+            )
+        if planner._in_code is not None:
+            assert planner._in_code[1] is not None, "it was not compiled"
+        found.append((moves, planner))
+    return found
+
+
+def assert_equal_moves(name, cls, **options):
+    (moves, planner), (others, _) = both_ways(name, cls, **options)
+    assert len(moves) == len(others) > 0
+    for move, other in zip(moves, others, strict=True):
+        one, two = move.plan, other.plan
+        assert move.state.tobytes() == other.state.tobytes()
+        assert (one.action, one.value, one.full) == (two.action, two.value, two.full)
+        for field in ("visits", "q", "weights"):
+            assert getattr(one, field).tobytes() == getattr(two, field).tobytes(), field
+        for field in one.tree._fields:
+            assert getattr(one.tree, field).tobytes() == getattr(two.tree, field).tobytes(), field
+        for field in ("model_steps", "expansions", "evaluator_rows", "restores"):
+            assert getattr(one.budget, field) == getattr(two.budget, field), field
+    return moves, planner
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"wave_size": 1, "selection": "uct"},
+        {"selection": "gumbel", "root_noise": 0.2},
+        {"rollout_depth": 0, "keep_tree": True},
+        {"num_rollouts": 3, "keep_tree": True, "value_scale": "siblings"},
+        {"num_simulations": None, "max_model_steps": 300, "temperature": 1.0},
+        {"capacity": 12},
+        {"evaluator": from_code(upright), "rollout_depth": 0},
+        {"evaluator": from_code(upright), "rollout_depth": 5, "num_rollouts": 2},
+    ],
+    ids=lambda options: "-".join(options) or "default",
+)
+def test_mcts_on_cartpole(options):
+    assert_equal_moves("CartPole-v1", MCTS, **{"num_simulations": 40, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"rollout_depth": 0, "intermediate_backups": True, "keep_tree": True},
+        {"num_expansions": 1, "wave_size": 1},
+        {"num_expansions": 3, "intermediate_backups": True, "num_rollouts": 2},
+        {"capacity": 30},
+        {"num_simulations": None, "max_model_steps": 900},
+        {"evaluator": from_code(upright)},
+    ],
+    ids=lambda options: "-".join(options) or "default",
+)
+def test_sts_on_cartpole(options):
+    assert_equal_moves("CartPole-v1", STS, **{"num_simulations": 12, **options})
+
+
+@pytest.mark.parametrize("cls", [MCTS, STS])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("plangym_ext/Sokoban-v0", {"dim": (6, 6), "num_boxes": 1}),
+        ("plangym_ext/NarrowPath-v0", {}),
+        ("FrozenLake-v1", {}),
+        ("Acrobot-v1", {"frameskip": 2}),
+        ("Taxi-v4", {"fickle_passenger": True}),  # with masks
+    ],
+)
+def test_other_kernels(cls, name, make):
+    options = {"num_simulations": 20, "rollout_depth": 7, "keep_tree": True, "make": make}
+    assert_equal_moves(name, cls, max_steps=5, **options)
+
+
+def test_near_endings_and_time_limits():
+    make = {"max_episode_steps": 12}
+    options = {"num_simulations": 60, "rollout_depth": 6, "wave_size": 4, "make": make}
+    moves, _ = assert_equal_moves("CartPole-v1", MCTS, max_steps=20, num_episodes=3, **options)
+    assert sum(move.truncated for move in moves) == 3
+
+
+def test_generators_are_where_they_would_have_been():
+    with plangym_ext.make("CartPole-v1") as env:
+        state, _, _ = env.reset(seed=0)
+        after = []
+        for compiled in (True, False):
+            rng = np.random.default_rng(5)
+            MCTS(30, rollout_depth=9, compiled=compiled).plan(env, state, rng=rng)
+            after.append((rng.random(), rng.integers(7)))
+    assert after[0] == after[1]
+
+
+def test_a_clock_ends_a_compiled_search():
+    with plangym_ext.make("CartPole-v1") as env:
+        state, _, _ = env.reset(seed=0)
+        planner = MCTS(max_seconds=0.05)
+        plan = planner.plan(env, state, rng=0)
+        assert planner._in_code[1] is not None
+        assert 0 < plan.budget.expansions < 10_000
+        assert plan.budget.seconds >= 0.05 or plan.full
+
+
+def test_other_evaluators_policies_and_backends_are_not_compiled():
+    policy = lambda obs: np.full((len(obs), 2), 0.5)  # noqa: E731
+    for options in (
+        {"evaluator": from_value(lambda obs: obs[:, 0])},
+        {"rollout_policy": policy},
+        {"slots": True, "rollout_depth": 0},
+    ):
+        planner = MCTS(8, **options)
+        with plangym_ext.make("CartPole-v1") as env:
+            state, obs, _ = env.reset(seed=0)
+            planner.plan(env, state, rng=0, obs=obs)
+        assert planner._in_code[1] is None
+    for planner, backend in ((MCTS(8), "serial"), (OpenLoopMCTS(8), "kernel")):
+        with plangym_ext.make("CartPole-v1", backend=backend) as env:
+            state, obs, _ = env.reset(seed=0)
+            planner.plan(env, state, rng=0)
+        assert planner._in_code[1] is None
+
+
+def test_a_root_that_is_no_good_is_refused_as_always():
+    with plangym_ext.make("CartPole-v1") as env:
+        state, _, _ = env.reset(seed=0)
+        MCTS(8).plan(env, state, rng=0)
+        state[100] ^= 1
+        with pytest.raises(DamagedState):
+            MCTS(8).plan(env, state, rng=0)
+    with pytest.raises(EnvClosed):
+        MCTS(8).plan(env, state, rng=0)
+
+
+class Counting(gym.Env):
+    """Adds 1 or 2 to a count; at 5 it pays, or shows, what `broken` says."""
+
+    def __init__(self, broken="nothing"):
+        self.broken, self.count = broken, 0
+        high = np.inf if broken == "infinite obs" else 1e6
+        self.observation_space = gym.spaces.Box(-high, high, (1,), np.float64)
+        self.action_space = gym.spaces.Discrete(2)
+
+    def _shown(self):
+        values = {"infinite obs": np.inf, "no obs": np.nan}
+        return values.get(self.broken, 5.0) if self.count == 5 else float(self.count)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.array([0.0]), {}
+
+    def step(self, action):
+        self.count += int(action) + 1
+        reward = np.nan if self.broken == "no reward" and self.count == 5 else float(self.count)
+        return np.array([self._shown()]), reward, self.count >= 9, False, {}
+
+    def get_state(self):
+        return np.array([self.count], np.int64).view(np.uint8)
+
+    def set_state(self, state):
+        self.count = int(np.array(state).view(np.int64)[0])
+
+
+COUNT = np.dtype([("count", "<i8")])
+
+
+def step(state, params, action, info):
+    state["count"] += action + 1
+    bad = params[0] == 1 and state["count"] == 5
+    return np.nan if bad else float(state["count"]), state["count"] >= 9, False
+
+
+def reset(state, params):
+    state["count"] = 0
+
+
+def observe(state, params, obs):
+    obs[0] = state["count"]
+    if state["count"] == 5 and params[0] == 2:
+        obs[0] = np.inf
+    if state["count"] == 5 and params[0] == 3:
+        obs[0] = np.nan
+
+
+BROKEN = ["nothing", "no reward", "infinite obs", "no obs"]
+
+
+def counting(broken):
+    kernel = plangym_ext.Kernel(COUNT, step, reset, observe, (BROKEN.index(broken),))
+    env = plangym_ext.GymEnv(lambda: Counting(broken), name="Counting")
+    return plangym_ext.KernelEnv(env, kernel)
+
+
+@pytest.mark.parametrize(
+    "planner", [MCTS(30), STS(9, intermediate_backups=True)], ids=["mcts", "sts"]
+)
+def test_what_is_no_number_is_left_to_the_batches(planner):
+    errors = {"no reward": (ValueError, "reward"), "no obs": (InvalidObservation, "Counting")}
+    for broken, (error, message) in errors.items():
+        with counting(broken) as env:
+            state, _, _ = env.reset(seed=0)
+            with pytest.raises(error, match=message):
+                planner.plan(env, state, rng=0)
+    # An infinity that the space allows is no error: both ways take turns.
+    plans = []
+    with counting("infinite obs") as env:
+        state, _, _ = env.reset(seed=0)
+        for compiled in (True, False):
+            planner.compiled = compiled
+            plans.append(planner.plan(env, state, rng=0))
+        planner.compiled = True
+    assert plans[0].visits.tobytes() == plans[1].visits.tobytes()
+    assert plans[0].q.tobytes() == plans[1].q.tobytes()
+    assert plans[0].budget.model_steps == plans[1].budget.model_steps

@@ -1,0 +1,118 @@
+"""Random playouts play what the env allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.planners import (
+    MCTS,
+    STS,
+    BanditShooting,
+    DiscreteShooting,
+    GraphSearch,
+    OpenLoopMCTS,
+)
+from plangym_ext.planners.playouts import Starts, legal_action, play_out
+
+NUM_STATES = 32
+
+
+@pytest.fixture
+def masked(models):
+    """A model that refuses what its masks forbid, and the masks `[32, 3]`."""
+    mask = np.random.default_rng(0).random((40, 3)) < 0.5
+    mask[np.arange(40), np.random.default_rng(1).integers(3, size=40)] = True
+
+    class Masked(models.TableModel):  # nothing ends in it
+        def _advance(self, index, action):
+            assert mask[index, action], f"played {action} in {index}"
+            return super()._advance(index, action)
+
+        def _batch(self, index, reward):
+            infos = {"action_mask": mask[index].astype(np.int8)}
+            return super()._batch(index, reward)._replace(infos=infos)
+
+        def rollout_batch(self, actions, states):
+            out = super().rollout_batch(actions, states)
+            return out._replace(infos={"action_mask": mask[self.index(out.states)]})
+
+    plain = models.random_mdp(5)
+    return Masked(plain.successor % NUM_STATES, plain.reward), mask
+
+
+@pytest.mark.parametrize("run", [legal_action, legal_action.py_func], ids=["jit", "python"])
+def test_a_number_stands_for_a_legal_action(run):
+    legal = np.array([False, True, False, True, True])
+    # Thirds of [0, 1): actions 1, 3 and 4.
+    assert [run(x, legal) for x in (0.0, 0.33, 0.34, 0.66, 0.67, 0.99)] == [1, 1, 3, 3, 4, 4]
+    assert run(0.5, np.zeros(3, bool)) == -1
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        MCTS(40, rollout_depth=6, num_rollouts=2),
+        MCTS(40, rollout_depth=6, selection="uct"),
+        STS(12, rollout_depth=4, num_expansions=2),
+        BanditShooting(30, rollout_depth=6),
+        DiscreteShooting(30, rollout_depth=6),
+        GraphSearch(6, rollout_depth=4),
+        OpenLoopMCTS(1, rollout_depth=6),
+    ],
+    ids=["puct", "uct", "sts", "bandit", "shooting", "graph", "open-loop"],
+)
+def test_rollouts_play_nothing_that_is_forbidden(masked, planner):
+    model, mask = masked
+    root = int(np.argmax(mask[:NUM_STATES].sum(axis=1)))
+    plan = planner.plan(model, model.state(root), rng=0, legal=mask[root])
+    assert mask[root, plan.action]
+    assert plan.budget.model_steps == model.model_steps > 5
+
+
+def test_playouts_draw_all_legal_actions_alike(masked):
+    model, mask = masked
+    n, root = 3000, int(np.flatnonzero(mask[:NUM_STATES].sum(axis=1) == 2)[0])
+    states = np.repeat(model.state(root)[None], n, axis=0)
+    starts = Starts(np.zeros(n, int), states, None, legal=np.repeat(mask[root][None], n, axis=0))
+    out = play_out(model, starts, 2, [np.random.default_rng(0)], None)
+    drawn = np.bincount(out.first, minlength=3)
+    assert (drawn[~mask[root]] == 0).all()
+    # Two actions, half each: 4 standard deviations.
+    assert abs(drawn[mask[root]] - n / 2).max() < 4 * np.sqrt(n / 4)
+    assert (out.steps == 2).all()
+
+
+def test_a_playout_ends_where_nothing_is_allowed(masked):
+    model, _ = masked
+    starts = Starts(
+        np.zeros(2, int),
+        np.stack([model.state(0), model.state(1)]),
+        None,
+        legal=np.array([[False] * 3, [True] * 3]),
+    )
+    model._advance = lambda index, action: (index, 1.0)
+    out = play_out(model, starts, 1, [np.random.default_rng(0)], None)
+    assert out.steps.tolist() == [0, 1]
+    assert out.rewards.tolist() == [[0.0], [1.0]]
+
+
+def test_a_taxi_is_never_asked_for_what_it_cannot_do():
+    # Its masks are those moves that change something.
+    with plangym_ext.make("Taxi-v4", backend="serial") as env:
+        state, _, info = env.reset(seed=0)
+        played = []
+        step_batch = env.step_batch
+
+        def watched(actions, states):
+            played.append((actions, states))
+            return step_batch(actions, states=states)
+
+        env.step_batch = watched
+        MCTS(8, rollout_depth=4, compiled=False).plan(env, state, rng=0, legal=info["action_mask"])
+        for actions, states in played:
+            for action, row in zip(actions, states, strict=True):
+                env.set_state(row)
+                square = env.gym_env.unwrapped.s
+                assert env.gym_env.unwrapped.action_mask(square)[action] == 1

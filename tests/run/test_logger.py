@@ -1,0 +1,339 @@
+"""Logs of runs: what is in the files, what a kill leaves, what others read in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra
+from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.runs import read_run
+from plangym_ext.run.logs.tensorboard_file import tensorboard_is_there
+from plangym_ext.run.progress import ProgressLine
+
+
+def quiet(folder, **options):
+    return Logger(folder, **{"show": False, "tensorboard": False, **options})
+
+
+def row(step):
+    """What a run computes at a step: columns come one after the other."""
+    values = {"train/loss": 1 / step}
+    if step >= 4:
+        values["eval/return, mean"] = step * 10
+    if step % 3 == 0:
+        values["third"] = float("nan") if step == 6 else float("inf")
+    if step >= 7:
+        values = {"new": -0.0, **values}
+    return values
+
+
+def progress(folder):
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("progress.csv", "progress.jsonl")
+        if (folder / name).exists()
+    }
+
+
+def uninterrupted(folder, last):
+    with quiet(folder) as logger:
+        for step in range(1, last + 1):
+            logger.log(step, row(step))
+    return progress(folder)
+
+
+# What is in the files ---------------------------------------------------------------------
+
+
+def test_columns_that_come_later_are_empty_before(tmp_path):
+    with quiet(tmp_path, params={"seed": 3, "planner": {"name": "mcts"}}) as logger:
+        logger.log(1, {"loss": 0.1})
+        logger.log(5, {"loss": np.float32(0.5), "solved": True, "n": np.int64(7)})
+        # What was logged can be read at once.
+        assert (tmp_path / "progress.csv").read_text().endswith("5,0.5,1,7\n")
+        logger.log(6, {"n": np.array([8])})
+    text = (tmp_path / "progress.csv").read_text()
+    assert text == "step,loss,solved,n\n1,0.1,,\n5,0.5,1,7\n6,,,8\n"
+    assert (tmp_path / "progress.jsonl").read_text().splitlines() == [
+        '{"step": 1, "loss": 0.1}',
+        '{"step": 5, "loss": 0.5, "solved": 1, "n": 7}',
+        '{"step": 6, "n": 8}',
+    ]
+    params = json.loads((tmp_path / "params.json").read_text())
+    assert params == {"seed": 3, "planner": {"name": "mcts"}}
+
+
+def test_what_clocks_say_is_kept_apart(tmp_path):
+    with quiet(tmp_path) as logger:
+        logger.log(1, {"loss": 1}, timings={"steps_per_second": 10.5})
+        logger.log(2, {"loss": 2})
+    assert (tmp_path / "progress.csv").read_text() == "step,loss\n1,1\n2,2\n"
+    found = read_table_of(tmp_path / "timings.csv")
+    assert found[0] == ["step", "seconds", "steps_per_second"]
+    assert [line[2] for line in found[1:]] == ["10.5", ""]
+    first, second = (float(line[1]) for line in found[1:])
+    assert 0 <= first <= second
+    # Seconds of a resumed run go on from those it had.
+    (tmp_path / "timings.csv").write_text("step,seconds\n1,500.0\n2,1000.0\n")
+    with quiet(tmp_path, resume=True) as logger:
+        logger.truncate_after(1)
+        logger.log(2, {"loss": 2})
+    assert float(read_table_of(tmp_path / "timings.csv")[2][1]) >= 500
+    assert float(read_table_of(tmp_path / "timings.csv")[2][1]) < 1000
+
+
+def read_table_of(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_numbers_that_are_not_finite_stay_readable(tmp_path):
+    uninterrupted(tmp_path, 6)
+    columns = read_run(tmp_path).columns
+    assert columns["third"][2] == np.inf
+    assert np.isnan(columns["third"][[0, 5]]).all()
+    lines = (tmp_path / "progress.jsonl").read_text().splitlines()
+    # Standard JSON: no NaN, no Infinity.
+    read = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert read[5]["third"] is None
+    assert "third" not in read[4]
+
+
+def test_viskit_reads_it(tmp_path):
+    # The way its core.py loads an experiment: every cell is a float or counts as 0.
+    with quiet(tmp_path, params={"seed": 1, "trainer": {"rate": 0.1}}) as logger:
+        logger.log(1, {"a": 0.5})
+        logger.log(2, {"a": 1.5, "b, c": 2})
+    entries: dict[str, list[float]] = {}
+    with (tmp_path / "progress.csv").open() as file:
+        for line in csv.DictReader(file):
+            for name, cell in line.items():
+                try:
+                    value = float(cell)
+                except ValueError:
+                    value = 0.0
+                entries.setdefault(name, []).append(value)
+    assert entries == {"step": [1, 2], "a": [0.5, 1.5], "b, c": [0, 2]}
+    assert isinstance(json.loads((tmp_path / "params.json").read_text()), dict)
+
+
+# After a kill -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@given(
+    kept=st.integers(0, 9),
+    lost=st.integers(0, 4),
+    tails=st.tuples(*[st.sampled_from(["", "10", "10,0.1", '{"step": 10, "tr'])] * 2),
+)
+@settings(max_examples=15, deadline=None)
+def test_a_resumed_log_is_that_of_a_run_never_interrupted(tmp_path_factory, kept, lost, tails):
+    folder = tmp_path_factory.mktemp("run")
+    if kept + lost:
+        uninterrupted(folder, kept + lost)
+        for name, tail in zip(("progress.csv", "progress.jsonl"), tails, strict=True):
+            with (folder / name).open("a") as file:
+                file.write(tail)
+    with quiet(folder, resume=True) as logger:
+        logger.truncate_after(kept)
+        for step in range(kept + 1, 13):
+            logger.log(step, row(step))
+    assert progress(folder) == uninterrupted(tmp_path_factory.mktemp("whole"), 12)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from plangym_ext.run.logs.logger import Logger
+
+folder, checkpoint = Path(sys.argv[1]), Path(sys.argv[1]) / "checkpoint"
+done = int(checkpoint.read_text()) if checkpoint.exists() else 0
+with Logger(folder, resume=True, show=False, tensorboard=False) as logger:
+    logger.truncate_after(done)
+    for step in range(done + 1, 101):
+        logger.log(step, {"a": 1 / step, **({f"column {step // 20}": step} if step % 7 else {})})
+        if step % 10 == 0:
+            logger.flush()
+            partial = checkpoint.with_suffix(".partial")
+            partial.write_text(str(step))
+            partial.replace(checkpoint)
+        print(step, flush=True)
+"""
+
+
+def run_child(folder, kill_at):
+    """Run until the line of a step appears, then kill; the moment itself is left to chance."""
+    command = [sys.executable, "-P", "-c", CHILD, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if int(line) >= kill_at:
+                process.send_signal(signal.SIGKILL)
+                break
+        process.stdout.read()
+        return process.wait(timeout=60)
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_leaves_the_same_bytes(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run_child(whole, 1000) == 0
+    for kill_at in (3, 31, 58, 59, 90):
+        assert run_child(killed, kill_at) == -signal.SIGKILL
+    assert run_child(killed, 1000) == 0
+    assert progress(killed) == progress(whole)
+    assert not list(killed.glob(".*"))
+
+
+def test_a_log_of_another_run_is_never_written_over(tmp_path):
+    before = uninterrupted(tmp_path, 3)
+    with pytest.raises(FolderTaken, match=r"must have no log; there is .*progress.csv"):
+        quiet(tmp_path, params={"seed": 9})
+    assert progress(tmp_path) == before
+    assert not (tmp_path / "params.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "values", "text"),
+    [
+        (3, {}, "step must be greater than the one before, 3; got 3"),
+        (-1, {}, "step must be an integer >= 0; got -1"),
+        (4.0, {}, "step must be an integer >= 0; got 4.0"),
+        (4, {"a": "text"}, "'a' must be one number; got str 'text'"),
+        (4, {"a": np.zeros(2)}, "'a' must be one number; got ndarray"),
+        (4, {"step": 4}, "step must be passed once"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused_and_nothing_is_written(tmp_path, step, values, text):
+    before = uninterrupted(tmp_path, 3)
+    with quiet(tmp_path, resume=True) as logger, pytest.raises(InvalidOption, match=text):
+        logger.log(step, values)
+    assert progress(tmp_path) == before
+
+
+def test_closing_twice_is_closing(tmp_path):
+    logger = quiet(tmp_path)
+    logger.log(1, {"a": 1})
+    logger.close()
+    logger.close()
+
+
+# TensorBoard ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_tensorboard_reads_the_scalars_and_forgets_what_was_cut_off(tmp_path):
+    pytest.importorskip("tensorboard")
+    # In a process of its own: it brings in much, with warnings.
+    script = """
+import sys
+from pathlib import Path
+from plangym_ext.run.logs.logger import Logger
+
+folder = Path(sys.argv[1])
+with Logger(folder, show=False) as logger:
+    for step in (1, 2, 3, 4):
+        logger.log(step, {"loss": step / 2}, timings={"rate": 8})
+with Logger(folder, show=False, resume=True) as logger:
+    logger.truncate_after(2)
+    logger.log(3, {"loss": 9})
+assert "torch" not in sys.modules and "tensorflow" not in sys.modules
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(str(folder))
+events.Reload()
+print([(event.step, event.value) for event in events.Scalars("loss")])
+print(sorted(events.Tags()["scalars"]))
+"""
+    command = [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-2:] == ["[(1, 0.5), (2, 1.0), (3, 9.0)]", "['loss', 'timings/rate']"]
+
+
+def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
+    if tensorboard_is_there():
+        pytest.skip("it is installed")
+    with pytest.raises(MissingExtra, match=r"plangym-ext\[tensorboard\]"):
+        quiet(tmp_path, tensorboard=True)
+    with quiet(tmp_path, tensorboard=None) as logger:
+        logger.log(1, {"a": 1})
+
+
+# What is shown ----------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def on_screen(text):
+    """The lines that a terminal shows at the end."""
+    lines = [""]
+    for character in text:
+        if character == "\n":
+            lines.append("")
+            at = 0
+        elif character == "\r":
+            at = 0
+        else:
+            at = len(lines[-1]) if lines[-1] == "" else at
+            lines[-1] = lines[-1][:at] + character + lines[-1][at + 1 :]
+            at += 1
+    return [line.rstrip() for line in lines]
+
+
+def test_a_table_grows_above_the_bar(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = Terminal()
+    with Logger(tmp_path, tensorboard=False, total=1000, stream=screen) as logger:
+        logger.progress(0)
+        logger.log(250, {"loss": 0.123456789, "eval/return": 10})
+        logger.log(500, {"loss": 2.0, "eval/return": 20, "more": 1})
+    lines = on_screen(screen.getvalue())
+    assert lines[0].split() == ["step", "loss", "eval/return"]
+    assert lines[1].split() == ["250", "0.123457", "10"]
+    assert lines[2].split() == ["step", "loss", "eval/return", "more"]
+    assert lines[3].split() == ["500", "2", "20", "1"]
+    assert lines[4].startswith("step 0/1,000 [........................]   0%")
+    assert lines[5:] == [""]
+
+
+def test_where_there_is_no_terminal_rows_are_plain_lines(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = io.StringIO()
+    with Logger(tmp_path, tensorboard=False, stream=shown, columns=["b"]) as logger:
+        logger.log(1, {"a": 1, "b": 2})
+        logger.log(2, {"a": 1})
+    assert "\r" not in shown.getvalue()
+    rows = [line.split() for line in shown.getvalue().splitlines()]
+    assert rows == [["step", "b"], ["1", "2"], ["step", "1"], ["2"]]
+
+
+def test_no_more_columns_are_shown_than_fit(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = io.StringIO()
+    with Logger(tmp_path, tensorboard=False, stream=shown) as logger:
+        logger.log(1, {f"column {i}": i for i in range(9)})
+    assert shown.getvalue().splitlines()[0].split("  ")[-1] == "column 1"
+    assert all(len(line) <= 40 for line in shown.getvalue().splitlines())
+
+
+def test_lines_above_leave_the_progress_where_it_was():
+    screen = Terminal()
+    line = ProgressLine(screen, interval=0)
+    line.update("a long text")
+    line.above("kept")
+    line.update("short")
+    line.end("over")
+    assert on_screen(screen.getvalue()) == ["kept", "over", ""]

@@ -1,0 +1,128 @@
+"""Settings: what they are put together from, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.run.training.compose import compose
+from plangym_ext.run.training.config import RunConfig
+from plangym_ext.run.training.presets import PRESETS
+from plangym_ext.run.training.settings import Text, build, differences, merged, nested, plain
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_valid_and_survive_json(name):
+    config = compose([name])
+    again = build(RunConfig, json.loads(json.dumps(plain(config))))
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"collector": {"num_env": 4}},
+            "'collector.num_env' is not known; did you mean 'num_envs'",
+        ),
+        ({"trainer": {"learning_rat": 1.0}}, "did you mean 'learning_rate'"),
+        ({"planner": {"num_simulation": 4}}, "did you mean 'num_simulations'"),
+        ({"trainer": {"name": "alphazer"}}, "did you mean 'alphazero'"),
+        ({"planner": {"name": "mtcs"}}, "did you mean 'mcts'"),
+        ({"round": 4}, "did you mean 'rounds'"),
+        ({"evaluation": {"planner": {"temperatur": 0.0}}}, "did you mean 'temperature'"),
+    ],
+)
+def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
+    with pytest.raises(UnknownName, match=message):
+        compose(["cartpole", settings])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": "many"}, "rounds must be an int; got 'many'"),
+        ({"rounds": True}, "rounds must be an int"),
+        ({"rounds": 0}, "rounds must be at least 1; got 0"),
+        ({"trainer": {"learning_rate": "fast"}}, "trainer.learning_rate must be a float"),
+        ({"network": {"hidden": [64, "x"]}}, "network.hidden must be an int; got 'x'"),
+        ({"env": {"trust": 1}}, "env.trust must be true or false"),
+        ({"replay": {"kind": "unifrm"}}, "did you mean 'uniform'"),
+        ({"collector": {"num_envs": 2, "n_workers": 3}}, "at most num_envs, 2"),
+        ({"env": 3}, "env must be a section; got 3"),
+    ],
+)
+def test_values_of_another_kind_are_errors(settings, message):
+    with pytest.raises(InvalidOption, match=message):
+        compose([settings])
+
+
+def test_later_sources_count_and_files_are_read_by_their_ending(tmp_path):
+    (tmp_path / "a.toml").write_text("seed = 3\n[trainer]\nl2 = 0.5\n[env.kwargs]\nn = 5\n")
+    (tmp_path / "b.json").write_text('{"trainer": {"l2": 0.25}, "network": {"hidden": [8]}}')
+    config = compose(["cartpole", tmp_path / "a.toml", str(tmp_path / "b.json"), {"seed": 4}])
+    assert (config.seed, config.trainer.config.l2, config.network.hidden) == (4, 0.25, (8,))
+    assert config.env.kwargs == {"n": 5}
+    # What nobody changed is the preset's.
+    assert config.planner.options["num_simulations"] == 16
+
+
+def test_yaml_files(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text("trainer:\n  learning_rate: 0.5\nnetwork:\n  hidden: [8, 4]\n")
+    config = compose([tmp_path / "a.yaml"])
+    assert (config.trainer.config.learning_rate, config.network.hidden) == (0.5, (8, 4))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "bad.toml").write_text("seed = = 3")
+    with pytest.raises(InvalidOption, match=r"bad\.toml is no toml"):
+        compose([tmp_path / "bad.toml"])
+    with pytest.raises(InvalidOption, match=r"none\.json cannot be read"):
+        compose([tmp_path / "none.json"])
+    with pytest.raises(UnknownName, match="did you mean 'cartpole'"):
+        compose(["cartpol"])
+
+
+def test_typed_text_is_read_as_the_kind_that_is_wanted():
+    typed = {
+        "rounds": Text("7"),
+        "trainer.l2": Text("1e-3"),
+        "network.hidden": Text("32,16"),
+        "env.frameskip": Text("none"),
+        "env.trust": Text("true"),
+        "env.id": Text("5"),
+        "env.kwargs.n": Text("5"),
+        "env.kwargs.dim": Text("[6, 6]"),
+        "env.kwargs.word": Text("abc"),
+        "evaluation.planner.temperature": Text("0.5"),
+    }
+    config = compose([nested(typed)])
+    assert (config.rounds, config.trainer.config.l2, config.network.hidden) == (7, 1e-3, (32, 16))
+    assert (config.env.frameskip, config.env.trust, config.env.id) == (None, True, "5")
+    assert config.env.kwargs == {"n": 5, "dim": [6, 6], "word": "abc"}
+    assert config.evaluation.planner == {"temperature": 0.5}
+
+
+def test_a_section_of_another_name_begins_anew():
+    first = {"planner": {"name": "mcts", "c_puct": 2.0}, "seed": 1}
+    assert merged(first, {"planner": {"c_visit": 1.0}})["planner"] == {
+        "name": "mcts",
+        "c_puct": 2.0,
+        "c_visit": 1.0,
+    }
+    assert merged(first, {"planner": {"name": "sts"}})["planner"] == {"name": "sts"}
+
+
+def test_how_a_planner_is_evaluated_goes_with_it():
+    assert compose(["cartpole"]).evaluation.planner == {"temperature": 0.0, "root_noise": 0.0}
+    changed = compose(["cartpole", {"planner": {"name": "shooting"}}])
+    assert (changed.planner.options, changed.evaluation.planner) == ({}, {})
+    assert changed.evaluation.every == compose(["cartpole"]).evaluation.every
+
+
+def test_differences_name_key_and_both_values():
+    found = differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    assert found == ["a.c: 3 there, 2 here"]

@@ -1,0 +1,73 @@
+"""`plangym-ext train` and `plangym-ext eval`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plangym_ext.run.cli import main
+
+pytestmark = pytest.mark.slow
+
+SMALL = ["--rounds", "2", "--collector.num_envs=4", "--evaluation.every=0", "--quiet"]
+
+
+def test_train_resume_and_eval(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "narrow_path", "--out", str(out), "--env.kwargs.n=6", *SMALL]) == 0
+    assert "2 rounds, 96 moves" in capsys.readouterr().out
+    # The settings are those of the run; what is typed goes over them.
+    assert main(["train", "--resume", "--out", str(out), "--rounds", "3", "--quiet"]) == 0
+    assert "going on after round 2 of 3" in capsys.readouterr().out
+    assert main(["eval", str(out), "--episodes", "3", "--player", "planner"]) == 0
+    assert "mean return" in capsys.readouterr().out
+    found = json.loads((out / "checkpoints" / "eval.json").read_text())
+    assert (len(found["returns"]), found["player"]) == (3, "planner")
+    assert found["eval/return"] == sum(found["returns"]) / 3
+
+
+def test_eval_writes_a_video(tmp_path, capsys):
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    out = tmp_path / "run"
+    assert main(["train", "cartpole", "--out", str(out), *SMALL]) == 0
+    assert main(["eval", str(out), "--episodes=1", "--video", "--out", str(tmp_path / "v")]) == 0
+    assert (tmp_path / "v" / "episode.mp4").stat().st_size > 1000
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cartpol"], "did you mean 'cartpole'"),
+        (["cartpole", "--trainer.learning_rat", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--trainer.learning_rate", "x"], "trainer.learning_rate must be a float"),
+        (["cartpole", "--planner.name", "mtcs"], "did you mean 'mcts'"),
+        (["cartpole", "--config", "none.toml"], "none.toml cannot be read"),
+        ([], "name a preset"),
+        (["--seed", "3"], "unknown option '--seed'"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(["train", *arguments])
+    except SystemExit as stop:
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_lists_settings_with_their_defaults(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "cartpole", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "--trainer.learning_rate X" in out
+    assert "games that are played side by side. (default: 32)" in out
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "cartpole" in capsys.readouterr().out

@@ -1,0 +1,34 @@
+"""Small training runs that several tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.run.training.compose import compose
+
+#: A run of well under a second, with evaluations and checkpoints in between.
+SMALL: dict[str, Any] = {
+    "rounds": 6,
+    "checkpoint_every": 2,
+    "collector": {"num_envs": 4, "moves": 12},
+    "replay": {"min_rows": 16},
+    "trainer": {"batch_size": 16},
+    "evaluation": {"every": 3, "episodes": 2, "stop_at": None},
+    "updates": 3,
+}
+
+
+def small(*sources: Any, preset: str = "cartpole") -> Any:
+    """Settings of a small run, with what differs."""
+    return compose([preset, SMALL, *sources])
+
+
+def weights(network: Any) -> bytes:
+    """All weights, as bytes."""
+    return b"".join(tensor.numpy().tobytes() for tensor in network.state_dict().values())
+
+
+def log(folder: Path) -> tuple[bytes, bytes]:
+    """What a run has written that no clock has a part in."""
+    return (folder / "progress.csv").read_bytes(), (folder / "progress.jsonl").read_bytes()
