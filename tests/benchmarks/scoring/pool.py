@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
-import os
 import queue
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -27,15 +25,6 @@ def _begin(said: Any) -> None:
     # At its end it must not wait for somebody to read what it said last.
     said.cancel_join_thread()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A killed program leaves no worker that plays on for nobody."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _run(cell: Cell, seeds: tuple[int, ...], path: str) -> dict[str, Any]:
