@@ -7,7 +7,8 @@ where their codecs are.
 from plangym_ext.core.families import Family, register_family
 
 _HERE = "plangym_ext.envs"
-_KERNELS = f"{_HERE}.kernels:kernel_of"
+_KERNELS = ("kernel", f"{_HERE}.kernels:kernel_of")
+_TASKS = ("mujoco", f"{_HERE}.mujoco_tasks:task_of")
 # highway-env's ids have no prefix of their own.
 _HIGHWAY = tuple(
     f"{road}-*"
@@ -30,7 +31,7 @@ for _family in (
         name="classic_control",
         module="gymnasium.envs.classic_control",
         codec=f"{_HERE}.classic_control:ClassicControlPart",
-        kernel=_KERNELS,
+        native=_KERNELS,
     ),
     Family(
         name="atari",
@@ -38,8 +39,9 @@ for _family in (
         codec=f"{_HERE}.atari:AtariPart",
         frameskip_argument="frameskip",
         wrap=f"{_HERE}.atari:wrapped",
-        options=("episodic_life", "montezuma"),
+        options=("episodic_life", "life_penalty", "montezuma", "preprocessing"),
         registers="ale_py",
+        prepare=f"{_HERE}.atari:prepare",
         building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(
@@ -90,19 +92,19 @@ for _family in (
         module="gymnasium.envs.mujoco",
         codec=f"{_HERE}.mujoco:MujocoPart",
         building=f"{_HERE}.mujoco:quiet_compiler",
-        task=f"{_HERE}.mujoco_tasks:task_of",
+        native=_TASKS,
     ),
     Family(
         name="mujoco_task",
         module=f"{_HERE}.mujoco_tasks.task_env",
         codec=f"{_HERE}.mujoco_tasks.task_env:task_part",
-        task=f"{_HERE}.mujoco_tasks:task_of",
+        native=_TASKS,
     ),
     Family(
         name="toy_text",
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",
-        kernel=_KERNELS,
+        native=_KERNELS,
     ),
     # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
     Family(
@@ -111,7 +113,7 @@ for _family in (
         codec=None,
         names=("plangym_ext/*",),
         resolve=f"{_HERE}.ids:spec",
-        kernel=_KERNELS,
+        native=_KERNELS,
     ),
 ):
     register_family(_family, builtin=True)

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import ale_py
 import gymnasium as gym
+from gymnasium.wrappers import TimeLimit
 
 from plangym_ext.core.part import StatePart
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.envs.atari_emulator import Emulator
+from plangym_ext.envs.atari_screens import AtariScreens
 from plangym_ext.envs.episodic_life import EpisodicLife
+from plangym_ext.envs.life_penalty import LifePenalty
 from plangym_ext.envs.montezuma import MontezumaInfo
 from plangym_ext.errors import IncompleteState
 
@@ -67,26 +70,54 @@ class AtariPart(StatePart):
 
 
 def wrapped(
-    env: gym.Env[Any, Any], *, episodic_life: bool = False, montezuma: bool | None = None
+    env: gym.Env[Any, Any],
+    *,
+    episodic_life: bool = False,
+    life_penalty: float | None = None,
+    montezuma: bool | None = None,
+    preprocessing: bool = False,
 ) -> gym.Env[Any, Any]:
     """What `make` adds to an Atari game.
 
     Args:
         env: as gymnasium made it.
         episodic_life: whether a lost life ends the episode; see `EpisodicLife`.
+        life_penalty: what a lost life costs; see `LifePenalty`.
         montezuma: whether infos say where Montezuma's player is; see `MontezumaInfo`.
             None means that they do if this is the game.
+        preprocessing: whether to show small grey screens; see `AtariScreens`. A limit of steps
+            then counts those of the agent.
 
     Raises:
-        ValueError: `montezuma` for another game.
+        ValueError: `montezuma` for another game, or `preprocessing` of a game that cannot be.
+        MissingExtra: `preprocessing` without OpenCV.
     """
     game: Any = env.unwrapped
     is_montezuma = getattr(game, "_game", "") == "montezuma_revenge"
     if montezuma and not is_montezuma:
         raise ValueError(f"make: montezuma=True is for ALE/MontezumaRevenge-v5; got {game._game!r}")
+    limit = None
+    if preprocessing:
+        # Frames go past whatever lies between, so a limit of steps may not.
+        if isinstance(env, TimeLimit):
+            limit = env._max_episode_steps
+            env = env.env
+        env = AtariScreens(env)
     if is_montezuma and montezuma is not False:
         env = MontezumaInfo(env)
-    return EpisodicLife(env) if episodic_life else env
+    if life_penalty is not None:
+        env = LifePenalty(env, life_penalty)
+    if episodic_life:
+        env = EpisodicLife(env)
+    return env if limit is None else TimeLimit(env, limit)
+
+
+def prepare(env: Any) -> None:
+    """Complete the emulator of a new env: its first reset need not load the game again."""
+    if not env.sound_obs:
+        # The codec will say so again, where it can be told.
+        with suppress(IncompleteState):
+            _complete(env)
 
 
 @contextmanager

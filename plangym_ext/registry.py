@@ -115,7 +115,9 @@ def make(
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
     note = ""
-    if backend == "mujoco" or (backend == "auto" and family is not None and family.task):
+    if backend == "mujoco" or (
+        backend == "auto" and family is not None and family.is_run_by("mujoco")
+    ):
         from plangym_ext.native.mujoco_make import make_native
 
         native, note = make_native(build, threads, settings, required=backend == "mujoco")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.random_shooting import RandomShooting
     from plangym_ext.planners.rollout_iw import RolloutIW
     from plangym_ext.planners.sts import STS
+    from plangym_ext.planners.tree_file import read_tree, write_tree
 
 __all__ = [
     "CEM",
@@ -58,6 +59,8 @@ __all__ = [
     "load_planner",
     "options_of",
     "play",
+    "read_tree",
+    "write_tree",
 ]
 
 _HOME = {
@@ -85,6 +88,8 @@ _HOME = {
     "SearchTree": "plans",
     "options_of": "options",
     "play": "episode",
+    "read_tree": "tree_file",
+    "write_tree": "tree_file",
 }
 
 

@@ -32,17 +32,20 @@ def _without_owner(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - nu
 
 def _strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """Write the code that clears the owner of every array in a value."""
+    members: Any = kind
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = Constant(array.meminfo.type, None)
         array.parent = Constant(array.parent.type, None)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        parts = cgutils.unpack_tuple(builder, value, len(kind))
-        parts = [_strip(context, builder, *part) for part in zip(kind, parts, strict=True)]
-        return context.make_tuple(builder, kind, parts)
+        unpack: Any = cgutils.unpack_tuple
+        parts = zip(members, unpack(builder, value, len(members)), strict=True)
+        stripped = [_strip(context, builder, *part) for part in parts]
+        return context.make_tuple(builder, kind, stripped)
     return value
 
 
+_strip_all: Any = _without_owner
 # Two functions without annotations, as numba compares their signatures.
-overload(borrowed)(lambda value: lambda value: _without_owner(value))  # noqa: ARG005
+overload(borrowed)(lambda value: lambda value: _strip_all(value))  # noqa: ARG005

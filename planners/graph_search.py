@@ -152,7 +152,7 @@ class GraphSearch(Planner):
         if self.rollout_depth > 0:
             return Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
         if self.evaluator is not None:
-            return EvaluatorRater(self.evaluator, num_actions)
+            return EvaluatorRater(self.evaluator, num_actions, self._option("evaluator"))
         return ZeroRater()
 
     def _keys(self, states: States, obs: Any, row: int | None = None) -> list[bytes]:

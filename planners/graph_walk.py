@@ -30,6 +30,10 @@ class GraphWalk:
         """Make a state the root; known ones keep what is known."""
         mask = np.ones(self.graph.order.shape[0], np.bool_) if legal is None else legal
         self.root, _ = self.node_of(key, state, mask, ended=False)
+        # Known by what is seen, it may have been met where the episode was cut: that was
+        # another state, later on, and no reason not to go on from this one.
+        self.states[self.root] = state.copy()
+        self.graph.ended[self.root] = False
         self.graph.order[:] = rng.permutation(len(mask))
         self.done, self.full, self.budget = 0, False, Budget()
 

@@ -11,7 +11,8 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import at_least
 from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled_waves import make_leaf_wave
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import Selection
 from plangym_ext.planners.tree_search import TreeSearch
 
@@ -25,6 +26,10 @@ class MCTS(TreeSearch):
     per wave it is sequential.
 
     Args:
+        waves_in_flight: how many waves are begun before the first of them is backed up.
+            With 2 the workers of an env step one while the other is rated, backed up
+            and selected anew. The plan depends on it, as it does on `wave_size`, but
+            not on the number of workers. More than 1 is not run in compiled code.
         selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
             "gumbel" (sequential halving at the root, improved policies below;
             for few simulations and a good prior).
@@ -36,6 +41,7 @@ class MCTS(TreeSearch):
     after Danihelka et al. 2022, whose c_visit and c_scale for MuZero these are.
     """
 
+    waves_in_flight: int = 1
     num_considered: int = 16
     c_visit: float = 50.0
     c_scale: float = 1.0
@@ -45,6 +51,8 @@ class MCTS(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
+        where = self._option("waves_in_flight")
+        self.waves_in_flight = at_least(where, self.waves_in_flight, 1)
         where = self._option("num_considered")
         self.num_considered = at_least(where, self.num_considered, 1)
         if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
@@ -59,7 +67,7 @@ class MCTS(TreeSearch):
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""
-        return compiled_search(search, make_leaf_wave)
+        return compiled_search(search, make_leaf_wave) if self.waves_in_flight == 1 else None
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
@@ -69,4 +77,8 @@ class MCTS(TreeSearch):
 
     def _rules(self, num_actions: int) -> Rules:
         """Return what the search runs with."""
-        return dataclasses.replace(super()._rules(num_actions), num_considered=self.num_considered)
+        return dataclasses.replace(
+            super()._rules(num_actions),
+            num_considered=self.num_considered,
+            waves_in_flight=self.waves_in_flight,
+        )

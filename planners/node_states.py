@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ class NodeStates(ABC):
     @abstractmethod
     def step(self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index) -> Any:
         """Play `actions` `[L]` from `parents`; `nodes` hold the states after that."""
+
+    @abstractmethod
+    def begin(
+        self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
+    ) -> Callable[[], Any]:
+        """Begin `step`; calling what it returns ends it."""
 
     @abstractmethod
     def keep(self, b: int, nodes: Index) -> None:
@@ -58,6 +65,20 @@ class ArrayStates(NodeStates):
     ) -> Transitions:
         """Gather, `step_batch`, scatter."""
         out = self._model.step_batch(actions, states=self.rows[trees, parents])
+        return self._scattered(out, trees, nodes)
+
+    def begin(
+        self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
+    ) -> Callable[[], Transitions]:
+        """Gather, and `step_batch_async` if the model has it; scatter in the end."""
+        begin = getattr(self._model, "step_batch_async", None)
+        if begin is None:
+            out = self.step(actions, trees, parents, nodes)
+            return lambda: out
+        pending = begin(actions, states=self.rows[trees, parents])
+        return lambda: self._scattered(pending.wait(), trees, nodes)
+
+    def _scattered(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
         width, came = self.rows.shape[2], out.states.shape[1]
         if came > width:
             # The env has widened its rows; narrower states followed by zeros stay good.
@@ -105,6 +126,14 @@ class SlotStates(NodeStates):
         """Step from slot to slot; the result has no states."""
         source, target = self._slots[trees, parents], self._slots[trees, nodes]
         return self._model.step_slots(actions, source, target)
+
+    def begin(
+        self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
+    ) -> Callable[[], Any]:
+        """Step from slot to slot meanwhile; no two waves have a target in common."""
+        source, target = self._slots[trees, parents], self._slots[trees, nodes]
+        wait: Callable[[], Any] = self._model.step_slots_async(actions, source, target).wait
+        return wait
 
     def keep(self, b: int, nodes: Index) -> None:
         """Give kept nodes their slots under new numbers; the rest follow, to be used again."""

@@ -27,12 +27,13 @@ from plangym_ext.planners.base import (
 )
 from plangym_ext.planners.features import default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
-from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import PUCT, Selection
-from plangym_ext.planners.tree import ROOT, UNVISITED
+from plangym_ext.planners.tree import ROOT, TERMINATED, UNVISITED, Tree
 
 # obs [L, *obs] -> [L, F] whole numbers, -1 for none
 Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
@@ -58,6 +59,8 @@ class NoveltySearch(Planner):
             no steps a second time.
         capacity: most nodes, at least 2; None: room for all simulations, twice that
             with `keep_tree`.
+        return_tree: put the nodes into the plan; `q` is the best return through a node,
+            `visits` counts the nodes below it and itself.
     """
 
     features: Features | None = None
@@ -65,6 +68,7 @@ class NoveltySearch(Planner):
     risk_aversion: float = 1.0
     keep_tree: bool = True
     capacity: int | None = None
+    return_tree: bool = False
 
     default_simulations = 116
 
@@ -200,8 +204,12 @@ class NoveltySearch(Planner):
             # Without any node, every action is as good as the others.
             score = np.where(known, q, -np.inf if known.any() else 0.0)
             score[~tree.legal[b, ROOT]] = -np.inf
+            # Among equals the action with most nodes: what has been seen to go on is worth
+            # more than what was merely not looked at.
             order = tree.order[b]
-            action = int(order[np.argmax(score[order])])
+            best = order[score[order] == score.max()]
+            action = int(best[np.argmax(visits[best])])
+            line = best_line(tree, returns, b, action)
             plans.append(
                 Plan(
                     action=search.first_action + action,
@@ -210,7 +218,43 @@ class NoveltySearch(Planner):
                     visits=visits,
                     q=q,
                     weights=np.eye(len(child))[action],
+                    actions=search.first_action + np.array(line),
                     full=bool(search.full[b] and search.done[b] < search.rules.num_simulations),
+                    tree=exported(tree, returns, counts, b) if self.return_tree else None,
                 )
             )
         return plans
+
+
+def best_line(tree: Tree, returns: npt.NDArray[np.float64], b: int, action: int) -> list[int]:
+    """Return the actions of the best branch of tree b that begins with `action`."""
+    line, node = [action], int(tree.children[b, ROOT, action])
+    while node != UNVISITED:
+        below = tree.children[b, node]
+        known = np.where(below == UNVISITED, -np.inf, returns[b, below])
+        if not np.isfinite(known.max()):
+            break
+        line.append(int(np.argmax(known)))
+        node = int(below[line[-1]])
+    return line
+
+
+def exported(
+    tree: Tree, returns: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], b: int
+) -> SearchTree:
+    """Copy the nodes of tree b with the returns and counts `[B, N]` of `best_returns`."""
+    n = int(tree.size[b])
+    prior = np.ones(n, np.float32)
+    prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
+    reward = tree.reward[b, :n].copy()
+    reward[ROOT] = 0.0
+    return SearchTree(
+        parent=tree.parent[b, :n].copy(),
+        action=tree.action[b, :n].copy(),
+        visits=counts[b, :n].astype(np.int32),
+        q=returns[b, :n].astype(np.float32),
+        reward=reward,
+        value=np.zeros(n),
+        prior=prior,
+        ended=tree.kind[b, :n] >= TERMINATED,
+    )

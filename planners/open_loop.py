@@ -14,7 +14,8 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Rng, States, action_masks, has_masks
 from plangym_ext.planners.rating import Leaves
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import select_wave
 from plangym_ext.planners.tree import OPEN, PENDING, ROOT, TERMINATED, TRUNCATED, Array, Tree
 from plangym_ext.planners.tree_search import TreeSearch

@@ -88,9 +88,10 @@ class EvaluatorRater(Rater):
 
     rates_roots = True
 
-    def __init__(self, evaluator: Evaluator, num_actions: int):
+    def __init__(self, evaluator: Evaluator, num_actions: int, where: str = "evaluator"):
         self.evaluator = evaluator
         self.num_actions = num_actions
+        self._where = where  # what messages call it
 
     def code(self) -> RaterCode | None:
         """The evaluator's own, if it has any."""
@@ -100,7 +101,7 @@ class EvaluatorRater(Rater):
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
-        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
+        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
         steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
         return Rating(value, prior, steps, rows, steps)
 
@@ -112,33 +113,36 @@ def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
 
 
 def evaluate(
-    evaluator: Evaluator, obs: Any, count: int, num_actions: int
+    evaluator: Evaluator, obs: Any, count: int, num_actions: int, where: str = "evaluator"
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree."""
     prior, value = evaluator(obs)
     values = np.asarray(value, np.float64)
     if values.shape != (count,) or not all_finite(values):
         raise ValueError(
-            f"evaluator: value must be {(count,)} finite numbers, one per observation; "
-            f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite."
+            f"{where}: value must be {(count,)} finite numbers, one per observation; "
+            f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
+            f"Return (prior or None, value) for all observations at once, without nan and inf."
         )
     if prior is None:
         return None, values
-    return check_prior(prior, count, num_actions), values
+    return check_prior(prior, count, num_actions, where), values
 
 
-def check_prior(prior: npt.ArrayLike, count: int, num_actions: int) -> npt.NDArray[np.float32]:
+def check_prior(
+    prior: npt.ArrayLike, count: int, num_actions: int, where: str = "evaluator"
+) -> npt.NDArray[np.float32]:
     """Return a prior or policy as `[L, A]` float32, if it is one of probabilities."""
     priors = np.asarray(prior, np.float32)
     if priors.shape != (count, num_actions):
         raise ValueError(
-            f"evaluator: prior must be {(count, num_actions)}, one row per observation and "
+            f"{where}: prior must be {(count, num_actions)}, one row per observation and "
             f"one column per action, or None for uniform; got {priors.shape}."
         )
     wrong = first_improper(priors)
     if wrong >= 0:
         raise ValueError(
-            f"evaluator: prior must be probabilities, >= 0 with rows that sum to 1; got "
+            f"{where}: prior must be probabilities, >= 0 with rows that sum to 1; got "
             f"{priors[wrong]}. "
             f"Apply softmax to logits first."
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedul
 from plangym_ext.planners.node_states import node_states
 from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.planners.rating import Leaves, Rater, Rating
-from plangym_ext.planners.selection import GUMBEL, Selection, select_wave
+from plangym_ext.planners.rules import Rules
+from plangym_ext.planners.selection import GUMBEL, select_wave
 from plangym_ext.planners.tree import (
     NO_ACTION,
     NO_PARENT,
@@ -53,24 +54,14 @@ from plangym_ext.planners.waves import (
 _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a search is run with; see `TreeSearch` for what the numbers mean."""
+class Flight(NamedTuple):
+    """A wave that has been selected and not yet backed up."""
 
-    num_simulations: int  # UNBOUNDED if only steps or time bound it
-    max_model_steps: int | None
-    wave_size: int
-    capacity: int
-    discount: float
-    selection: Selection
-    num_considered: int = 1
-    root_noise: float = 0.0
-    dirichlet_alpha: float = 1.0
-    temperature: float = 0.0
-    return_tree: bool = False
-    stores_states: bool = True
-    keep_tree: bool = False
-    slots: bool = False
+    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
+    leaves: npt.NDArray[np.int32]  # [L] its node
+    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model is asked about
+    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
+    step: Callable[[], Transitions] | None  # waits for the model
 
 
 class Search:
@@ -104,6 +95,8 @@ class Search:
         # No values, the uniform prior, and masks that allow everything: see `expand`.
         empty = (0, num_actions)
         self._nothing = np.zeros(0), np.zeros(empty, np.float32), np.zeros(empty, np.bool_)
+        self._flights: deque[Flight] = deque()
+        self._flying = np.zeros(batch, np.int64)  # simulations in flight
 
     def start(
         self,
@@ -151,7 +144,7 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        left = self.rules.num_simulations - self.done
+        left = self.rules.num_simulations - self.done - self._flying
         most = self.rules.max_model_steps
         if most is None:
             return left
@@ -160,24 +153,56 @@ class Search:
                 f"max_model_steps must be at least {cost}, what one simulation may take; got "
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
-        return np.minimum(left, (most - self._counts[0]) // cost)
+        # What is in flight may cost as much as it can.
+        return np.minimum(left, (most - self._counts[0]) // cost - self._flying)
 
     def run_wave(self) -> bool:
-        """Select, step, rate and back up one wave; False if there was none left."""
-        tree = self.tree
-        limits = np.minimum(self.rules.wave_size, self.allowance(1 + self.rater.most_steps))
+        """Select, step, rate and back up one wave; False if there was none left.
+
+        With several waves in flight the next ones are selected and begun first, so that
+        whoever steps has something to do meanwhile. The order of all this is fixed: what
+        comes of it does not depend on how fast anybody is.
+        """
+        while len(self._flights) < self.rules.waves_in_flight:
+            flight = self._take_off()
+            if flight is None:
+                break
+            self._flights.append(flight)
+        if not self._flights:
+            return False
+        self._land(self._flights.popleft())
+        return True
+
+    def land_all(self) -> None:
+        """Back up the waves that are still in flight."""
+        while self._flights:
+            self._land(self._flights.popleft())
+
+    def _take_off(self) -> Flight | None:
+        """Select a wave and begin to step into its new nodes; None if there is no leaf."""
+        tree, rater = self.tree, self.rater
+        limits = np.minimum(self.rules.wave_size, self.allowance(1 + rater.most_steps))
         count = select_wave(
             tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
         )
-        rows, leaves = self._rows[:count], self._leaves[:count]
+        if count == 0:
+            return None
+        rows, leaves = self._rows[:count].copy(), self._leaves[:count].copy()
         # Ended nodes that were chosen again have no need of the model.
         new_rows, new_leaves = pending(tree.kind, rows, leaves)
-        if len(new_rows):
-            self.observe(new_rows, new_leaves)
-        backup(tree, rows, leaves)
+        tally(self._flying, rows, 1)
+        step = self._begin(new_rows, new_leaves) if len(new_rows) else None
+        return Flight(rows, leaves, new_rows, new_leaves, step)
+
+    def _land(self, flight: Flight) -> None:
+        """Rate what a wave has come to, and back it up."""
+        rows, leaves, new_rows, new_leaves, step = flight
+        if step is not None:
+            self._fill_in(new_rows, new_leaves, step())
+        backup(self.tree, rows, leaves)
         tally(self.done, rows, 1)
-        self.full[:] = tree.size == self.rules.capacity
-        return count > 0
+        tally(self._flying, rows, -1)
+        self.full[:] = self.tree.size == self.rules.capacity
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -189,9 +214,25 @@ class Search:
         Returns:
             What the model answered.
         """
+        out = self._begin(rows, nodes)()
+        self._fill_in(rows, nodes, out)
+        return out
+
+    def _begin(
+        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
+    ) -> Callable[[], Transitions]:
+        """Begin to step into L pending nodes; what it returns waits for the answer."""
         tree = self.tree
         parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
-        out = self.states.step(actions, rows, parents, nodes)
+        if self.rules.waves_in_flight == 1:
+            return lambda: self.states.step(actions, rows, parents, nodes)
+        return self.states.begin(actions, rows, parents, nodes)
+
+    def _fill_in(
+        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32], out: Transitions
+    ) -> None:
+        """Rate L nodes that go on, and write what is known about all."""
+        tree = self.tree
         rewards = np.asarray(out.rewards, np.float64)
         _check_rewards(rewards)
         over = np.asarray(out.terminateds, np.bool_)
@@ -213,7 +254,6 @@ class Search:
         discount = self.rules.discount
         expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
         tally_steps(self._counts, rows)
-        return out
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
@@ -290,6 +330,7 @@ class Search:
         other.halving = no_halving(len(rows))
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
+        other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
         other._counts = self._counts[:, rows]
         return other
 

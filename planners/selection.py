@@ -86,7 +86,8 @@ def select_leaves(
     """
     if selection.rule == GUMBEL and limit > 0:
         # The choice of who stays needs all returns of the phase before it.
-        limit = min(limit, halving.phase_end[b, tree.visits[b, ROOT]] - tree.visits[b, ROOT])
+        now = tree.visits[b, ROOT]
+        limit = min(limit, halving.phase_end[b, now] - now - tree.unobserved[b, ROOT])
     count = 0
     while count < limit:
         leaf = descend(tree, b, selection, halving)

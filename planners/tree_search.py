@@ -31,8 +31,9 @@ from plangym_ext.planners.playouts import Policy
 from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.rollouts import Rollouts
+from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
-from plangym_ext.planners.search import Rules, Search
+from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import GUMBEL, PUCT, UCT, Selection
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
@@ -174,6 +175,7 @@ class TreeSearch(Planner):
         search.start(states, rngs, obs, legal)
         while self._waves(search, in_code, timed=clock.limited) and not clock.over:
             pass
+        search.land_all()
         self._kept = search
         return search.plans(clock.seconds)
 
@@ -256,5 +258,5 @@ class TreeSearch(Planner):
                 self.rollout_policy,
             )
         if self.evaluator is not None:
-            return EvaluatorRater(self.evaluator, num_actions)
+            return EvaluatorRater(self.evaluator, num_actions, self._option("evaluator"))
         return ZeroRater()

@@ -8,11 +8,10 @@ import numpy as np
 
 from plangym_ext.envs.kernels.sokoban import cursor, generator, place_player, set_cursor
 from plangym_ext.envs.sokoban.cells import PLAYER, PLAYER_ON_TARGET
-from plangym_ext.envs.sokoban.generator import Work, _generate
+from plangym_ext.envs.sokoban.generator import _generate, new_work
 from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import compiled
 
-_LOW32 = 0xFFFFFFFF
 _SEEDS = np.uint64(2**63)
 
 
@@ -44,17 +43,7 @@ def generate(state: Any, params: Any) -> None:
     """
     size, boxes = params.height * params.width, params.num_boxes
     seed = pcg64.integers(generator(state), _SEEDS)
-    # As `generator._new_work` has it.
-    work = Work(
-        np.zeros(size, np.uint8),
-        np.zeros(size, np.uint8),
-        np.zeros(boxes, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(max(size, 4 * boxes), np.int64),
-        np.zeros(16 * size, np.int8),
-        np.array([seed & _LOW32, seed >> 32, 0], np.int64),
-    )
+    work = new_work(seed, size, boxes)
     if _generate(work, params.height, params.width, 2 * boxes) < 0:
         raise ValueError("no level was found")
     _place(state, params.width, work.cells)

@@ -35,6 +35,10 @@ _PULLS_PER_BOX, _MAX_PULL = 16, 4
 _TURN, _STEPS_PER_SIDE = 0.35, 1.7
 
 _LOW32 = 0xFFFFFFFF
+# Random words are made so many at a time: a loop over them runs on whole vectors.
+_NUM_WORDS = 128
+# Cells that the player has not entered (yet), and those that nobody can.
+_UNREACHED, _CLOSED = -1, -2
 
 
 class Work(NamedTuple):
@@ -44,10 +48,11 @@ class Work(NamedTuple):
     best_cells: NDArray[np.uint8]  # [C], best position met so far
     boxes: NDArray[np.int64]  # [K] cells of the boxes
     distance: NDArray[np.int64]  # [C] walking steps to the nearest target
-    arrived: NDArray[np.int64]  # [C] action that entered the cell, -1 not reached
+    arrived: NDArray[np.int8]  # [C] action that entered the cell, below 0 if none did
     queue: NDArray[np.int64]  # [C]
     path: NDArray[np.int8]  # [P] actions of the backward play
     random: NDArray[np.int64]  # [3]: two 32-bit keys and a counter
+    words: NDArray[np.int64]  # [_NUM_WORDS] 32-bit numbers, those up to the counter used
 
 
 @numba.njit(cache=True, nogil=True)
@@ -61,20 +66,40 @@ def _mix(word: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw(work: Work, n: int) -> int:
-    """Uniform integer in [0, n), n < 2**31.
+def _fill_words(work: Work) -> None:
+    """Make the words that follow the counter.
 
-    A hash of a counter: it needs no more than 64-bit signed products, which Python
-    and compiled code treat alike. Source: mixing constants of "lowbias32", C. Wellons,
+    Hashes of a counter: they need no more than 64-bit signed products, which Python and
+    compiled code treat alike. Source: mixing constants of "lowbias32", C. Wellons,
     hash-prospector (public domain).
     """
+    first, second, counter = int(work.random[0]), int(work.random[1]), int(work.random[2])
+    for k in range(_NUM_WORDS):
+        # The counter is hashed before the first key is added: otherwise the numbers of
+        # seed 2 would be those of seed 0, two draws later.
+        word = _mix((counter + 1 + k) & _LOW32)
+        word = _mix((word + first) & _LOW32)
+        work.words[k] = _mix((word + second) & _LOW32)
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(work: Work, n: int) -> int:
+    """Uniform integer in [0, n), n < 2**31."""
+    used = int(work.random[2]) % _NUM_WORDS
+    if used == 0:
+        _fill_words(work)
     work.random[2] += 1
-    # The counter is hashed before the first key is added: otherwise the numbers of
-    # seed 2 would be those of seed 0, two draws later.
-    word = _mix(int(work.random[2]) & _LOW32)
-    for key in range(2):
-        word = _mix((word + int(work.random[key])) & _LOW32)
-    return (word * n) >> 32
+    return (int(work.words[used]) * n) >> 32
+
+
+@numba.njit(cache=True, nogil=True)
+def _stride(width: int, action: int) -> int:
+    """What an action (up, down, left, right) adds to the number of a cell.
+
+    Arithmetic: to look it up in a tuple is a jump that processors cannot foresee.
+    """
+    sign = 2 * (action & 1) - 1
+    return sign * width if action < 2 else sign
 
 
 @numba.njit(cache=True, nogil=True)
@@ -87,16 +112,19 @@ def _carve(work: Work, height: int, width: int, steps: int) -> None:
     for _ in range(steps):
         if _draw(work, 1000) < 1000 * _TURN:
             heading = _draw(work, 4)
-        row = min(max(row + (-1, 1, 0, 0)[heading], 1), height - 2)
-        col = min(max(col + (0, 0, -1, 1)[heading], 1), width - 2)
+        sign = 2 * (heading & 1) - 1
+        row = min(max(row + (sign if heading < 2 else 0), 1), height - 2)
+        col = min(max(col + (0 if heading < 2 else sign), 1), width - 2)
         cells[row * width + col] = FLOOR
         # The brush also takes up to two neighbours: straight, bent, or one twice.
         for _ in range(2):
-            side = _draw(work, 4)
-            near_row = row + (-1, 1, 0, 0)[side]
-            near_col = col + (0, 0, -1, 1)[side]
-            if 0 < near_row < height - 1 and 0 < near_col < width - 1:
-                cells[near_row * width + near_col] = FLOOR
+            near = row * width + col + _stride(width, _draw(work, 4))
+            cells[near] = FLOOR
+    # It digs into the outer wall, too, which is put back at once.
+    for k in range(width):
+        cells[k] = cells[cells.size - 1 - k] = WALL
+    for k in range(height):
+        cells[k * width] = cells[k * width + width - 1] = WALL
 
 
 @numba.njit(cache=True, nogil=True)
@@ -104,9 +132,9 @@ def _take_floor(work: Work) -> int:
     """A random cell of bare floor, -1 if there is none."""
     count = 0
     for cell in range(work.cells.size):
-        if work.cells[cell] == FLOOR:
-            work.queue[count] = cell
-            count += 1
+        # Without a jump, which would be a surprise at every other cell.
+        work.queue[count] = cell
+        count += work.cells[cell] == FLOOR
     if count == 0:
         return -1
     return work.queue[_draw(work, count)]
@@ -131,10 +159,11 @@ def _measure(work: Work, width: int) -> None:
         head += 1
         for step in (-width, width, -1, 1):
             near = cell + step
-            if work.cells[near] != WALL and work.distance[near] < 0:
-                work.distance[near] = work.distance[cell] + 1
-                work.queue[tail] = near
-                tail += 1
+            before = work.distance[near]
+            is_new = (work.cells[near] != WALL) & (before < 0)
+            work.distance[near] = work.distance[cell] + 1 if is_new else before
+            work.queue[tail] = near
+            tail += is_new
 
 
 @numba.njit(cache=True, nogil=True)
@@ -143,7 +172,10 @@ def _flood(work: Work, width: int, player: int) -> int:
 
     The cells reached are the first entries of `queue`, the player's own first.
     """
-    work.arrived[:] = -1
+    for cell in range(work.cells.size):
+        code = work.cells[cell]
+        is_free = (code == FLOOR) | (code == TARGET)
+        work.arrived[cell] = _UNREACHED if is_free else _CLOSED
     work.arrived[player] = 4
     work.queue[0] = player
     head, tail = 0, 1
@@ -151,11 +183,13 @@ def _flood(work: Work, width: int, player: int) -> int:
         cell = work.queue[head]
         head += 1
         for action in range(4):
-            near = cell + (-width, width, -1, 1)[action]
-            if FLOOR <= work.cells[near] <= TARGET and work.arrived[near] < 0:
-                work.arrived[near] = action
-                work.queue[tail] = near
-                tail += 1
+            near = cell + _stride(width, action)
+            # Without a jump, as in `_take_floor`: what is not new is written over.
+            before = work.arrived[near]
+            is_new = before == _UNREACHED
+            work.arrived[near] = action if is_new else before
+            work.queue[tail] = near
+            tail += is_new
     return tail
 
 
@@ -168,13 +202,13 @@ def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
     steps = 0
     cell = goal
     while cell != player:
-        cell -= (-width, width, -1, 1)[work.arrived[cell]]
+        cell -= _stride(width, int(work.arrived[cell]))
         steps += 1
     cell = goal
     for back in range(steps):
-        action = work.arrived[cell]
+        action = int(work.arrived[cell])
         work.path[length + steps - 1 - back] = action
-        cell -= (-width, width, -1, 1)[action]
+        cell -= _stride(width, action)
     return length + steps
 
 
@@ -189,14 +223,13 @@ def _choose_pull(work: Work, width: int) -> int:
     count = 0
     for box in range(work.boxes.size):
         for action in range(4):
-            step = (-width, width, -1, 1)[action]
+            step = _stride(width, action)
             stand = work.boxes[box] + step
-            if work.arrived[stand] < 0:
-                continue
-            behind = work.cells[stand + step]
-            if FLOOR <= behind <= TARGET:
-                work.queue[count] = box * 4 + action
-                count += 1
+            is_reached = work.arrived[stand] >= 0
+            # Behind the outer wall there is nothing to be looked at.
+            behind = work.cells[stand + step * is_reached]
+            work.queue[count] = box * 4 + action
+            count += is_reached & ((behind == FLOOR) | (behind == TARGET))
     if count == 0:
         return -1
     first, second = work.queue[_draw(work, count)], work.queue[_draw(work, count)]
@@ -213,7 +246,7 @@ def _gain(work: Work, width: int, choice: int) -> int:
     """
     box = work.boxes[choice // 4]
     before = work.distance[box]
-    after = work.distance[box + (-width, width, -1, 1)[choice % 4]]
+    after = work.distance[box + _stride(width, choice % 4)]
     return after - before + 2 * (before == 0) - 2 * (after == 0)
 
 
@@ -230,7 +263,7 @@ def _solved(work: Work) -> bool:
 def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
     """Pull a box one to `_MAX_PULL` cells; returns the player's cell and path length."""
     box, action = choice // 4, choice % 4
-    step = (-width, width, -1, 1)[action]
+    step = _stride(width, action)
     cells = work.cells
     for _ in range(1 + _draw(work, _MAX_PULL)):
         ahead = player + step
@@ -265,7 +298,7 @@ def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]
         # Room for this walk and pull, and for the last walk of `_generate`.
         if choice < 0 or length + 2 * work.cells.size + _MAX_PULL > work.path.size:
             break
-        stand = work.boxes[choice // 4] + (-width, width, -1, 1)[choice % 4]
+        stand = work.boxes[choice // 4] + _stride(width, choice % 4)
         # Once solved, forward play is over: the walk to the first pull is none of it.
         length = _walk(work, width, player, stand, length) if pull > 0 else 0
         player, length = _pull(work, width, choice, stand, length)
@@ -318,18 +351,20 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
     return -1
 
 
-def _new_work(seed: int, size: int, num_boxes: int) -> Work:
+@numba.njit(cache=True, nogil=True)
+def new_work(seed: int, size: int, num_boxes: int) -> Work:
     """Fresh arrays for a board of `size` cells."""
     return Work(
-        cells=np.zeros(size, np.uint8),
-        best_cells=np.zeros(size, np.uint8),
-        boxes=np.zeros(num_boxes, np.int64),
-        distance=np.zeros(size, np.int64),
-        arrived=np.zeros(size, np.int64),
+        np.zeros(size, np.uint8),
+        np.zeros(size, np.uint8),
+        np.zeros(num_boxes, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int8),
         # `_choose_pull` lists four pulls per box in it.
-        queue=np.zeros(max(size, 4 * num_boxes), np.int64),
-        path=np.zeros(16 * size, np.int8),
-        random=np.array([seed & _LOW32, seed >> 32, 0], np.int64),
+        np.zeros(max(size, 4 * num_boxes), np.int64),
+        np.zeros(16 * size, np.int8),
+        np.array([seed & _LOW32, seed >> 32, 0], np.int64),
+        np.zeros(_NUM_WORDS, np.int64),
     )
 
 
@@ -366,7 +401,7 @@ def generate_level(
     pushes = 2 * num_boxes if min_pushes is None else min_pushes
     if pushes < 1:
         raise ValueError(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
-    work = _new_work(seed, height * width, num_boxes)
+    work = new_work(seed, height * width, num_boxes)
     length = _generate(work, height, width, pushes)
     if length < 0:
         raise ValueError(

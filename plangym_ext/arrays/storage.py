@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import mmap
 import os
 import secrets
@@ -161,7 +162,7 @@ class SharedBlock:
         if self._map is None:
             self._refuse("view")
         dtype = np.dtype(dtype)
-        need = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
+        need = offset + math.prod(map(int, shape)) * dtype.itemsize
         if offset < 0 or need > self.nbytes:
             raise ValueError(
                 f"SharedBlock.ndarray: shape {shape} {dtype} at offset {offset} must lie within "

@@ -43,8 +43,8 @@ _CHECKSUM_WORD = 4
 _LENGTH_HALF = 2  # of 4-byte words
 _U4, _U8 = np.dtype("<u4"), np.dtype("<u8")
 _HALF_BITS = np.uint64(32)
-# Magic, version and header size; both halves of the fingerprint: equal in all own rows.
-_OWN_WORDS = [0, 2, 3]
+#: Words that are equal in all own rows of one width, but for the length in the second.
+_OWN_WORDS = 4
 _WIDTH = slice(12, 16)
 # In the text of a function or of an object without a text of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -105,7 +105,10 @@ class Envelope:
         header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
         self._header = header
         self._header_words = header.view("<u8").copy()
-        self._own_words = self._header_words[_OWN_WORDS]
+        self._own_words = self._header_words[:_OWN_WORDS]
+        mask = np.full(4 * _OWN_WORDS // 2, 0xFFFFFFFF, np.uint32)
+        mask[_LENGTH_HALF] = 0
+        self._own_mask = mask.view(_U8)
 
     @property
     def weights(self) -> np.ndarray:
@@ -141,6 +144,13 @@ class Envelope:
                 simulator version or format.
             ValueError: not a 2-D uint8 array.
         """
+        rows = self.shaped(states, where)
+        if not self.holds_own(rows):
+            self._refuse(rows, where)
+        return rows
+
+    def shaped(self, states: Any, where: str) -> np.ndarray:
+        """`check` of everything but the rows' content."""
         rows = np.asarray(states)
         if rows.ndim != 2 or rows.dtype != np.uint8:
             raise ValueError(
@@ -153,22 +163,25 @@ class Envelope:
                 f"{where}: states must be {self.width} bytes wide for {self.identity.get('id')}; "
                 f"got {width}. They are truncated, extended, or no states at all."
             )
-        if rows.strides[1] != 1:
-            rows = np.ascontiguousarray(rows)
-        words = rows.view("<u8")
-        weights = self._weights if width == self.width else _weights(width // _WORD)
-        if not (
-            (_sums(words, weights) == words[:, _CHECKSUM_WORD]).all()
-            and (words[:, _OWN_WORDS] == self._own_words).all()
-            # Zeros behind a row do not change its sum, so its own width has to be asked.
-            and (rows[:, _WIDTH].view("<u4") <= width).all()
-        ):
-            self._refuse(rows, words, weights, where)
-        return rows
+        return rows if rows.strides[1] == 1 else np.ascontiguousarray(rows)
 
-    def _refuse(self, rows: np.ndarray, words: np.ndarray, weights: np.ndarray, where: str) -> None:
-        """Say what is wrong with rows of which not all are good."""
+    def holds_own(self, rows: np.ndarray) -> bool:
+        """Whether `shaped` rows are whole, of this env, and of exactly its width.
+
+        The quick look: rows of another width, which may be good, are refused too.
+        """
+        words = rows.view(_U8)
+        return (
+            rows.shape[1] == self.width
+            and bool((_sums(words, self._weights) == words[:, _CHECKSUM_WORD]).all())
+            and bool(((words[:, :_OWN_WORDS] & self._own_mask) == self._own_words).all())
+        )
+
+    def _refuse(self, rows: np.ndarray, where: str) -> None:
+        """Say what is wrong with the first row that is not good, if there is one."""
         width = rows.shape[1]
+        words = rows.view(_U8)
+        weights = self._weights if width == self.width else _weights(width // _WORD)
         whole = _sums(words, weights) == words[:, _CHECKSUM_WORD]
         whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
         whole &= rows[:, _WIDTH].view("<u4")[:, 0] <= width
@@ -180,8 +193,9 @@ class Envelope:
             )
         # Version, header size and fingerprint; the lengths in between may differ.
         same = (rows[:, 4:8] == self._header[4:8]).all(axis=1)
-        same &= (words[:, 2:4] == self._header.view("<u8")[2:4]).all(axis=1)
-        raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
+        same &= (words[:, 2:4] == self._header_words[2:4]).all(axis=1)
+        if not same.all():
+            raise self._foreign(rows[int(np.argmin(same))], int(np.argmin(same)), where)
 
     def _foreign(self, row: np.ndarray, index: int, where: str) -> ForeignState:
         version = int(row[4:6].view("<u2")[0])

@@ -42,12 +42,14 @@ class Family:
             or the callable itself. It raises `MissingExtra` or `UnknownName`.
         registers: module that registers ids with gymnasium when it is imported, for a
             simulator that is always installed and whose ids have no pattern.
+        prepare: "module:name" of a callable (or itself) that does to a new simulator what the
+            codec would do to it later, where that spares work in its first reset.
         building: "module:name" of a context manager (or itself) in which `make` builds
             an env: to keep a simulator quiet, or to import it in a certain way.
-        kernel: "module:name" of a callable from the unwrapped env to its compiled
-            `Kernel`, or the callable itself. It raises `NoKernel` where it has none.
-        task: "module:name" of a callable (or itself) from the unwrapped env to its
-            `MujocoTask`, or None where it has none.
+        native: the backend that runs the family's rows without processes, and the
+            "module:name" of a callable (or itself) from the unwrapped env to what it
+            runs: for "kernel" a compiled `Kernel` (it raises `NoKernel` where there is
+            none), for "mujoco" a `MujocoTask` (or None).
     """
 
     name: str
@@ -61,9 +63,9 @@ class Family:
     names: tuple[str, ...] = ()
     resolve: str | Callable[[str], Any] | None = None
     registers: str | None = None
+    prepare: str | Callable[[Any], object] | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
-    kernel: str | Callable[[Any], Any] | None = None
-    task: str | Callable[[Any], Any] | None = None
+    native: tuple[str, str | Callable[[Any], Any]] | None = None
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -85,17 +87,23 @@ class Family:
         """What `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
 
+    def load_prepare(self) -> Callable[[Any], object] | None:
+        """What is done to a simulator before its first reset, or None."""
+        return None if self.prepare is None else _loaded(self.prepare)
+
     def build_context(self) -> AbstractContextManager[Any]:
         """A new context in which an env of the family is built."""
         return contextlib.nullcontext() if self.building is None else _loaded(self.building)()
 
-    def load_kernel(self) -> Callable[[Any], Any] | None:
-        """What finds the compiled kernel of an env, or None."""
-        return None if self.kernel is None else _loaded(self.kernel)
+    def is_run_by(self, backend: str) -> bool:
+        """Whether this is the family's native backend."""
+        return self.native is not None and self.native[0] == backend
 
-    def load_task(self) -> Callable[[Any], Any] | None:
-        """What finds the `MujocoTask` of an env, or None."""
-        return None if self.task is None else _loaded(self.task)
+    def load_native(self, backend: str) -> Callable[[Any], Any] | None:
+        """What finds that which a native backend runs of an env, or None."""
+        if self.native is None or self.native[0] != backend:
+            return None
+        return _loaded(self.native[1])
 
     def spec(self, name: str) -> Any:
         """The gymnasium `EnvSpec` of an id that matches `names`.

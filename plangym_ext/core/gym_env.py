@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.core.choice import choose_codec
 from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.families import family_of
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.one_caller import one_call
@@ -93,6 +94,11 @@ class GymEnv(PlanEnv):
         """Find codec and layout from a reset and one step, which nobody will notice."""
         obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
+        simulator = layers(self.gym_env)[-1]
+        family = family_of(simulator)
+        prepare = family.load_prepare() if family is not None else None
+        if prepare is not None and state in ("auto", "codec"):
+            prepare(simulator)
         self.gym_env.reset(seed=0)
         self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)

@@ -52,7 +52,7 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     starts: Any = own_places
     if batch.sources is not None:
         starts = (batch.sources[first:stop] * width + HEADER).tolist()
-    resets = batch.reset_first[first:stop].tolist()
+    resets = cells.resets[first:stop].tolist()
     progress, infos = batch.progress, batch.infos
     restore, capture = env.codec.restore, env.codec.capture
     step, moves, played = _steps(env, batch, first, stop)
@@ -103,6 +103,7 @@ class _Cells:
     def __init__(self, env: RowEnv, batch: RowBatch) -> None:
         self.width = batch.layout.state_width
         self.source, self.target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
+        self.resets, self.dt = batch.reset_first.data, batch.dt.data
         self.rewards = batch.rewards[:, 0].data
         self.terminations, self.truncations = batch.terminated.data, batch.truncated.data
         self.put_obs = env.obs_writer.into(batch.obs)
@@ -133,7 +134,7 @@ def _steps(
     env: RowEnv, batch: RowBatch, first: int, stop: int
 ) -> tuple[Callable[[Any], Any], Iterable[Any], _Sequences | None]:
     """How rows are stepped: a function, what it takes for each row, and what it remembers."""
-    held = batch.dt[first:stop].tolist()
+    held = batch.cells.dt[first:stop].tolist()
     actions = row_actions(batch, first, stop)
     if batch.horizon == 1 and env.frameskip == 1 and held.count(1) == len(held):
         moves = actions[:, 0] if batch.layout.action.is_flat else [action for (action,) in actions]

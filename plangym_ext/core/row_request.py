@@ -46,6 +46,8 @@ class RowRequest:
             (`obs0`, `rewards`, `terminated`, ...); any strides. A backend that fills
             them returns these very arrays; what it returns otherwise is copied there.
         slots: where the rows begin and end, if that is a store.
+        unchecked: name of the call, if nobody has looked at what is in the states: whoever
+            runs a row does so first. "" if they are good.
     """
 
     actions: tuple[np.ndarray, ...]
@@ -56,6 +58,7 @@ class RowRequest:
     wants_states: bool = True
     out: Mapping[str, np.ndarray] = field(default_factory=dict)
     slots: SlotRequest | None = None
+    unchecked: str = ""
 
     @property
     def num_rows(self) -> int:

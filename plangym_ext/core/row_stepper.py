@@ -40,6 +40,8 @@ class RowStepper(ABC):
     envelope: Envelope
     autoreset: bool
 
+    #: Whether those who run rows look at what is in the states themselves.
+    rows_are_checked_where_they_run = False
     #: Where the slots of `states` lie.
     slot_storage: Storage = "local"
 
@@ -201,8 +203,8 @@ class RowStepper(ABC):
             InvalidAction, StateError, ConcurrentUse: as `step_batch`.
         """
         with self._one_caller:
-            rows = self.checked_states(states, "rollout_batch")
-            leaves = check_actions(self.layout.action, actions, (len(rows), -1), "rollout_batch")
+            rows, unchecked = self._batch_states(states, "rollout_batch")
+            leaves = self._checked_actions(actions, (len(rows), -1), "rollout_batch")
             if leaves[0].shape[1] == 0:
                 raise InvalidAction("rollout_batch: actions must be [B, H] with H >= 1; got H = 0")
             targets = OutFields(self.layout, out, leaves[0].shape[:2], "rollout_batch")
@@ -212,6 +214,7 @@ class RowStepper(ABC):
                 _ONE,
                 infos=checked_infos(infos, "rollout_batch"),
                 out=targets.arrays,
+                unchecked=unchecked,
             )
             found = targets.filled(self._run(request))
             return Rollouts(
@@ -289,14 +292,14 @@ class RowStepper(ABC):
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions | StateTransitions]]:
         """The checked request of a `step_batch`, and what makes its result."""
-        reset_first = None
+        reset_first, unchecked = None, ""
         if states is None:
-            leaves = check_actions(self.layout.action, actions, (-1,), "step_batch")
+            leaves = self._checked_actions(actions, (-1,), "step_batch")
             self._check_rows_free("step_batch")
             rows, reset_first = self._continued_rows(len(leaves[0]))
         else:
-            rows = self.checked_states(states, "step_batch")
-            leaves = check_actions(self.layout.action, actions, (len(rows),), "step_batch")
+            rows, unchecked = self._batch_states(states, "step_batch")
+            leaves = self._checked_actions(actions, (len(rows),), "step_batch")
         held = self._checked_dt(dt, len(rows), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
         wants_states = return_state or (return_state is None and states is not None)
@@ -308,6 +311,7 @@ class RowStepper(ABC):
             infos=checked_infos(infos, "step_batch"),
             wants_states=bool(wants_states),
             out=targets.arrays,
+            unchecked=unchecked,
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
@@ -343,7 +347,7 @@ class RowStepper(ABC):
                 f"step_slots: dst must name as many slots as src, {len(sources)}; "
                 f"got {len(targets)}"
             )
-        leaves = check_actions(self.layout.action, actions, (len(sources),), "step_slots")
+        leaves = self._checked_actions(actions, (len(sources),), "step_slots")
         fields = OutFields(self.layout, out, (len(sources),), "step_slots")
         request = RowRequest(
             tuple(a[:, None] for a in leaves),
@@ -406,19 +410,26 @@ class RowStepper(ABC):
             StateError: a state is damaged or belongs to another env.
             ValueError: not rows of bytes, or None among them.
         """
-        if isinstance(states, list | tuple):
-            if any(state is None for state in states):
-                index = next(i for i, state in enumerate(states) if state is None)
-                raise ValueError(
-                    f"{where}: states[{index}] is None; expected a state in every row. "
-                    "Pass states=None to continue all rows, or a state for each."
-                )
-            states = stacked(states, where)
-        rows = self.envelope.check(states, where)
+        rows = self.envelope.check(_one_array(states, where), where)
         if rows.shape[1] > self.layout.state_width:
             # Captured by an equal env that has widened its rows.
             self.widen(rows.shape[1])
         return rows
+
+    def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
+        """The same for a batch, and who is to be named if their content is yet unchecked."""
+        # What was cut off a narrower row would be zeros where it runs.
+        if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
+            self.state_width,
+        ):
+            return self.checked_states(states, where), ""
+        return self.envelope.shaped(states, where), where
+
+    def _checked_actions(
+        self, actions: Any, batch_shape: tuple[int, ...], where: str
+    ) -> tuple[np.ndarray, ...]:
+        """Leaf arrays of a batch of actions; see `check_actions`."""
+        return check_actions(self.layout.action, actions, batch_shape, where)
 
     def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
         """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""
@@ -487,6 +498,19 @@ def _transitions(targets: OutFields, found: RowResults) -> Transitions:
         targets.field("truncateds", found.truncated),
         found.infos,
     )
+
+
+def _one_array(states: Any, where: str) -> Any:
+    """A sequence of `[S]` rows as one array; anything else as it is."""
+    if not isinstance(states, list | tuple):
+        return states
+    for index, state in enumerate(states):
+        if state is None:
+            raise ValueError(
+                f"{where}: states[{index}] is None; expected a state in every row. "
+                "Pass states=None to continue all rows, or a state for each."
+            )
+    return stacked(states, where)
 
 
 def equally_wide(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

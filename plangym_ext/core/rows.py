@@ -118,6 +118,7 @@ class RowBatch:
                     raise outgrown(shape, views[name].shape)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
+        self._offsets = offsets
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
@@ -157,11 +158,18 @@ class RowBatch:
         self.done[...] = False
         self.own_infos.clear()
 
-    def results(self, *, copy: bool, given: Mapping[str, np.ndarray] | None = None) -> RowResults:
+    def results(
+        self,
+        root: np.ndarray | None = None,
+        *,
+        copy: bool = False,
+        given: Mapping[str, np.ndarray] | None = None,
+    ) -> RowResults:
         """What came back.
 
         Args:
-            copy: give arrays of their own rather than views of the memory.
+            root: the same memory, of which the results are to be views; None for `memory`.
+            copy: give arrays of their own rather than views.
             given: arrays to return instead, by field; those of the batch if None.
         """
         given = self.given if given is None else given
@@ -170,6 +178,8 @@ class RowBatch:
             if name in given:
                 return given[name]
             array = self._views[name]
+            if root is not None:
+                return np.ndarray(array.shape, array.dtype, root, self._offsets[name])
             return array.copy() if copy else array
 
         columns = {}

@@ -117,7 +117,8 @@ class NetworkPolicy(Planner):
 
     def _distribution(self) -> Distribution:
         """Return what the numbers of the head describe."""
-        found: Distribution = self.evaluator.network.distribution
+        network: Any = self.evaluator.network
+        found: Distribution = network.distribution
         return found
 
     def _params(self, out: NetworkOutput) -> npt.NDArray[np.float32]:

@@ -63,7 +63,8 @@ def load(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict):
         raise DamagedCheckpoint(f"{path}: expected a checkpoint; it holds a {type(content)}.")
-    return _unpacked(content)  # type: ignore[no-any-return]
+    found: dict[str, Any] = _unpacked(content)
+    return found
 
 
 def _packed(value: Any) -> Any:

@@ -74,10 +74,10 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
         example: arguments of the types to compile for; they are not used otherwise.
     """
     with _one_builder:
-        return _built(name, function, example)
+        return _build(name, function, example)
 
 
-def _built(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
+def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     numba = _module("numba")
     _register_marked(function)
     loop = numba.njit(nogil=True, error_model="numpy")(function)
@@ -224,10 +224,29 @@ def _hash_value(name: str, value: Any, user: Any, digest: Any, seen: set[Any]) -
         digest.update(f"{name}={value!r}".encode())
 
 
-def timed_build(
-    name: str, function: Callable[..., Any], example: tuple[Any, ...]
+#: Compiled functions of this process, by name, what they were made of and argument types.
+_built: dict[Any, Callable[..., Any]] = {}
+
+
+def built_once(
+    name: str,
+    function: Callable[..., Any],
+    example: tuple[Any, ...],
+    parts: tuple[Callable[..., Any], ...] = (),
 ) -> tuple[Callable[..., Any], float]:
-    """As `build`, and the seconds it took."""
+    """As `build`, and the seconds it took: 0 if this process has it already.
+
+    Args:
+        name: as for `build`.
+        function: as for `build`.
+        example: as for `build`.
+        parts: if there are any, `function(*parts)` is compiled, which has to be the same
+            for the same parts.
+    """
+    # The name too: by it the next process looks for the file.
+    key = (name, function, parts, str(tuple(map(type_of, example))))
+    if key in _built:
+        return _built[key], 0.0
     start = time.perf_counter()
-    loop = build(name, function, example)
-    return loop, time.perf_counter() - start
+    _built[key] = build(name, function(*parts) if parts else function, example)
+    return _built[key], time.perf_counter() - start

@@ -12,17 +12,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import KernelDiffers
-from plangym_ext.native.compiled import timed_build, type_of
+from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel import Kernel
 from plangym_ext.native.known import find_kernel
+from plangym_ext.native.native_env import NativeEnv
 from plangym_ext.native.proof import GuardedMemory, first_difference
-from plangym_ext.native.row_kernel import RowArrays, are_sealed, make_loop
-from plangym_ext.native.row_memory import RowMemory, state_of, usable
+from plangym_ext.native.row_kernel import RowArrays, make_loop
+from plangym_ext.native.row_memory import RowMemory, state_of
 from plangym_ext.native.simulator import KernelSimulator
 
 #: Env steps that are worth waking another thread for.
@@ -31,7 +31,7 @@ _STEPS_PER_THREAD = 8192
 Loop = Callable[[RowArrays, Any, Any, int, int, bool], int]
 
 
-class KernelEnv(BackendEnv):
+class KernelEnv(NativeEnv):
     """An env whose batches run on a compiled kernel; all else runs on the env itself.
 
     States are those of the serial and the process backend. The loop is compiled when a
@@ -70,7 +70,6 @@ class KernelEnv(BackendEnv):
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
-        self._are_sealed: Callable[..., bool] | None = None
         self._pool: ThreadPoolExecutor | None = None
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
@@ -81,22 +80,8 @@ class KernelEnv(BackendEnv):
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self.plan_env.widen(width)
         self._memory = RowMemory(self.plan_env, self.kernel)
-
-    def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """The states as `[B, S]` uint8; see `RowStepper.checked_states`."""
-        if (
-            self._are_sealed is not None
-            and type(states) is np.ndarray
-            and states.dtype == np.uint8
-            and states.ndim == 2
-            and states.shape[1] == self._memory.width
-            and states.flags.c_contiguous
-        ):
-            words, rules = usable(states).view(np.uint64), self._memory.rules
-            if self._are_sealed(usable(words), rules.header, rules.weights):
-                return states
-        # What is unusual: another width or layout, or a state to be refused by name.
-        return super().checked_states(states, where)
+        if self._checks is not None:
+            self._checks = self._memory.checks()
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         self.plan_env._check_open("step_batch")
@@ -118,26 +103,34 @@ class KernelEnv(BackendEnv):
         assert self._loop is not None
         arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
         seal = request.wants_states or "states_out" in request.out
-        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
         size = request.num_rows
         threads = self._threads_for(request)
         try:
             if threads == 1:
-                refused = run(0, size, seal)
+                rules, params = self._memory.rules, self.kernel.params
+                refused = self._loop(arrays, rules, params, 0, size, seal)
             else:
-                bounds = [size * k // threads for k in range(threads + 1)]
-                pool = self._threads(threads)
-                shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
-                parts = [pool.submit(run, *share) for share in shares[1:]]
-                refused = max(run(*shares[0]), *(part.result() for part in parts))
+                refused = self._shared(arrays, threads, seal=seal)
         except Exception:
             return None
         return None if refused >= 0 else self._memory.results(request, arrays)
 
+    def _shared(self, arrays: RowArrays, threads: int, *, seal: bool) -> int:
+        """What the loop returns, its rows shared among threads."""
+        assert self._loop is not None
+        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
+        size = len(arrays.actions)
+        bounds = [size * k // threads for k in range(threads + 1)]
+        pool = self._threads(threads)
+        shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
+        parts = [pool.submit(run, *share) for share in shares[1:]]
+        return max(run(*shares[0]), *(part.result() for part in parts))
+
     def _threads_for(self, request: RowRequest) -> int:
         if self.threads is not None:
             return min(self.threads, request.num_rows)
-        steps = request.actions[0].shape[0] * request.actions[0].shape[1] * self.frameskip
+        num_rows, horizon = request.actions[0].shape[:2]
+        steps = num_rows * horizon * self.frameskip
         if steps < 2 * _STEPS_PER_THREAD:
             return 1
         return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
@@ -167,10 +160,9 @@ class KernelEnv(BackendEnv):
         arrays, rules = self._memory.arrays(request), self._memory.rules
         name = type(self.plan_env.gym_env.unwrapped).__name__
         example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True)
-        self._loop, seconds = _loops(name, make_loop, self.kernel.functions(), example)
-        example = (arrays.rows, rules.header, rules.weights)
-        self._are_sealed, more = _loops("checksums", _same, (are_sealed,), example)
-        self.compile_seconds = seconds + more
+        self._loop, seconds = built_once(name, make_loop, example, self.kernel.functions())
+        self._checks = self._memory.checks()
+        self.compile_seconds = seconds + self._checks.seconds
         self._prove()
         return self.compile_seconds
 
@@ -188,7 +180,7 @@ class KernelEnv(BackendEnv):
         difference = first_difference(self.plan_env, self._compiled_rows)
         if not difference:
             return
-        self._are_sealed = None
+        self._checks = None
         text = f"{self.name}: {difference}"
         if self._strict:
             self._loop = self.compile_seconds = None
@@ -223,28 +215,6 @@ class KernelEnv(BackendEnv):
             self._pool.shutdown()
             self._pool = None
         self.plan_env.close()
-
-
-#: Compiled loops of this process, by their functions and argument types.
-_built: dict[Any, Any] = {}
-
-
-def _loops(
-    name: str,
-    make: Callable[..., Callable[..., Any]],
-    functions: tuple[Callable[..., Any], ...],
-    example: tuple[Any, ...],
-) -> tuple[Any, float]:
-    """A compiled loop and the seconds it took, 0 if this process has it already."""
-    key = (functions, str(tuple(map(type_of, example))))
-    if key in _built:
-        return _built[key], 0.0
-    _built[key], seconds = timed_build(name, make(*functions), example)
-    return _built[key], seconds
-
-
-def _same(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 def _processors() -> int:

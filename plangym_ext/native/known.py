@@ -85,7 +85,7 @@ def _factory(base: Any) -> Callable[[Any], Kernel]:
     if own is not None:
         return own
     family = family_of(base)
-    found = family.load_kernel() if family is not None else None
+    found = family.load_native("kernel") if family is not None else None
     if found is None:
         raise NoKernel(f"{cls.__qualname__}: no kernel is known for this class")
     return found

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from gymnasium import wrappers
 
-from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.codec import layers
 from plangym_ext.core.families import family_of
 from plangym_ext.core.gym_env import GymEnv
@@ -16,11 +15,15 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
+from plangym_ext.native.mujoco_play import prepared_seconds
 from plangym_ext.native.mujoco_player import MujocoPlayer
 from plangym_ext.native.mujoco_resets import MujocoResets
 from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
+from plangym_ext.native.native_env import NativeEnv
+from plangym_ext.native.row_checks import RowChecks
+from plangym_ext.native.row_seals import RowSeals
 from plangym_ext.native.threads import checked_threads
 
 #: Wrappers whose step does no more than pass on what the env returned.
@@ -29,7 +32,7 @@ _TRANSPARENT = (wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
 _CHECK_SEED, _CHECK_PLACES, _CHECK_STEPS = 1, 4, 3
 
 
-class MujocoEnv(BackendEnv):
+class MujocoEnv(NativeEnv):
     """Step a MuJoCo task in batches without a process.
 
     A local env of the serial kind does everything but the batches, and resets rows that
@@ -81,6 +84,8 @@ class MujocoEnv(BackendEnv):
                     f"{self.name}: the mujoco backend knows no wrapper "
                     f"{type(layer).__qualname__}, only TimeLimit. Use backend='process'."
                 )
+        #: Seconds that compiling or loading took.
+        self.compile_seconds = prepared_seconds()
         base: Any = stack[-1]
         task = self._found_task(base) if task is None else task
         states = MujocoStates(self.plan_env.codec, limit)
@@ -94,11 +99,21 @@ class MujocoEnv(BackendEnv):
             n_threads=self.threads,
         )
         self._rows = MujocoRows(self.plan_env, task, self._player, states)
+        self._states = states
+        self._prepare_checks()
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
+
+    def _prepare_checks(self) -> None:
+        """Have what seals states and checks inputs, for rows as wide as they are now."""
+        envelope = self.envelope
+        seals = RowSeals(envelope, self._states.length)
+        self._rows.seals = seals
+        self._checks = RowChecks(self.layout.action, envelope, seals.header)
+        self.compile_seconds += seals.seconds + self._checks.seconds
 
     def _found_task(self, base: Any) -> MujocoTask:
         family = family_of(base)
-        find = family.load_task() if family is not None else None
+        find = family.load_native("mujoco") if family is not None else None
         task: MujocoTask | None = find(base) if find is not None else None
         if task is None:
             raise BackendUnavailable(
@@ -156,6 +171,7 @@ class MujocoEnv(BackendEnv):
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self.plan_env.widen(width)
+        self._prepare_checks()
 
     # Life -----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.native.mujoco_player import FreshRows, MujocoPlayer, Played
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
+from plangym_ext.native.row_seals import RowSeals
 
 # A native call plays several steps of each row. Of a task that can end, those behind an
 # ending are thrown away, so they are few: enough to make a call worth its while, which
@@ -73,7 +74,12 @@ class MujocoRows:
         task: observation, reward and ending.
         player: steps the model.
         states: where state rows hold what a step changes.
+
+    Attributes:
+        seals: seal the states that are handed out; to be set.
     """
+
+    seals: RowSeals
 
     def __init__(
         self, env: GymEnv, task: MujocoTask, player: MujocoPlayer, states: MujocoStates
@@ -109,7 +115,7 @@ class MujocoRows:
             truncated = elapsed >= self._states.limit
         infos = self._infos(batch, sound=sound)
         if request.wants_states or "states_out" in request.out:
-            self._env.envelope.seal(target, self._states.length)
+            self.seals.seal(target)
         return RowResults(
             target,
             (batch.obs,),

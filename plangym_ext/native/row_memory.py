@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,22 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.wrapper_parts import TimeLimitPart
 from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.row_checks import RowChecks, is_plain
 from plangym_ext.native.row_kernel import RowArrays, RowRules
+from plangym_ext.native.row_seals import header_of
 
 _NO_INFO = np.dtype([("none", "u1")])
 #: Makes an uninitialised array of a shape and dtype.
 Allocate = Callable[..., np.ndarray]
+
+
+class _StateRows(NamedTuple):
+    """State rows, and their parts as `RowArrays` has them."""
+
+    bytes: np.ndarray  # [B, S] uint8
+    words: np.ndarray
+    payload: np.ndarray
+    elapsed: np.ndarray
 
 
 class RowMemory:
@@ -46,16 +57,20 @@ class RowMemory:
         self._obs_is_number = not leaf.shape
         action = env.layout.action.leaves[0]
         self._action = (action.dtype, len(action.shape) + 2)
-        row = np.zeros((1, self.width), np.uint8)
-        env.envelope.seal(row, sum(part.width for part in env.codec.parts))
-        header = row[0, :HEADER].view("<u8").copy()
-        header[4] = 0
+        header = header_of(env.envelope, sum(part.width for part in env.codec.parts))
+        self._env = env
+        #: Rows that nobody sees but the next batch without states, in turn.
+        self._spares: list[_StateRows] = []
         self.rules = RowRules(
             limit=limits[0].identity()["max_episode_steps"] if limits else 0,
             frameskip=env.frameskip,
             header=header,
             weights=env.envelope.weights,
         )
+
+    def checks(self) -> RowChecks:
+        """Checks of the env's inputs, compiled or loaded."""
+        return RowChecks(self._env.layout.action, self._env.envelope, self.rules.header)
 
     def arrays(self, request: RowRequest, new: Allocate = np.empty) -> RowArrays:
         """Arrays for a request: inputs as they came where that is possible, fresh outputs.
@@ -65,20 +80,17 @@ class RowMemory:
         actions, reset_first = request.actions[0], request.reset_first
         assert (actions.dtype, actions.ndim) == self._action
         size, horizon = actions.shape[:2]
-        # Two rows at least: numpy takes a column of one row for contiguous, which is
-        # another type to compiled code.
-        rows = new((max(size, 2), self.width), np.uint8)
+        states = self._state_rows(request, new)
         given = request.states.shape[1]
-        rows[:size, :given] = request.states
+        states.bytes[:size, :given] = request.states
         if given < self.width:
-            rows[:size, given:] = 0
-        words, state, elapsed = self.views(rows)
+            states.bytes[:size, given:] = 0
         dt = new(size, np.int32)
         dt[...] = request.dt
         return RowArrays(
-            words,
-            state,
-            elapsed,
+            states.words,
+            states.payload,
+            states.elapsed,
             usable(actions),
             dt,
             np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
@@ -90,6 +102,29 @@ class RowMemory:
             new(size, np.int32),
             new(size, self._info),
         )
+
+    def _state_rows(self, request: RowRequest, new: Allocate) -> _StateRows:
+        """Rows that are not those of the request; spare ones if nobody will see them.
+
+        Only a batch without states has spare ones: of those one at a time is in flight, so
+        that the spare rows are either where the env's rows are now, or nobody's.
+        """
+        # Two rows at least: numpy takes a column of one row for contiguous, which is
+        # another type to compiled code.
+        size = max(request.num_rows, 2)
+        is_shown = request.wants_states or "states_out" in request.out
+        if is_shown or request.reset_first is None or new is not np.empty:
+            return self._laid_out(new((size, self.width), np.uint8))
+        for spare in self._spares:
+            # A view's base is the array that owns the memory.
+            if len(spare.bytes) == size and spare.bytes is not request.states.base:
+                return spare
+        fresh = self._laid_out(np.empty((size, self.width), np.uint8))
+        self._spares = [fresh, *self._spares[:1]]
+        return fresh
+
+    def _laid_out(self, rows: np.ndarray) -> _StateRows:
+        return _StateRows(rows, *self.views(rows))
 
     def views(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What a kernel sees of `[M, S]` uint8 rows, M at least 2.
@@ -151,10 +186,7 @@ def _apart(size: int) -> np.ndarray:
 
 def usable(array: np.ndarray) -> np.ndarray:
     """The array, or a copy if compiled code would have to be made for its memory layout."""
-    flags = array.flags
-    if flags.c_contiguous and flags.aligned and flags.writeable:
-        return array
-    return array.copy()
+    return array if is_plain(array) else array.copy()
 
 
 def state_of(env: GymEnv) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.native.compiled import compiled_inline, timed_build, type_of
+from plangym_ext.native.compiled import build, compiled_inline, type_of
 from plangym_ext.native.row_kernel import RowRules, all_finite, seal_rows
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class KernelSimulator:
             loop = make(self.functions)
             _mark(loop, set())
             name = f"searches of {type(self._env.gym_env.unwrapped).__name__}"
-            _built[key], _ = timed_build(name, loop, example)
+            _built[key] = build(name, loop, example)
         return _built[key]
 
 

@@ -56,16 +56,38 @@ def run(options: argparse.Namespace) -> int:
 
 def _backend(env: Any) -> str:
     """What `make` chooses for the env, and why."""
+    from plangym_ext.core.families import family_of
     from plangym_ext.errors import KernelDiffers, NoKernel
     from plangym_ext.native.kernel_env import KernelEnv
 
+    family = family_of(env.gym_env.unwrapped)
+    if family is not None and family.is_run_by("mujoco"):
+        return _mujoco_backend(env)
     try:
         seconds = KernelEnv(env).warm_up()
     except NoKernel as error:
         return f"serial: {error.reason}"
     except KernelDiffers as error:
         return f"serial: {error}"
-    return f"kernel, compiled or loaded in {seconds:.2f} s and equal to the env byte for byte"
+    return f"kernel, {_equal_in(seconds)}"
+
+
+def _mujoco_backend(env: Any) -> str:
+    from plangym_ext.errors import BackendUnavailable
+    from plangym_ext.native.mujoco_env import MujocoEnv
+
+    own = env.clone()
+    try:
+        with MujocoEnv(own) as native:
+            threads = f"{native.threads} thread" + "s" * (native.threads > 1)
+            return f"mujoco, on {threads}, {_equal_in(native.compile_seconds)}"
+    except BackendUnavailable as error:
+        own.close()
+        return f"serial: {error}"
+
+
+def _equal_in(seconds: float) -> str:
+    return f"compiled or loaded in {seconds:.2f} s and equal to the env byte for byte"
 
 
 def _costs(env: Any, seed: int) -> dict[str, float]:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.files import write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.video import recorded
+from plangym_ext.run.video import first_frame, recorded
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -55,6 +56,20 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+    parser.add_argument(
+        "--tree",
+        type=Path,
+        default=None,
+        metavar="FILE.html",
+        help="also write one page that shows the tree behind every move; no network needed",
+    )
+    parser.add_argument(
+        "--tree-nodes",
+        type=at_least(1),
+        default=400,
+        metavar="N",
+        help="nodes that the page draws of each tree, the most visited",
+    )
     add_planner_options(parser, given, default="mcts")
 
 
@@ -67,6 +82,9 @@ def run(options: argparse.Namespace) -> int:
 
     planner: Any = load_planner(options.planner)
     chosen = chosen_options(options)
+    if options.tree:
+        _check_tree(options.planner, planner)
+        chosen["return_tree"] = True
     planner = planner(**chosen)
     started = time.monotonic()
     episode: Any = None
@@ -74,12 +92,15 @@ def run(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with _env(options) as env, recorded(target, env, options.seed) as video:
         line = ProgressLine()
-        shown = _Shown(options, line, env, video)
+        page = _page(options, env, planner)
+        shown = _Shown(options, line, env, video, page)
         line.update(f"{env.name}: searching the first move", force=True)
         episode = play(
             env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step
         )
         line.end(shown.text(time.monotonic() - started))
+    if page is not None:
+        page.write(options.tree)
     seconds = time.monotonic() - started
     write_json(
         options.out / "episode.json",
@@ -106,16 +127,21 @@ def run(options: argparse.Namespace) -> int:
     print(f"wrote {options.out / 'episode.json'}")
     if options.video:
         print(f"wrote {options.out / 'episode.mp4'}")
+    if options.tree:
+        print(f"wrote {options.tree}")
     return 0
 
 
 class _Shown:
-    """What is shown of each move: the progress line, and the frame."""
+    """What is shown of each move: the progress line, the frame, the tree."""
 
     def __init__(
-        self, options: argparse.Namespace, line: ProgressLine, env: Any, video: Any
+        self, options: argparse.Namespace, line: ProgressLine, env: Any, video: Any, page: Any
     ) -> None:
         self._options, self._line, self._env, self._video = options, line, env, video
+        self._page = page
+        # What was seen when a move was planned is what was drawn after the one before.
+        self._frame = first_frame(env, options.seed) if self._draws else None
         self._started = time.monotonic()
         self._moves, self._return, self._model_steps = 0, 0.0, 0
 
@@ -124,8 +150,17 @@ class _Shown:
         self._moves, self._return = move.step + 1, move.total
         self._model_steps += move.plan.budget.model_steps
         self._line.update(self.text(time.monotonic() - self._started))
+        frame = self._env.render() if self._draws or self._video is not None else None
         if self._video is not None:
-            self._video.add(self._env.render())
+            self._video.add(frame)
+        if self._page is not None:
+            self._page.add(move, self._frame)
+        self._frame = frame
+
+    @property
+    def _draws(self) -> bool:
+        """Whether the page has pictures."""
+        return self._page is not None and "rgb_array" in self._env.metadata.get("render_modes", ())
 
     def text(self, seconds: float) -> str:
         """The progress line."""
@@ -140,10 +175,56 @@ def _env(options: argparse.Namespace) -> Any:
     import plangym_ext
 
     arguments: dict[str, Any] = {"frameskip": options.frameskip}
-    if options.video:
+    if options.video or (options.tree and _renders(options.env)):
         arguments["render_mode"] = "rgb_array"
     if options.n_workers == 0:
         return plangym_ext.make(options.env, **arguments)
     return plangym_ext.make(
         options.env, backend="process", n_workers=options.n_workers, **arguments
     )
+
+
+def _renders(name: str) -> bool:
+    """Whether an env draws pictures, as its class says."""
+    import gymnasium as gym
+
+    from plangym_ext.registry import find_spec
+
+    entry = find_spec(name).entry_point
+    env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    return "rgb_array" in getattr(env, "metadata", {}).get("render_modes", ())
+
+
+def _check_tree(name: str, planner: Any) -> None:
+    """Refuse to show the trees of a planner that grows none."""
+    from plangym_ext.planners import PLANNERS, load_planner, options_of
+
+    if not any(option.name == "return_tree" for option in options_of(planner)):
+        growing = [
+            other
+            for other in PLANNERS
+            if any(option.name == "return_tree" for option in options_of(load_planner(other)))
+        ]
+        raise InvalidOption(
+            f"--tree needs a planner that grows a tree: {', '.join(growing)}; got {name!r}."
+        )
+
+
+def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
+    """Recorder of the page of trees; None if not asked for."""
+    if not options.tree:
+        return None
+    from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
+
+    limits = [
+        f"{value:,} {unit}"
+        for value, unit in (
+            (planner.num_simulations, "simulations"),
+            (planner.max_model_steps, "model steps"),
+            (planner.max_seconds, "s"),
+        )
+        if value is not None
+    ]
+    subtitle = f"{options.planner}, {' or '.join(limits)} a move, seed {options.seed}"
+    first = int(getattr(env.action_space, "start", 0))
+    return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)

@@ -99,6 +99,12 @@ class VideoWriter:
         return self._process.returncode
 
 
+def first_frame(env: Any, seed: int) -> Any:
+    """The picture that the episode of a seed begins with; the env is reset."""
+    env.reset(seed=seed)
+    return env.render()
+
+
 @contextlib.contextmanager
 def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | None]:
     """Open a writer for an episode's frames, finished if all goes well.
@@ -114,8 +120,7 @@ def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | N
     # At most 30: a game that says 60 shows every fourth frame, which is hard to follow.
     writer = VideoWriter(path, min(30, env.metadata.get("render_fps", 30)))
     try:
-        env.reset(seed=seed)
-        writer.add(env.render())
+        writer.add(first_frame(env, seed))
         yield writer
     except BaseException:
         writer.discard()

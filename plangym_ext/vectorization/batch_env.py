@@ -47,6 +47,7 @@ class BatchEnv(RowStepper):
     """
 
     slot_storage = "shared"
+    rows_are_checked_where_they_run = True
 
     def __init__(
         self,
@@ -301,6 +302,11 @@ class _Running:
             except StateTooWide as error:
                 # Another batch may have made them wider since this one began.
                 short = width + error.excess - self._env.state_width
+            except Exception:
+                if self._request.unchecked:
+                    # A refusal names the first of all rows, and goes before other errors.
+                    self._env.envelope.check(self._request.states, self._request.unchecked)
+                raise
             if short > 0:
                 self._env.widen(self._env.wider(short))
             slots = self._request.slots

@@ -10,7 +10,7 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults, outgrown
 from plangym_ext.vectorization.crew import Crew
-from plangym_ext.vectorization.rows_message import Place, RowsMessage
+from plangym_ext.vectorization.rows_message import Place, RowsMessage, worker_lines
 
 #: Shapes of batches whose views a page keeps.
 _MAX_SHAPES = 64
@@ -29,6 +29,7 @@ class BatchMemory:
 
     Attributes:
         batch: views of it in this process.
+        lines: `[W, 8]` int64, what workers say of themselves; see `worker_lines`.
         blocks: what workers have to map; held, so that none is closed meanwhile.
         message: what workers are told.
         writes_elsewhere: whether workers write to memory that is not the page.
@@ -41,8 +42,8 @@ class BatchMemory:
         self._crew, self._layout, self._request = crew, layout, request
         self._size = crew.page_size(layout, request.num_rows, request.horizon)
         self._page = crew.pages.take(self._size)
-        self._leased: RowBatch | None = None
         self.batch = self._kept_batch()
+        self.lines = worker_lines(self._page.memory, len(crew.workers))
         self.blocks = [self._page.block]
         self._places: list[Place] = []
         states, slots = request.states, request.slots
@@ -75,15 +76,11 @@ class BatchMemory:
             tuple(self._places),
             by_source=slots is not None,
             by_target=slots is not None and not self._commit_here,
+            unchecked=request.unchecked,
         )
         self.writes_elsewhere = bool(self._written) or self.message.by_target
         if slots is not None:
             slots.store.pins += 1
-
-    @property
-    def page(self) -> np.ndarray:
-        """View `[nbytes]` uint8 of the page."""
-        return self._page.memory
 
     def _kept_batch(self) -> RowBatch:
         """Views of the page, made once for every shape of batch."""
@@ -93,15 +90,15 @@ class BatchMemory:
         if kept is None:
             if len(self._page.views) >= _MAX_SHAPES:
                 self._page.views.clear()
-            kept = self._page.views[key] = self._batch_over(self._page.memory)
+            kept = self._page.views[key] = RowBatch(
+                self._layout,
+                request.num_rows,
+                request.horizon,
+                self._page.memory,
+                infos=request.infos,
+            )
         assert isinstance(kept, RowBatch)
         return kept
-
-    def _batch_over(self, memory: np.ndarray) -> RowBatch:
-        request = self._request
-        return RowBatch(
-            self._layout, request.num_rows, request.horizon, memory, infos=request.infos
-        )
 
     def _place(self, name: str, array: np.ndarray) -> bool:
         """Let workers use an array where it lies, if that is shared memory."""
@@ -116,11 +113,6 @@ class BatchMemory:
         )
         return True
 
-    def prepare_results(self) -> None:
-        """Make the arrays that the caller will hold; while the workers are busy."""
-        if self._crew.pages.may_lease(self._size):
-            self._leased = self._batch_over(self._page.lease())
-
     def results(self) -> RowResults:
         """What came back: views of the page that the caller keeps, or copies."""
         slots = self._request.slots
@@ -131,14 +123,12 @@ class BatchMemory:
         if self._request.out:
             # What the workers could not write is copied once, to where the caller wants it.
             given = {name: self.batch.field(name) for name in self._request.out} | self._written
-        if self._leased is None:
-            return self.batch.results(copy=True, given=given)
-        self._leased.own_infos = self.batch.own_infos
-        return self._leased.results(copy=False, given=given)
+        if self._crew.pages.may_lease(self._size):
+            return self.batch.results(self._page.lease(), given=given)
+        return self.batch.results(copy=True, given=given)
 
     def release(self) -> None:
         """Let another batch use the page, unless results look at it; called once."""
-        self._leased = None
         self._page.busy = False
         self.blocks.clear()
         if self._request.slots is not None:

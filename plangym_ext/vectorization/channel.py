@@ -50,6 +50,19 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
     return [fd for fd, _ in poller.poll(None if timeout is None else timeout * 1000)]
 
 
+def wait_awake(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
+    """What a poller has, after waiting for that up to some seconds without going to sleep.
+
+    To be woken costs tens of microseconds, and on a busy machine the system may run the
+    woken end in place of the one that wakes it. Whoever else wants the processor gets it
+    in between.
+    """
+    deadline = time.monotonic() + seconds
+    while not (events := poller.poll(0)) and time.monotonic() < deadline:
+        os.sched_yield()
+    return events
+
+
 class Channel:
     """One end of the connection; for one thread at a time.
 
@@ -92,7 +105,7 @@ class Channel:
         meanwhile: Callable[[], object] | None = None,
     ) -> None:
         """`send` for a message that is pickled already."""
-        rest = memoryview(_HEADER.pack(len(data), len(fds)) + data)
+        rest: bytes | memoryview = _HEADER.pack(len(data), len(fds)) + data
         left = list(fds)
         try:
             while rest:
@@ -102,7 +115,7 @@ class Channel:
                         left = []
                     else:
                         sent = self._sock.send(rest, _DONTWAIT)
-                    rest = rest[sent:]
+                    rest = memoryview(rest)[sent:] if sent < len(rest) else b""
                 except BlockingIOError:
                     self._wait_for_room(meanwhile)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -125,17 +138,10 @@ class Channel:
             meanwhile()
 
     def linger(self, seconds: float) -> None:
-        """Stay awake for a while in case the next message comes at once.
-
-        To be woken costs tens of microseconds, and on a busy machine the system may run
-        the woken end in place of the one that wakes it. Whoever else wants the processor
-        gets it in between.
-        """
+        """Stay awake for a while in case the next message comes at once."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
-        deadline = time.monotonic() + seconds
-        while not poller.poll(0) and time.monotonic() < deadline:
-            os.sched_yield()
+        wait_awake(poller, seconds)
 
     def receive(self) -> list[Message]:
         """All whole messages that have come, at least one, which is waited for.
@@ -146,6 +152,8 @@ class Channel:
             ChannelClosed: the other end is gone.
         """
         try:
+            # What was read before ends in the middle of a message: whole ones were given.
+            self._fill()
             while not (found := self._whole_messages()):
                 self._fill()
         except ChannelClosed:

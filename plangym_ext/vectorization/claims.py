@@ -18,8 +18,8 @@ from collections.abc import Iterator
 _TOKEN = struct.Struct("<QII")  # request, first row, row behind the last
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _TOKEN.size
-#: A range is worth claiming if it takes this long: some ten times what the claim costs.
-_LEAST_SECONDS = 150e-6
+#: A range is worth claiming if it takes this long: some fifteen times what the claim costs.
+_LEAST_SECONDS = 200e-6
 
 
 def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tuple[int, int]]:
@@ -39,7 +39,7 @@ def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tupl
     # A row that takes no time at all makes any range too small.
     share = min(num_rows, _LEAST_SECONDS / max(row_seconds, _LEAST_SECONDS / num_rows))
     smallest = max(math.ceil(share), -(-num_rows // (MAX_RANGES // 2)))
-    if num_rows <= 2 * num_workers * smallest:
+    if num_rows <= 3 * num_workers * smallest:
         edges = [num_rows * k // num_workers for k in range(num_workers + 1)]
         return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
     ranges, first = [], 0

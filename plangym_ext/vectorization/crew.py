@@ -12,16 +12,18 @@ from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
-from plangym_ext.vectorization.channel import wait_readable
+from plangym_ext.vectorization.channel import wait_awake, wait_readable
 from plangym_ext.vectorization.claims import ClaimQueue
 from plangym_ext.vectorization.external_process import START_TIMEOUT, ExternalProcess
 from plangym_ext.vectorization.pages import Pages
-from plangym_ext.vectorization.rows_message import NO_ROW, progress_bytes
+from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, lines_bytes
 
 #: Times that a worker may be started for one batch, on average.
 _MAX_STARTS = 3
 #: Sizes of batches that are remembered.
 _MAX_KEPT = 256
+#: Kinds of batches that workers know at a time.
+_MAX_PLANS = 256
 #: Seconds that a step is expected to cost before one was seen.
 _USUAL_STEP = 30e-6
 
@@ -74,6 +76,8 @@ class Crew:
         self.flights: set[Batch] = set()
         self._step_seconds: float | None = None
         self._sizes: dict[tuple[int, int, int], int] = {}
+        #: Numbers that workers know kinds of batches by.
+        self._plans: dict[RowsMessage, int] = {}
         self._free_lanes: list[Lane] = []
         self._lanes: list[Lane] = []
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
@@ -128,12 +132,12 @@ class Crew:
             if len(self._sizes) >= _MAX_KEPT:
                 self._sizes.clear()
             _, size = layout.offsets(num_rows, horizon)
-            size = self._sizes[key] = size + progress_bytes(len(self.workers))
+            size = self._sizes[key] = size + lines_bytes(len(self.workers))
         return size
 
     def note_cost(self, seconds: float, num_rows: int, horizon: int) -> None:
-        """Remember how long a batch took: it says how finely the next should be cut."""
-        step = seconds * len(self.workers) / (num_rows * horizon)
+        """Remember how long all workers took for a batch: it says how finely to cut the next."""
+        step = seconds / (num_rows * horizon)
         known = self._step_seconds
         self._step_seconds = step if known is None else 0.8 * known + 0.2 * step
 
@@ -163,17 +167,43 @@ class Crew:
         """Let another batch use a lane; nobody runs rows of the last one any more."""
         self._free_lanes.append(lane)
 
-    def introduce(self, worker: ExternalProcess, lane: Lane, blocks: Iterable[SharedBlock]) -> None:
-        """Tell a worker of the lane and the memory of a batch, unless it knows them.
+    def plan(self, message: RowsMessage) -> int:
+        """The number that workers know a kind of batch by."""
+        known = self._plans.get(message)
+        if known is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._forget("plan", self._plans.pop(next(iter(self._plans))))
+            known = self._plans[message] = next(_numbers)
+        return known
+
+    def introduce(
+        self,
+        worker: ExternalProcess,
+        lane: Lane,
+        blocks: Iterable[SharedBlock],
+        plan: int,
+        message: RowsMessage,
+    ) -> None:
+        """Tell a worker of the lane, the memory and the kind of a batch, unless it knows them.
+
+        Args:
+            worker: who.
+            lane: that the batch has.
+            blocks: in which its arrays lie.
+            plan: the number of its kind.
+            message: its kind.
 
         Raises:
             WorkerDied: it is gone.
         """
         worker.describe()
-        self._share_gone()
+        while self._gone:
+            self._forget("block", self._gone.pop())
         told, gone = worker.process.told, worker.process.gone
+        if (lane.number, plan) in worker.process.at_home and not gone:
+            return
         while gone:
-            worker.post(("drop", gone.pop()))
+            worker.post(("forget", *gone.pop()))
         if ("lane", lane.number) not in told:
             index = self.workers.index(worker)
             worker.post(("lane", lane.number, index), (lane.queue.read_fd,))
@@ -183,29 +213,35 @@ class Crew:
             if ("block", number) not in told:
                 worker.post(("block", number, block.nbytes), (block.fd,))
                 told.add(("block", number))
+        if ("plan", plan) not in told:
+            worker.post(("plan", plan, message))
+            told.add(("plan", plan))
+        worker.process.at_home.add((lane.number, plan))
 
-    def _share_gone(self) -> None:
-        """Note for every worker which of the blocks that it knows are gone."""
-        while self._gone:
-            number = self._gone.pop()
-            for worker in self.workers:
-                if ("block", number) in worker.process.told:
-                    worker.process.told.remove(("block", number))
-                    worker.process.gone.append(number)
+    def _forget(self, kind: str, number: int) -> None:
+        """Note for every worker that knows something that it has to forget it."""
+        for worker in self.workers:
+            if (kind, number) in worker.process.told:
+                worker.process.told.remove((kind, number))
+                worker.process.gone.append((kind, number))
+                worker.process.at_home.clear()
 
     # What workers say -----------------------------------------------------------
 
-    def pump(self, timeout: float | None) -> bool:
+    def pump(self, timeout: float | None, awake: float = 0.0) -> bool:
         """Receive answers and notice deaths, of any worker.
 
         Args:
             timeout: seconds to wait for the first of them; None waits as long as it takes.
+            awake: seconds before those that are spent without going to sleep.
 
         Returns:
             Whether anything came.
         """
         self._watch()
-        events = self._poller.poll(None if timeout is None else timeout * 1000)
+        events = wait_awake(self._poller, awake) if awake else []
+        if not events:
+            events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
             worker = self._watched.get(fd)
             if worker is None or worker.fallen is not None:
@@ -242,6 +278,8 @@ class Crew:
             WorkerDied: they die while they build their envs, again and again.
             WorkerTimeout: none has built its env in time.
         """
+        if all(worker.fallen is None and worker.ready for worker in self.workers):
+            return self.workers
         deadline = time.monotonic() + START_TIMEOUT
         starts_left = _MAX_STARTS * len(self.workers)
         while True:

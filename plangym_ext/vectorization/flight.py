@@ -26,13 +26,15 @@ from plangym_ext.vectorization.batch_memory import BatchMemory
 from plangym_ext.vectorization.claims import MAX_RANGES, split_rows
 from plangym_ext.vectorization.crew import Crew, StillWatch
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
-from plangym_ext.vectorization.rows_message import NO_ROW, progress_view
+from plangym_ext.vectorization.rows_message import NO_ROW, ROW, TAKEN
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
 #: Workers that one row may kill before it is held to be the cause.
 _MAX_KILLS = 2
 #: Rounds in a row that may lose workers without any row being done or blamed for it.
 _MAX_IDLE_ROUNDS = 3
+#: Seconds for which the parent stays awake behind a batch that should end within them.
+_AWAKE = 500e-6
 #: Seconds between two looks at workers that have not answered.
 _LOOK = 0.1
 
@@ -61,6 +63,7 @@ class Flight:
         self._one_by_one = one_by_one
         self._row_timeout = row_timeout
         self._watch = StillWatch(row_timeout)
+        self._awake = 0.0
         self._outcome: RowResults | BaseException | None = None
         #: Nobody will ask for the results.
         self.abandoned: bool = False
@@ -82,9 +85,9 @@ class Flight:
         try:
             sharers = 1 if one_by_one else len(crew.workers)
             row_seconds = crew.row_seconds(request.horizon)
-            self._begun = time.monotonic()
+            expected = row_seconds * request.num_rows / sharers
+            self._awake = _AWAKE if expected < _AWAKE else 0.0
             self._ring(split_rows(request.num_rows, sharers, row_seconds))
-            self._memory.prepare_results()
         except BaseException as error:
             self._abort(error)
             raise
@@ -106,14 +109,14 @@ class Flight:
         able = crew.ready_workers()
         able = crew.workers[:1] if self._one_by_one else able[: len(ranges)]
         # An env that cannot be built any more raises here, before anybody runs a row.
+        memory, plan = self._memory, crew.plan(self._memory.message)
         for worker in able:
             with contextlib.suppress(WorkerDied):  # seen again when it is waited for
-                crew.introduce(worker, self._lane, self._memory.blocks)
-        for index in range(len(crew.workers)):
-            progress_view(self._memory.page, index)[...] = NO_ROW
+                crew.introduce(worker, self._lane, memory.blocks, plan, memory.message)
+        memory.lines[:, ROW] = NO_ROW
+        memory.lines[:, TAKEN] = 0
         self._lane.queue.offer(self._round, ranges)
-        message = ("rows", self._round, self._lane.number, self._memory.message)
-        pickled = pickle.dumps(message, protocol=5)
+        pickled = pickle.dumps(("rows", self._round, self._lane.number, plan), protocol=5)
         for worker in able:
             self._rung[worker] = worker.process
             with contextlib.suppress(WorkerDied):
@@ -129,7 +132,7 @@ class Flight:
 
     def progress_of(self, worker: int) -> int:
         """The row of this batch that a worker is running, or `NO_ROW`."""
-        return int(progress_view(self._memory.page, worker)[0])
+        return int(self._memory.lines[worker, ROW])
 
     def poll(self, timeout: float) -> bool:
         """Whether the batch is done, after waiting for that up to `timeout` seconds."""
@@ -180,7 +183,7 @@ class Flight:
         """
         moment = _LOOK if self._row_timeout is None else min(_LOOK, self._row_timeout / 2)
         try:
-            came = self._crew.pump(max(0.0, min(moment, deadline - time.monotonic())))
+            came = self._crew.pump(max(0.0, min(moment, deadline - time.monotonic())), self._awake)
             for worker, process in self._rung.items():
                 # At once, so that the new one is ready when this round is over.
                 if process.fallen is not None and worker.process is process:
@@ -221,9 +224,9 @@ class Flight:
         try:
             deaths = self._judge_answers()
             if not deaths:
-                if self._request.num_rows and not self._one_by_one:
-                    took = time.monotonic() - self._begun
-                    self._crew.note_cost(took, self._request.num_rows, self._request.horizon)
+                if self._num_left:
+                    took = 1e-9 * float(self._memory.lines[:, TAKEN].sum())
+                    self._crew.note_cost(took, self._num_left, self._request.horizon)
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

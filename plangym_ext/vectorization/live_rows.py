@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -32,7 +32,8 @@ class Played(NamedTuple):
     Attributes:
         rewards: `[k]` float64.
         terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty.
+        infos: `(row, info)` for each info that is not empty; with `columns`, arrays of all
+            rows by key, if an engine has them so.
         finals: `(row, obs, info)` of rows that ended and were reset in the same step.
         obs: observations that have no array form, one for each row; else None.
         states: of all rows of the process, None for one that was never reset; or None if
@@ -42,7 +43,7 @@ class Played(NamedTuple):
     rewards: np.ndarray
     terminations: np.ndarray
     truncations: np.ndarray
-    infos: list[tuple[int, dict[str, Any]]]
+    infos: Iterable[tuple[int, dict[str, Any]]]
     finals: list[tuple[int, Any, dict[str, Any]]]
     obs: list[Any] | None
     states: list[np.ndarray | None] | None

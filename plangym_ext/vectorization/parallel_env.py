@@ -58,6 +58,7 @@ class ParallelEnv(BackendEnv):
 
     backend = "process"
     slot_storage = "shared"
+    rows_are_checked_where_they_run = True
 
     def __init__(
         self,

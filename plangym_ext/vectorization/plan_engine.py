@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,8 +124,12 @@ class PlanEngine(RowEngine):
             )
             rewards[stepped], terminations[stepped] = batch.rewards, batch.terminateds
             truncations[stepped] = batch.truncateds
-            infos |= _by_row(batch.infos, stepped)
             self._put(numbers[stepped], batch.states, batch.obs)
+            if len(stepped) == num and not (same_step and (terminations | truncations).any()):
+                columns = ColumnInfos(batch.infos, stepped)
+                found = Played(rewards, terminations, truncations, columns, finals, None, None)
+                return functools.partial(_give, found)
+            infos |= _by_row(batch.infos, stepped)
             if same_step:
                 for k in np.flatnonzero(terminations | truncations).tolist():
                     row = rows[k]
@@ -224,6 +228,29 @@ class PlanEngine(RowEngine):
 
 def _give(found: Any, timeout: float | None) -> Any:  # noqa: ARG001 - it is done
     return found
+
+
+class ColumnInfos:
+    """The infos of all rows of a step, which may be wanted as columns or one by one.
+
+    Args:
+        infos: of the batch.
+        places: of its rows in the step.
+
+    Attributes:
+        columns: `{key: [k, ...] array}`, fresh, if these are all that the env said; else None.
+    """
+
+    def __init__(self, infos: InfoBatch, places: np.ndarray) -> None:
+        self._infos, self._places = infos, places
+        keys = [key for key in infos.keys() if key not in _COUNTS]  # noqa: SIM118 - no mapping
+        self.columns: dict[str, np.ndarray] | None = None
+        if not infos.has_own and "final_obs" not in keys:
+            self.columns = {key: infos[key].copy() for key in keys}
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Row and info of each that has one."""
+        return ((k, info) for k, info in _by_row(self._infos, self._places).items() if info)
 
 
 def _by_row(infos: InfoBatch, places: np.ndarray) -> dict[int, dict[str, Any]]:

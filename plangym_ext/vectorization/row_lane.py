@@ -18,8 +18,10 @@ from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.row_hosts import Answer, RowHost
 
-#: Calls that are played again at most; then states are captured once more.
+#: Calls after which states are captured once more, so that those need not be played again.
 _LONGEST_LOG = 64
+#: Bytes of states that one call more may cost: large states are captured less often.
+_BYTES_PER_CALL = 1024
 #: Deaths that one call may cause before it is held to be the reason.
 _MOST_DEATHS = 2
 
@@ -44,6 +46,7 @@ class RowLane:
         self._played = False
         self._saved: list[np.ndarray | None] = [None] * len(rows)
         self._log: list[tuple[str, tuple[Any, ...]]] = []
+        self._longest_log = _LONGEST_LOG
         #: Attributes that were set, by row and name: states need not hold them.
         self._attributes: dict[tuple[int, str], Any] = {}
         self._call: tuple[str, tuple[Any, ...]] = ("", ())
@@ -56,7 +59,7 @@ class RowLane:
     def begin(self, name: str, *args: Any) -> None:
         """Begin a method of `LiveRows`; `finish` must follow."""
         self._call = name, args
-        full = name == "step" and len(self._log) >= _LONGEST_LOG
+        full = name == "step" and len(self._log) >= self._longest_log
         # What a reset draws from the system cannot be played again, and states belong to
         # envs with the attributes of their time: both are kept at once.
         self._capture = self._captures and (full or name in ("reset", "set_attr"))
@@ -111,6 +114,8 @@ class RowLane:
             # A state that turns out not to be capturable is no reason to stop playing.
             self._captures = states is not None
             self._saved, self._log = states or self._saved, []
+            size = sum(len(state) for state in self._saved if state is not None)
+            self._longest_log = max(_LONGEST_LOG, size // _BYTES_PER_CALL)
         elif self._captures and name != "get_states":
             self._log.append(self._call)
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 
-#: Bytes behind the arrays of a page for each worker's progress: a cache line of its own.
-PROGRESS_STEP = 64
-#: In a worker's progress: it is not running any row of the batch.
-NO_ROW = -1
+#: 64-bit words behind the arrays of a page for each worker: a cache line of its own.
+_LINE = 8
+#: The first of them: the row that it is running, or none.
+ROW, NO_ROW = 0, -1
+#: The second: nanoseconds that it took for its rows.
+TAKEN = 1
 
 
 class Place(NamedTuple):
@@ -48,6 +50,7 @@ class RowsMessage(NamedTuple):
         places: fields that lie elsewhere.
         by_source: whether row i begins at row `sources[i]` of the states.
         by_target: whether row i's state is copied to row `targets[i]` of the store.
+        unchecked: as of `RowRequest`.
     """
 
     page: int
@@ -57,15 +60,18 @@ class RowsMessage(NamedTuple):
     places: tuple[Place, ...] = ()
     by_source: bool = False
     by_target: bool = False
+    unchecked: str = ""
 
 
-def progress_view(page: np.ndarray, worker: int) -> np.ndarray:
-    """`[1]` int64: the row that a worker is running, or `NO_ROW`; at the end of a page."""
-    end = len(page) - worker * PROGRESS_STEP
-    view: np.ndarray = page[end - 8 : end].view(np.int64)
-    return view
+def worker_lines(page: np.ndarray, num_workers: int) -> np.ndarray:
+    """`[W, 8]` int64 at the end of a page: what workers 0 to W - 1 say of themselves.
+
+    The last line is worker 0's: a worker need not know how many there are.
+    """
+    lines: np.ndarray = page[-lines_bytes(num_workers) :].view(np.int64)
+    return lines.reshape(num_workers, _LINE)[::-1]
 
 
-def progress_bytes(num_workers: int) -> int:
+def lines_bytes(num_workers: int) -> int:
     """Bytes that a page needs behind its arrays."""
-    return num_workers * PROGRESS_STEP
+    return num_workers * _LINE * np.dtype(np.int64).itemsize

@@ -29,7 +29,12 @@ from plangym_ext.vectorization.vector_errors import (
     VectorResetNeeded,
     VectorTimeout,
 )
-from plangym_ext.vectorization.vector_infos import batched_infos, listed_infos, some_infos
+from plangym_ext.vectorization.vector_infos import (
+    batched_infos,
+    listed_infos,
+    masked_columns,
+    some_infos,
+)
 from plangym_ext.vectorization.vector_spaces import ObservationMode, observation_spaces
 
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
@@ -460,6 +465,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def _infos(self, rows: Sequence[int], played: Played) -> Any:
         if self.list_infos:
             return listed_infos(len(rows), played.infos, played.finals)
+        columns = getattr(played.infos, "columns", None)
+        if columns is not None and isinstance(rows, range):
+            return masked_columns(columns, self.num_envs)
         infos = [(rows[k], info) for k, info in played.infos]
         finals = [(rows[k], obs, info) for k, obs, info in played.finals]
         return batched_infos(self.num_envs, infos, finals, self._add_info)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,14 @@ def batched_infos(
             batch = add_info(batch, {"final_obs": obs, "final_info": info}, env)
         batch = add_info(batch, by_env.get(env, {}), env)
     return batch
+
+
+def masked_columns(columns: dict[str, np.ndarray], num_envs: int) -> dict[str, Any]:
+    """Columns that every env has a value in, with their masks."""
+    found: dict[str, Any] = {}
+    for key, column in columns.items():
+        found[key], found[f"_{key}"] = column, np.ones(num_envs, bool)
+    return found
 
 
 def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -82,7 +90,7 @@ def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
 
 def listed_infos(
     num_envs: int,
-    infos: Sequence[tuple[int, dict[str, Any]]],
+    infos: Iterable[tuple[int, dict[str, Any]]],
     finals: Sequence[tuple[int, Any, dict[str, Any]]],
 ) -> list[dict[str, Any]]:
     """Infos as one dict for each env, as it gave it.

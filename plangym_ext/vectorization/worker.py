@@ -5,9 +5,10 @@ three inherited descriptors. The first message carries the parent's module path 
 env's constructor; after that the worker answers one request at a time:
 
     ("block", id, nbytes)                map shared memory; brings its descriptor
-    ("drop", id)                         let go of it
+    ("forget", kind, id)                 let go of a "block" or a "plan"
     ("lane", id, index)                  a claim queue; brings its descriptor
-    ("rows", request, lane, RowsMessage) run the rows of a batch that this worker claims
+    ("plan", id, RowsMessage)            a kind of batch
+    ("rows", request, lane, plan)        run the rows of a batch that this worker claims
     ("call", request, name, pickle)      call a method of the env with (args, kwargs)
     ("get", request, name)               read an attribute of the env
     ("widen", width)                     make state rows wider
@@ -95,7 +96,7 @@ class Worker:
                     self._env.close()
                     return
                 self._serve(message, fds)
-            if messages and messages[-1][0][0] == "rows":
+            if messages and messages[-1][0][0] in ("rows", "call"):
                 self._channel.linger(_LINGER)
             messages = self._channel.receive()
 
@@ -105,8 +106,10 @@ class Worker:
             self._answer(message[1], self._run_rows, *message[1:])
         elif kind == "block":
             self._env.open_block(message[1], fds[0], message[2])
-        elif kind == "drop":
-            self._env.drop_block(message[1])
+        elif kind == "plan":
+            self._env.learn(message[1], message[2])
+        elif kind == "forget":
+            self._env.forget(message[1], message[2])
         elif kind == "lane":
             self._lanes[message[1]] = (fds[0], message[2])
         elif kind == "call":
@@ -126,10 +129,10 @@ class Worker:
     def _get(self, name: str) -> bytes:
         return pickle.dumps(self._env.get(name), protocol=5)
 
-    def _run_rows(self, request: int, lane: int, what: Any) -> bytes:
+    def _run_rows(self, request: int, lane: int, plan: int) -> bytes:
         claim_fd, index = self._lanes[lane]
         try:
-            return self._env.run(what, index, claims(claim_fd, request))
+            return self._env.run(plan, index, claims(claim_fd, request))
         except BaseException:
             # The batch has failed: what nobody has begun need not be run.
             for _ in claims(claim_fd, None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,10 +14,7 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_loop import row_error, run_rows
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, progress_view
-
-#: Batches whose views are kept: making them costs as much as a few rows.
-_MAX_BATCHES = 256
+from plangym_ext.vectorization.rows_message import NO_ROW, ROW, TAKEN, RowsMessage, worker_lines
 
 
 class WorkerEnv:
@@ -41,7 +39,9 @@ class WorkerEnv:
             )
         self._env = env
         self._blocks: dict[int, SharedBlock] = {}
-        self._batches: dict[tuple[RowsMessage, int], RowBatch] = {}
+        self._plans: dict[int, RowsMessage] = {}
+        #: Views for a plan: making them costs as much as a few rows.
+        self._batches: dict[tuple[int, int], RowBatch] = {}
 
     def description(self) -> dict[str, Any]:
         """Name, spaces and row layout; what the parent checks and shows."""
@@ -62,16 +62,23 @@ class WorkerEnv:
         """Map shared memory, to be known by a number."""
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
-    def drop_block(self, number: int) -> None:
-        """Let go of a block and of the views of it."""
-        self._batches.clear()
-        self._blocks.pop(number).close()
+    def learn(self, number: int, what: RowsMessage) -> None:
+        """Know a kind of batch by a number."""
+        self._plans[number] = what
 
-    def run(self, what: RowsMessage, worker: int, ranges: Iterable[tuple[int, int]]) -> bytes:
+    def forget(self, kind: str, number: int) -> None:
+        """Let go of a "block" or a "plan", and of the views of it."""
+        self._batches.clear()
+        if kind == "block":
+            self._blocks.pop(number).close()
+        else:
+            del self._plans[number]
+
+    def run(self, plan: int, worker: int, ranges: Iterable[tuple[int, int]]) -> bytes:
         """Run the given row ranges of a batch in place.
 
         Args:
-            what: the batch.
+            plan: the kind of batch.
             worker: number of this worker, which tells where its progress is written.
             ranges: rows, each range as first and behind the last.
 
@@ -81,20 +88,29 @@ class WorkerEnv:
 
         Raises:
             RowError: the env raised, or an info cannot be pickled.
+            StateError: a state is damaged or belongs to another env, which the env has not
+                been shown.
         """
-        key = (what, worker)
-        batch = self._batches.get(key)
+        what = self._plans[plan]
+        batch = self._batches.get((plan, worker))
         if batch is None:
-            if len(self._batches) >= _MAX_BATCHES:
-                self._batches.clear()
-            batch = self._batches[key] = self._batch(what, worker)
+            batch = self._batches[plan, worker] = self._batch(what, worker)
         batch.own_infos.clear()
+        begun = time.perf_counter_ns()
         try:
             for first, stop in ranges:
+                if what.unchecked:
+                    self._check(batch.states_in[first:stop], what.unchecked)
                 run_rows(self._env, batch, first, stop)
         finally:
-            batch.progress[0] = NO_ROW
+            batch.progress[ROW] = NO_ROW
+            batch.progress[TAKEN] = time.perf_counter_ns() - begun
         return _pickled(batch) if batch.own_infos else b""
+
+    def _check(self, states: np.ndarray, where: str) -> None:
+        envelope = self._env.envelope
+        if not envelope.holds_own(states):
+            envelope.check(states, where)
 
     def _batch(self, what: RowsMessage, worker: int) -> RowBatch:
         page = self._blocks[what.page]
@@ -105,7 +121,7 @@ class WorkerEnv:
         batch.store = store
         batch.sources = batch.field("sources") if what.by_source else None
         batch.targets = batch.field("targets") if what.by_target else None
-        batch.progress = progress_view(memory, worker).data.cast("B").cast("q")
+        batch.progress = worker_lines(memory, worker + 1)[worker].data
         return batch
 
     def widen(self, width: int) -> None:

@@ -51,10 +51,12 @@ class WorkerProcess:
         self.index = index
         #: How it ended, once that was seen.
         self.fallen: WorkerDied | None = None
-        #: What it has been told of: memory and queues, by number.
+        #: What it has been told of: memory, queues and kinds of batches, by number.
         self.told: set[tuple[str, int]] = set()
-        #: Numbers of memory that it was told of and that is gone since.
-        self.gone: list[int] = []
+        #: Queues and kinds of batches, by number, of which it knows all that there is.
+        self.at_home: set[tuple[int, int]] = set()
+        #: What it has been told of and has to forget, for it is gone.
+        self.gone: list[tuple[str, int]] = []
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
         path = [entry or os.getcwd() for entry in sys.path]

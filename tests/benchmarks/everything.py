@@ -13,103 +13,24 @@ the page of the documentation is written from all that is in the file.
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.metadata
 import json
 import statistics
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from stepping import machine
-from stepping.rounds import interleaved
-from table.contestants import CONTESTANTS, Contestant, Late, Process, versions_of
+from table.cells import measure, pythons_of
+from table.contestants import CONTESTANTS, Process
 from table.page import page
 from table.sections import write_section
-from table.tasks import TASKS, Task
+from table.tasks import TASKS
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 
 #: 64 first: what an interrupted run leaves out is then the least interesting.
-ROWS = (64, 1024, 16)
-#: Seconds until a contestant must have built its envs and made the steps of the warm-up.
-PATIENCE = 12.0
-
-
-def pythons_of(paths: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Which Python runs what needs a package, and what to say about it."""
-    chosen: dict[str, str] = {"": sys.executable}
-    said: dict[str, str] = {}
-    for path in [sys.executable, *paths]:
-        versions = versions_of(path)
-        for name in sorted({who.needs for who in CONTESTANTS} & set(versions) - set(chosen)):
-            chosen[name] = path
-            beside = {
-                key: value for key, value in versions.items() if key in _BESIDE or key == name
-            }
-            said[name] = ", ".join(f"{key} {value}" for key, value in beside.items())
-    return chosen, said
-
-
-_BESIDE = ("numpy", "gymnasium", "mujoco", "ale_py", "torch")
-
-
-def why_not(who: Contestant, task: Task, rows: int, chosen: dict[str, str]) -> str:
-    """Why a contestant is not measured in a cell, "" if it is."""
-    if who.needs not in chosen:
-        return "not installed"
-    if rows > who.largest:
-        return f"one process for each row, no more than {who.largest}"
-    if who.objects and rows > task.largest_of_objects:
-        return f"one env object for each row, no more than {task.largest_of_objects}"
-    return ""
-
-
-def measure(
-    task: Task, rows: int, processes: dict[str, Process], options: argparse.Namespace
-) -> dict[str, Any]:
-    """All contestants of one cell."""
-    load = [machine.load()]
-    left_out: dict[str, str] = {}
-    ready = {}
-    for who in CONTESTANTS:
-        reason = why_not(who, task, rows, options.chosen)
-        if not reason:
-            process = processes.setdefault(who.key, Process(who, options.chosen[who.needs]))
-            request = {"env_id": task.env_id, "rows": rows, "from_states": who.from_states}
-            try:
-                answer = process.ask(request, PATIENCE)
-            except Late as late:
-                answer = {"error": str(late)}
-            if "not_here" in answer:
-                continue
-            reason = answer.get("error", "")
-        if reason:
-            left_out[who.key] = reason
-        else:
-            ready[who.key] = process
-
-    def timed(process: Process) -> Any:
-        return lambda seconds: process.ask({"seconds": seconds}, 60.0)["rate"]
-
-    rates = interleaved(
-        {key: timed(process) for key, process in ready.items()}, options.rounds, options.seconds
-    )
-    for process in ready.values():
-        try:
-            process.ask({}, PATIENCE)
-        except Late:
-            continue  # it is started afresh in the next cell
-    load.append(machine.load())
-    return {
-        "settings": {"rounds": options.rounds, "seconds": options.seconds},
-        "date": datetime.date.today().isoformat(),
-        "load": load,
-        "rates": rates,
-        "left_out": left_out,
-    }
+ROWS = (64, 1024, 256, 16)
 
 
 def parsed() -> argparse.Namespace:
@@ -134,7 +55,7 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     began = time.monotonic()
-    options.chosen, peers = pythons_of(options.peer_python)
+    options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     here = {key: value for key, value in machine.described().items() if key != "plangym"}
@@ -149,7 +70,7 @@ def main() -> None:
         for rows in ROWS
         for task in TASKS
         if rows in options.rows
-        and rows <= task.largest
+        and rows in task.rows
         and (not options.envs or task.env_id in options.envs)
     ]
     try:
@@ -161,7 +82,7 @@ def main() -> None:
                 line.update(f"stopped before {name}; run it again to go on", force=True)
                 break
             line.update(f"measuring {name}, {number + 1} of {len(cells)}", force=True)
-            results[name] = measure(task, rows, processes, options)
+            results[name] = measure(task, rows, CONTESTANTS, processes, options)
             write_json(options.out, kept)
     finally:
         for process in processes.values():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from stepping import (
     start_up,
 )
 from stepping.cases import CASES
+from stepping.report import report
+from table.sections import write_section
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
@@ -100,6 +103,7 @@ def parsed() -> argparse.Namespace:
         "--seconds", type=float, default=1.0, help="of each contestant in each round"
     )
     parser.add_argument("--out", type=Path, default=Path("runs/step_batch.json"))
+    parser.add_argument("--page", type=Path, help="page on which to put all that is in the file")
     parser.add_argument("--again", action="store_true", help="measure what is there, too")
     return parser.parse_args()
 
@@ -121,13 +125,16 @@ def main() -> None:
         before = machine.load()
         findings = cell()
         load = [before, machine.load()]
-        results[name] = {"settings": settings, "load": load, "findings": findings}
+        date = time.strftime("%Y-%m-%d")
+        results[name] = {"settings": settings, "load": load, "date": date, "findings": findings}
         write_json(options.out, {"machine": here, "results": results})
     line.end("done")
     print(", ".join(f"{key} {value}" for key, value in here.items()))
     loads = [figure for name in wanted for figure in results[name]["load"]]
     print(f"load average {min(loads, default=0)} to {max(loads, default=0)}")
     print_table(results, list(wanted))
+    if options.page is not None:
+        write_section(options.page, "step_batch", report(here, results))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import GraphSearch
-from plangym_ext.planners.graph import backup_walk, new_graph
+from plangym_ext.planners.graph import FRONTIER, backup_walk, new_graph
+from plangym_ext.planners.graph_walk import GraphWalk
 
 
 def depth_value(obs):
@@ -198,3 +199,14 @@ def test_states_may_be_known_by_what_is_seen(models):
         planner = GraphSearch(6, state_key=key, rollout_depth=0, capacity=20)
         planner.plan(model, start, rng=0, obs=np.zeros(1, np.float32))
         assert len(planner._kept[0].states) == states
+
+
+def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
+    # A walk in thought meets a board where the episode is cut; then the game itself does.
+    walk = GraphWalk(10, 2)
+    mask, later, now = np.ones(2, bool), np.full(3, 9, np.uint8), np.full(3, 4, np.uint8)
+    node, _ = walk.node_of(b"board", later, mask, ended=True)
+    walk.start(b"board", now, None, np.random.default_rng(0))
+    assert walk.root == node
+    assert walk.begin(avoid_loops=True) == FRONTIER
+    np.testing.assert_array_equal(walk.states[walk.root], now)

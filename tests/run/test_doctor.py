@@ -47,6 +47,16 @@ class Counting(gym.Env):
         return np.full(1, self.steps, np.float64), 1.0, False, False, info
 
 
+@pytest.mark.parametrize(
+    ("name", "backend"), [("CartPole-v1", "kernel,"), ("Reacher-v5", "mujoco, on ")]
+)
+def test_it_tells_the_backend_and_what_compiling_took(name, backend, capsys):
+    assert main(["doctor", name, "--steps", "5"]) == 0
+    (line,) = [text for text in capsys.readouterr().out.splitlines() if " backend " in text]
+    assert line.split(maxsplit=1)[1].startswith(backend)
+    assert "compiled or loaded in" in line
+
+
 @pytest.fixture
 def ids():
     found = {f"{cls.__name__}-v0": cls for cls in (Forgetful, Counting)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 import gymnasium as gym
 import nested_env
@@ -16,8 +17,8 @@ from plangym_ext.registry import find_spec, make_gym
 
 NUM_ENVS = 4
 SEEDS = (0, 1, 2)
-#: Steps of each of the sub-envs under each seed: 2,000 steps of sub-envs in all.
-STEPS = 2000 // (NUM_ENVS * len(SEEDS)) + 1
+#: Steps under each seed: 2,000 in `tox -e long`, else so many that sub-envs make 2,000 in all.
+STEPS = 2000 if os.environ.get("PYTEST_LONG") else 2000 // (NUM_ENVS * len(SEEDS)) + 1
 TAXI = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
 
 #: Short episodes, so that both kinds of ending occur often.
@@ -56,7 +57,7 @@ def play(venv, seed, actions):
             yield venv.reset(options={"reset_mask": ended})
 
 
-@functools.cache
+@functools.lru_cache(maxsize=len(MODES) * len(SEEDS))
 def recorded(name, mode, seed, steps=STEPS):
     """What `SyncVectorEnv` does, and the actions it was given."""
     venv = SyncVectorEnv([functools.partial(make, name)] * NUM_ENVS, autoreset_mode=mode)

@@ -98,6 +98,7 @@ def _initialize(network: Network) -> None:
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             nn.init.zeros_(module.second.weight)
-            nn.init.zeros_(module.second.bias)
+            if module.second.bias is not None:
+                nn.init.zeros_(module.second.bias)
     nn.init.zeros_(network.heads.weight)
     nn.init.zeros_(network.heads.bias)

@@ -83,7 +83,7 @@ class Trainer(ABC):
         self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None
     ) -> dict[str, float]:
         parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
-        rows = sum(weight * part for weight, part in parts.values())
+        rows: Any = sum(weight * part for weight, part in parts.values())
         counted = rows if weights is None else rows * self._tensor(np.asarray(weights, np.float32))
         loss = counted.mean()
         found = {f"{name}_loss": float(part.detach().mean()) for name, (_, part) in parts.items()}

@@ -37,7 +37,8 @@ class SupervisedTrainer(Trainer):
 
     def __init__(self, network: nn.Module, config: TrainerConfig | None = None) -> None:
         super().__init__(network, config)
-        self._distribution: Distribution = network.distribution
+        made: Any = network
+        self._distribution: Distribution = made.distribution
         taught = (self.config.value_target, self.config.policy_target, self.config.q_target)
         if taught == (None, None, None):
             raise InvalidOption(

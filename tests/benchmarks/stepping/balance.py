@@ -1,11 +1,13 @@
 """How evenly rows of unequal cost are shared out: one row in four costs ten times as much.
 
 The ideal is the sum of all rows' costs over the number of workers, measured: as many
-processes as there are workers run all rows in a bare loop at the same time.
+processes as there are workers run all rows in a bare loop at the same time. A batch of
+equal rows with the same sum tells what of the rest is a batch's own cost.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from stepping import spin_env
 from stepping.limit import Limit
 from stepping.rounds import finding, interleaved, ratios, usual_microseconds
 
-LIGHT, HEAVY = 2_000, 20_000  # turns of an empty loop, some 10 ns each
+LIGHT, HEAVY = 4_000, 40_000  # turns of an empty loop, some 5 ns each
 ROWS = 64
 
 
@@ -35,8 +37,17 @@ def measure(n_workers: int, rounds: int, seconds: float) -> list[dict[str, Any]]
             def batch(actions: np.ndarray = actions) -> Any:
                 return env.step_batch(actions, states)
 
+            equal = np.full(ROWS, actions.mean(), np.int64)
             found = interleaved(
-                {"batch us": usual_microseconds(batch), "ideal us": ideal}, rounds, seconds
+                {
+                    "batch us": usual_microseconds(batch),
+                    "ideal us": ideal,
+                    "of equal rows us": usual_microseconds(
+                        functools.partial(env.step_batch, equal, states)
+                    ),
+                },
+                rounds,
+                seconds,
             )
             limit.close()
             findings.append(

@@ -9,6 +9,7 @@ import numpy as np
 from stepping import spin_env
 from stepping.cases import CHEETAH, states_in_motion
 from stepping.rounds import finding, interleaved, parent_microseconds, usual_microseconds
+from stepping.sketch import Sketch
 from stepping.wake import Sleepers
 
 
@@ -23,15 +24,19 @@ def _empty_batch(n_workers: int, rounds: int, seconds: float) -> dict[str, Any]:
         state, *_ = env.reset(seed=0)
         states = np.repeat(state[None], n_workers, axis=0)
         actions = np.zeros(n_workers, np.int64)
+        obs = serial.step_batch(actions, states).obs
+        sketch = Sketch(spin_env.serial, states, actions, obs, n_workers)
         found = interleaved(
             {
                 "batch us": usual_microseconds(lambda: env.step_batch(actions, states)),
                 "wake us": usual_microseconds(sleepers.wake),
+                "sketch us": usual_microseconds(lambda: sketch.step_batch(actions, states)),
                 "serial us": usual_microseconds(lambda: serial.step_batch(actions, states)),
             },
             rounds,
             seconds,
         )
+        sketch.close()
     finally:
         env.close()
         serial.close()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 #: Given seconds to run for, a contestant returns its figure: rows/s, or microseconds.
 Contestant = Callable[[float], float]
 
 
+Name = TypeVar("Name", bound=Hashable)
+
+
 def interleaved(
-    contestants: dict[str, Contestant], rounds: int, seconds: float
-) -> dict[str, list[float]]:
+    contestants: dict[Name, Contestant], rounds: int, seconds: float
+) -> dict[Name, list[float]]:
     """One figure of every contestant per round; the order turns with every round."""
-    figures: dict[str, list[float]] = {name: [] for name in contestants}
+    figures: dict[Name, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
     for contestant in contestants.values():
         contestant(min(seconds, 0.2))  # memory is mapped, branches are taken

@@ -36,13 +36,14 @@ def measure(rounds: int) -> list[dict[str, Any]]:
             return taken
 
         def imports(_: float, module: str = _IMPORTS[case.name]) -> float:
-            command = [sys.executable, "-P", "-c", f"import gymnasium, {module}"]
-            begun = time.perf_counter()
-            for process in [subprocess.Popen(command) for _ in range(WORKERS)]:
-                process.wait()
-            return time.perf_counter() - begun
+            return _together(f"import gymnasium, {module}")
 
-        found = interleaved({"ours": ours, "imports": imports}, rounds, 0.0)
+        def makes(_: float, case: Any = case, module: str = _IMPORTS[case.name]) -> float:
+            return _together(f"import gymnasium, {module}; gymnasium.make({case.env_id!r})")
+
+        found = interleaved(
+            {"ours": ours, "imports": imports, "imports and make": makes}, rounds, 0.0
+        )
         findings.append(
             finding(
                 f"{case.name}, {WORKERS} workers ready / {WORKERS} imports",
@@ -54,6 +55,16 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         )
         findings.append(finding(f"{case.name}, memory (PSS) of an idle worker", memory, "MiB"))
     return findings
+
+
+def _together(program: str) -> float:
+    """Seconds until eight processes have run a program."""
+    command = [sys.executable, "-P", "-c", program]
+    begun = time.perf_counter()
+    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(WORKERS)]
+    for process in started:
+        process.wait()
+    return time.perf_counter() - begun
 
 
 def _children() -> list[int]:

@@ -110,7 +110,10 @@ class Late(Exception):
 
 
 class Process:
-    """One contestant's process; it is started when it is first asked and again after `Late`."""
+    """One contestant's process; it is started when it is first asked and again after `Late`.
+
+    It is stopped while it is not asked: some wait by asking again and again.
+    """
 
     def __init__(self, contestant: Contestant, python: str = sys.executable) -> None:
         self._command = [python, "-P", "-W", "ignore", "-m", "table.serve", contestant.builds]
@@ -132,6 +135,7 @@ class Process:
                 env={**os.environ, "PYTHONPATH": _FOLDER},
                 start_new_session=True,
             )
+        self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -141,6 +145,7 @@ class Process:
                 line = self._process.stdout.readline()
                 if line:
                     found: dict[str, Any] = json.loads(line)
+                    self._signal(signal.SIGSTOP)
                     return found
         except BrokenPipeError:
             pass
@@ -151,7 +156,11 @@ class Process:
     def kill(self) -> None:
         """End it and all that it started."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)

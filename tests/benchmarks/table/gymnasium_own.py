@@ -18,7 +18,8 @@ def build(task: Task, rows: int, *, kind: str, from_states: bool) -> Runner:
     if kind == "own":
         if not task.make().spec.vector_entry_point:
             raise NotHere("there is none")
-        envs = gymnasium.make_vec(task.env_id, rows, vectorization_mode="vector_entry_point")
+        name, settings = task.own or (task.env_id, {})
+        envs = gymnasium.make_vec(name, rows, vectorization_mode="vector_entry_point", **settings)
     else:
         envs = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}[kind]([task.make] * rows)
     envs.reset(seed=0)

@@ -17,8 +17,9 @@ Env steps per second of whole batches, ours beside others and beside the bare si
 Random actions are prepared before. Everyone has made {WARM_UP} steps with every row before
 it is measured, and resets rows whose episode has ended. Contestants run in processes of
 their own and are measured in turn, round after round; a figure is the median of the
-rounds. All of one env and number of rows are from one run; other cells may be from
-another. The fastest contestant of a column is **bold**; the raw simulator takes no part.
+rounds. Those whose turn it is not are stopped. All of one env and number of rows are from
+one run; other cells may be from another. The fastest contestant of a column is **bold**;
+the raw simulator takes no part.
 """
 _MEANINGS = """
 - **raw simulator**: for CartPole, Pendulum and Sokoban a compiled loop of step, reset and
@@ -48,6 +49,7 @@ def page(kept: dict[str, Any], command: str) -> str:
     """The whole page, in Markdown."""
     results = kept["results"]
     parts = [_INTRODUCTION, _setting(kept, command), "## What is compared\n" + _MEANINGS]
+    parts.append("## Ratios\n" + _RATIOS + "\n".join(_ratios(results)) + "\n")
     parts.append("## Where others are faster\n\n" + "\n".join(_defeats(results)) + "\n")
     for from_states, title in ((False, "Plain stepping"), (True, "Stepping from states")):
         parts.append(f"## {title}\n")
@@ -140,6 +142,42 @@ def _shown(figure: float | None, is_best: bool) -> str:
     return f"**{text}**" if is_best else text
 
 
+_RATIOS = """
+Steps per second of the best of our backends over those of others, in the same run; the
+last column is of stepping from states.
+
+| env, rows | EnvPool | gymnasium, own | SB3, TorchRL | raw simulator | plangym |
+|---|---:|---:|---:|---:|---:|
+"""
+_LIBRARIES = tuple(who.key for who in CONTESTANTS if who.needs in ("stable_baselines3", "torchrl"))
+_PLAIN = (("EnvPool",), ("gymnasium, own vector env",), _LIBRARIES, ("raw simulator",))
+_FROM_STATES = (("plangym, from states",),)
+
+
+def _ratios(results: dict[str, Any]) -> Iterator[str]:
+    """One line of the table for every cell."""
+    for task in TASKS:
+        for rows in _rows_of(results, task.env_id):
+            rates = results[f"{task.env_id} {rows}"]["rates"]
+            cells = []
+            for from_states, groups in ((False, _PLAIN), (True, _FROM_STATES)):
+                ours = _best(rates, _ours(from_states))
+                cells += [_over(ours, _best(rates, group)) for group in groups]
+            yield f"| {task.env_id}, {rows} | " + " | ".join(cells) + " |"
+
+
+def _ours(from_states: bool) -> tuple[str, ...]:
+    return tuple(who.key for who in CONTESTANTS if who.is_ours and who.from_states == from_states)
+
+
+def _best(rates: dict[str, list[float]], keys: tuple[str, ...]) -> float:
+    return max((statistics.median(rates[key]) for key in keys if key in rates), default=0.0)
+
+
+def _over(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.3g}" if theirs else ""
+
+
 #: A peer with this share of our figure is named as about as fast.
 _CLOSE = 0.9
 
@@ -189,6 +227,6 @@ def _left_out(results: dict[str, Any]) -> Iterator[str]:
         yield f"- {who}: {', '.join(cells)} rows ({reason})."
     for task in TASKS:
         measured = _rows_of(results, task.env_id)
-        missing = [str(rows) for rows in (16, 64, 1024) if rows not in measured]
+        missing = [str(rows) for rows in task.rows if rows not in measured]
         if missing:
             yield f"- Everyone: {task.env_id} with {', '.join(missing)} rows."

@@ -14,7 +14,7 @@ from typing import Any
 from stepping.rounds import rows_per_second
 
 from table.contest import NotHere, Runner
-from table.tasks import WARM_UP, task_named
+from table.tasks import task_named
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         make = getattr(importlib.import_module(module), name)
         try:
             runner = make(task_named(env_id), rows, from_states=from_states)
-            for _ in range(WARM_UP):
+            for _ in range(runner.warm_up):
                 runner.step()
         except NotHere as error:
             return {"not_here": str(error)}

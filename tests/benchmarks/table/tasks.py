@@ -23,23 +23,29 @@ class Task:
         env_id: gymnasium id.
         native: our backend beside "serial" and "process", or None.
         lead: steps from a reset to the first state that is stepped from.
-        largest: B beyond which nothing is measured.
+        rows: numbers of rows B that are measured.
         largest_of_objects: the same where every row is an env object of its own.
         envpool: id and arguments there, or None.
         plangym: class there, "module:name", or "".
         plangym_kwargs: of plangym's `ParallelEnv`.
         plangym_dt: env steps that make one of ours.
+        own: id and arguments of gymnasium's own vector env, where they are others.
+        build: makes the env, where that takes more than an id.
+        ours: arguments of our `make_vec` for the same.
     """
 
     env_id: str
     native: str | None = None
     lead: int = 5
-    largest: int = 1024
+    rows: tuple[int, ...] = (16, 64, 1024)
     largest_of_objects: int = 1024
     envpool: tuple[str, dict[str, Any]] | None = None
     plangym: str = ""
     plangym_kwargs: dict[str, Any] = field(default_factory=dict)
     plangym_dt: int = 1
+    own: tuple[str, dict[str, Any]] | None = None
+    build: Callable[[], Any] | None = None
+    ours: dict[str, Any] = field(default_factory=dict)
 
     def make(self) -> Any:
         """The gymnasium env."""
@@ -51,7 +57,7 @@ class Task:
             import ale_py
 
             gymnasium.register_envs(ale_py)
-        return gymnasium.make(self.env_id)
+        return self.build() if self.build else gymnasium.make(self.env_id)
 
 
 _CLASSIC = "plangym.control.classic_control:ClassicControl"
@@ -67,6 +73,14 @@ _SCREEN = {  # as gymnasium's: the whole screen in colour, one frame, sticky act
 }
 
 
+#: Of envs that take a microsecond a step.
+_LIGHT_ROWS = (16, 64, 256, 1024)
+
+
+def _classic(name: str) -> Task:
+    return Task(name, native="kernel", rows=_LIGHT_ROWS, envpool=(name, {}), plangym=_CLASSIC)
+
+
 def _mujoco(name: str, lead: int) -> Task:
     return Task(
         name,
@@ -79,16 +93,16 @@ def _mujoco(name: str, lead: int) -> Task:
 
 
 TASKS = [
-    Task("CartPole-v1", native="kernel", envpool=("CartPole-v1", {}), plangym=_CLASSIC),
-    Task("Pendulum-v1", native="kernel", envpool=("Pendulum-v1", {}), plangym=_CLASSIC),
-    Task("plangym_ext/Sokoban-v0", native="kernel", largest_of_objects=64),
+    _classic("CartPole-v1"),
+    _classic("Pendulum-v1"),
+    Task("plangym_ext/Sokoban-v0", native="kernel", rows=_LIGHT_ROWS, largest_of_objects=64),
     _mujoco("HalfCheetah-v5", 50),
     _mujoco("Ant-v5", 20),
     _mujoco("Humanoid-v5", 5),
     Task(
         "ALE/Pong-v5",
         lead=60,
-        largest=64,
+        rows=(16, 64),
         largest_of_objects=64,
         envpool=("Pong-v5", _SCREEN),
         plangym="plangym.videogames.atari:AtariEnv",
@@ -98,9 +112,34 @@ TASKS = [
 ]
 
 
+def _preprocessed() -> Any:
+    """Pong as agents are given it: gymnasium's wrappers."""
+    wrappers = gymnasium.wrappers
+    env = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+    return wrappers.FrameStackObservation(wrappers.AtariPreprocessing(env), 4)
+
+
+#: Stacks of four grey screens of 84x84, the brighter of two frames, four frames a step, up to
+#: 30 no-ops behind a reset: what EnvPool's and ale-py's own vector env do if not told otherwise.
+PREPROCESSED_PONG = Task(
+    "ALE/Pong-v5, preprocessed",
+    envpool=("Pong-v5", {"use_fire_reset": False, "repeat_action_probability": 0.0}),
+    own=("ALE/Pong-v5", {"use_fire_reset": False, "reward_clipping": False, "num_threads": 2}),
+    build=_preprocessed,
+    ours={
+        "name": "ALE/Pong-v5",
+        "preprocessing": True,
+        "repeat_action_probability": 0.0,
+        "n_workers": 2,
+    },
+)
+
+TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"))
+
+
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    return next(task for task in TASKS if task.env_id == env_id)
+    return next(task for task in (*TASKS, PREPROCESSED_PONG, TRAINING) if task.env_id == env_id)
 
 
 def random_actions(space: Any, rows: int) -> list[np.ndarray]:

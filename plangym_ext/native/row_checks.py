@@ -1,0 +1,96 @@
+"""Compiled looks at what callers hand in: whole states of this env, actions in range.
+
+They only ever say yes: what they have doubts about is looked at again by `core`, which
+accepts what is merely unusual and refuses the rest in the words of every backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.envelope import Envelope
+from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.native.compiled import built_once
+from plangym_ext.native.row_kernel import are_sealed
+
+
+def are_within(values: Any, low: Any, high: Any) -> bool:
+    """Whether values lie between bounds; numbers that are none do not.
+
+    Args:
+        values: `[N * size]`, rows one after another.
+        low: `[size]`, of the same type.
+        high: likewise.
+    """
+    bad = 0  # without a way out, so that it runs on whole vectors
+    if low.size == 1:
+        least, most = low[0], high[0]
+        for value in values:
+            bad += not (least <= value <= most)
+        return bad == 0
+    for row in range(values.size // low.size):
+        for k in range(low.size):
+            bad += not (low[k] <= values[row * low.size + k] <= high[k])
+    return bad == 0
+
+
+class RowChecks:
+    """Checks for one env whose states all have the same header.
+
+    Args:
+        action: layout of the action space, a single array.
+        envelope: of its states.
+        header: as `header_of` returns it.
+
+    Attributes:
+        seconds: that compiling or loading took; 0 if this process had done it before.
+    """
+
+    def __init__(self, action: SpaceLayout, envelope: Envelope, header: np.ndarray) -> None:
+        (leaf,) = action.leaves
+        low, high = leaf.bounds
+        self._action = leaf.dtype, leaf.shape
+        self._low, self._high = (
+            np.broadcast_to(bound, leaf.shape).astype(leaf.dtype).reshape(-1)
+            for bound in (low, high)
+        )
+        self._width, self._header, self._weights = envelope.width, header, envelope.weights
+        words = np.zeros((2, self._width // 8), np.uint64)
+        states = words, self._header, self._weights
+        self._are_sealed, first = built_once("checksums", are_sealed, states)
+        actions = self._low, self._low, self._high
+        self._are_within, second = built_once("bounds", are_within, actions)
+        self.seconds = first + second
+
+    def whole(self, states: Any) -> bool:
+        """Whether these are `[B, S]` uint8 states of this env and nothing is unusual."""
+        if (
+            type(states) is not np.ndarray
+            or states.dtype != np.uint8
+            or states.ndim != 2
+            or states.shape[1] != self._width
+            or not is_plain(states)
+        ):
+            return False
+        return bool(self._are_sealed(states.view(np.uint64), self._header, self._weights))
+
+    def in_range(self, actions: Any, batch_shape: tuple[int, ...]) -> bool:
+        """Whether these are actions of the space, in its own dtype; shapes as for `core`."""
+        dtype, shape = self._action
+        if type(actions) is not np.ndarray or actions.dtype != dtype or not is_plain(actions):
+            return False
+        ndim = len(batch_shape)
+        found = actions.shape
+        if found[ndim:] != shape or len(found) != ndim + len(shape):
+            return False
+        if batch_shape[0] not in (-1, found[0]):
+            return False
+        return bool(self._are_within(actions.reshape(-1), self._low, self._high))
+
+
+def is_plain(array: np.ndarray) -> bool:
+    """Whether an array lies in memory as compiled code expects it."""
+    flags = array.flags
+    return bool(flags.c_contiguous and flags.aligned and flags.writeable)

@@ -1,0 +1,83 @@
+"""Which nodes of a tree are drawn, and as what numbers they travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.plans import Plan, SearchTree
+
+
+def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
+    """Return the rows to draw, ascending: the most visited, as far as their parents are.
+
+    Among equals the older node. At most `most`; the root is always one of them.
+    """
+    order = np.argsort(-tree.visits[1:].astype(np.int64), kind="stable") + 1
+    chosen = np.zeros(len(tree.parent), np.bool_)
+    chosen[0] = True
+    chosen[order[: most - 1]] = True
+    for node in np.flatnonzero(chosen)[1:]:
+        # Parents come before their children, so theirs is settled.
+        chosen[node] = chosen[tree.parent[node]]
+    return np.flatnonzero(chosen)
+
+
+def best_line(tree: SearchTree, plan: Plan, first: int) -> list[int]:
+    """Return the rows of the best line: what the plan says, else the most visited on.
+
+    Args:
+        tree: of the plan.
+        plan: what was played is the first step of the line.
+        first: `action_space.start`.
+    """
+    below: dict[int, list[int]] = {}
+    for node in range(1, len(tree.parent)):
+        below.setdefault(int(tree.parent[node]), []).append(node)
+    said = [plan.action] if plan.actions is None else list(plan.actions)
+    line, node = [0], 0
+    while node in below:
+        step = len(line) - 1
+        if step < len(said):
+            wanted = int(said[step]) - first
+            found = [child for child in below[node] if tree.action[child] == wanted]
+        elif plan.actions is None:
+            found = below[node]
+        else:
+            break
+        if not found:
+            break
+        node = max(found, key=lambda child: (tree.visits[child], tree.q[child]))
+        line.append(node)
+    return line
+
+
+def columns(tree: SearchTree, plan: Plan, first: int, most: int) -> dict[str, Any]:
+    """Return the drawn nodes as columns of numbers with three or four digits."""
+    line = best_line(tree, plan, first)
+    rows = np.union1d(drawn_nodes(tree, most), line).astype(np.intp)
+    place = np.full(len(tree.parent), -1)
+    place[rows] = np.arange(len(rows))
+    parent = tree.parent[rows]
+    return {
+        "nodes": len(tree.parent),
+        "parent": np.where(parent < 0, -1, place[parent]).tolist(),
+        "action": tree.action[rows].tolist(),
+        "visits": tree.visits[rows].tolist(),
+        "q": rounded(tree.q[rows]),
+        "reward": rounded(tree.reward[rows]),
+        "value": rounded(tree.value[rows]),
+        "prior": rounded(tree.prior[rows]),
+        "ended": tree.ended[rows].astype(int).tolist(),
+        "line": place[line].tolist(),
+    }
+
+
+def rounded(values: Any) -> list[float | None]:
+    """Return numbers with four digits; None for what is not finite."""
+    return [
+        None if not np.isfinite(x) else float(f"{x:.4g}")
+        for x in np.asarray(values, float).tolist()
+    ]

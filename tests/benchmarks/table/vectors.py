@@ -1,0 +1,140 @@
+"""The cells of the table of vector envs, what they are to show, and its part of the page."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from table import contestants
+from table.contestants import Contestant
+from table.tasks import PREPROCESSED_PONG, TRAINING, Task, task_named
+
+_PROCESS, _BEST = "ours, two workers", "ours, best"
+_PROCESS_SB3, _BEST_SB3 = "ours, two workers, for SB3", "ours, best, for SB3"
+_ASYNC, _SUBPROC = "gymnasium, async", "SB3, SubprocVecEnv"
+_OWN, _ENVPOOL = "gymnasium, own vector env", "EnvPool"
+_OURS_TRAINED, _THEIRS_TRAINED = "PPO with ours", "PPO with SubprocVecEnv"
+_SB3 = "stable_baselines3"
+
+_OURS = [
+    Contestant(_PROCESS, "table.ours_vector:process"),
+    Contestant(_BEST, "table.ours_vector:best"),
+    Contestant(_PROCESS_SB3, "table.ours_vector:process_for_sb3", _SB3),
+    Contestant(_BEST_SB3, "table.ours_vector:best_for_sb3", _SB3),
+]
+_OTHERS = [who for who in contestants.CONTESTANTS if who.name in (_ASYNC, _SUBPROC, _OWN, _ENVPOOL)]
+_TRAINED = [
+    Contestant(_OURS_TRAINED, "table.training:ours", _SB3),
+    Contestant(_THEIRS_TRAINED, "table.training:theirs", _SB3),
+]
+CONTESTANTS = [*_OURS, *_OTHERS, *_TRAINED]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One env and number of rows.
+
+    Attributes:
+        task: what is stepped.
+        rows: how many of it.
+        contestants: who takes part.
+        aims: one of ours, one of the others, and the least ratio of their speeds.
+    """
+
+    task: Task
+    rows: int
+    contestants: list[Contestant]
+    aims: tuple[tuple[str, str, float], ...]
+
+    @property
+    def name(self) -> str:
+        """In the file of results."""
+        return f"{self.task.env_id} x{self.rows}"
+
+
+def _stepped(task: Task, rows: int, *aims: tuple[str, str, float]) -> Cell:
+    return Cell(task, rows, [*_OURS, *_OTHERS], aims)
+
+
+CELLS = [
+    _stepped(task_named("CartPole-v1"), 64, (_PROCESS, _ASYNC, 10), (_PROCESS_SB3, _SUBPROC, 1.5)),
+    _stepped(task_named("HalfCheetah-v5"), 16, (_BEST, _ASYNC, 3), (_BEST_SB3, _SUBPROC, 1.5)),
+    _stepped(
+        PREPROCESSED_PONG,
+        16,
+        (_BEST, _ASYNC, 1.3),
+        (_BEST_SB3, _SUBPROC, 1.5),
+        (_BEST, _ENVPOOL, 1.0),
+        (_BEST, _OWN, 1.0),
+    ),
+    *(
+        Cell(TRAINING, rows, _TRAINED, ((_OURS_TRAINED, _THEIRS_TRAINED, 1 / 0.7),))
+        for rows in (64, 8)
+    ),
+]
+
+_INTRODUCTION = """## Vector envs
+
+Env steps per second of `reset` and `step` as frameworks call them, whole results included.
+`tests/benchmarks/vector.py` measures them and writes this part. Contestants run in processes
+of their own and are measured in turn; a figure is the median of the rounds.
+"""
+_MEANINGS = """
+- **ours, two workers**: `make_vec(make, rows, n_workers=2)` with the envs that the others get;
+  states can be saved, restored and forked meanwhile.
+- **ours, best**: for CartPole and HalfCheetah what `backend="auto"` chooses; for Pong
+  `preprocessing=True` with two workers, which returns the same bytes as gymnasium's wrappers.
+- **for SB3**: through `StableBaselines3VecEnv`.
+- `AsyncVectorEnv` and `SubprocVecEnv` have a process for each row. EnvPool and ale-py's own
+  vector env have two threads, take no wrappers and cannot set a state.
+- Pong is preprocessed in the standard way: four frames a step, the brighter of the last two
+  in grey, 84x84, stacks of four; no sticky actions.
+- **PPO**: a whole training of SB3's on CartPole with the settings of rl-zoo3, the making and
+  closing of the envs included; the ratio of the rates is that of the wall times.
+"""
+
+
+def section(kept: dict[str, Any], command: str) -> str:
+    """The part of the page, in Markdown."""
+    results = kept["results"]
+    machine = ", ".join(f"{key} {value}" for key, value in kept["machine"].items())
+    dates = sorted({cell["date"] for cell in results.values()})
+    lines = [
+        _INTRODUCTION,
+        f"- Date: {' and '.join(dates)}. Machine: {machine}.",
+        *(f"- {name} ran with: {text}." for name, text in kept["peers"].items()),
+        f"\n```sh\n{command}\n```\n",
+        "### What is compared\n" + _MEANINGS,
+        "### Rates\n",
+        "| steps/s | least of a round | median | greatest |\n|---|---:|---:|---:|",
+        *_rates(results),
+        "\n### Aims\n",
+        "| | ours | beside | ratio | aim | |\n|---|---|---|---:|---:|---|",
+        *_aims(results),
+    ]
+    left_out = [
+        f"- {name}: {who} ({reason})."
+        for name, cell in results.items()
+        for who, reason in cell["left_out"].items()
+    ]
+    return "\n".join([*lines, *(["\nNot measured:\n", *left_out] if left_out else [])]) + "\n"
+
+
+def _rates(results: dict[str, Any]) -> Iterator[str]:
+    for cell in CELLS:
+        for who, rates in results.get(cell.name, {"rates": {}})["rates"].items():
+            figures = min(rates), statistics.median(rates), max(rates)
+            shown = " | ".join(f"{float(f'{figure:.3g}'):,.0f}" for figure in figures)
+            yield f"| {cell.name}: {who} | {shown} |"
+
+
+def _aims(results: dict[str, Any]) -> Iterator[str]:
+    for cell in CELLS:
+        rates = results.get(cell.name, {"rates": {}})["rates"]
+        for ours, other, least in cell.aims:
+            if ours in rates and other in rates:
+                ratio = statistics.median(rates[ours]) / statistics.median(rates[other])
+                verdict = "reached" if ratio >= least else "**missed**"
+                yield f"| {cell.name} | {ours} | {other} | {ratio:.2f} | {least:.2f} | {verdict} |"

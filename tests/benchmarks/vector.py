@@ -1,0 +1,85 @@
+"""Vector envs beside each other, in turn, on two processors with two workers.
+
+    python tests/benchmarks/vector.py --peer-python PATH [PATH ...]
+
+Ours beside gymnasium's `AsyncVectorEnv`, Stable-Baselines3's `SubprocVecEnv`, EnvPool and
+ale-py's own vector env, and a training of SB3's PPO. A peer runs in the first Python that
+has it: ours or one of `--peer-python`. A cell that is in the output file is not measured
+again, unless with --again. At the end its part of the page of the documentation is written
+from all that is in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import time
+from pathlib import Path
+
+from stepping import machine
+from table.cells import measure, pythons_of
+from table.contestants import Process
+from table.sections import write_section
+from table.vectors import CELLS, CONTESTANTS, section
+
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+
+
+def parsed() -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="cells whose name has it")
+    parser.add_argument("--peer-python", nargs="+", default=[], metavar="PATH")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each in each round")
+    parser.add_argument(
+        "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/vector.json"))
+    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
+    parser.add_argument("--again", action="store_true", help="measure what is there, too")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    began = time.monotonic()
+    options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
+    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    here = {key: value for key, value in machine.described().items() if key != "plangym"}
+    here["numba"] = importlib.metadata.version("numba")
+    if (kept.get("machine"), kept.get("peers")) != (here, peers):
+        kept = {"machine": here, "peers": peers, "results": {}}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    line = ProgressLine()
+    for cell in CELLS:
+        if options.only and not any(text in cell.name for text in options.only):
+            continue
+        if cell.name in kept["results"] and not options.again:
+            continue
+        if time.monotonic() - began > options.stop_after:
+            line.update(f"stopped before {cell.name}; run it again to go on", force=True)
+            break
+        line.update(f"measuring {cell.name}", force=True)
+        processes: dict[str, Process] = {}
+        try:
+            found = measure(cell.task, cell.rows, cell.contestants, processes, options)
+        finally:
+            for process in processes.values():
+                process.kill()
+        kept["results"][cell.name] = found
+        write_json(options.out, kept)
+    arguments = " --peer-python " + " ".join("PATH" for _ in options.peer_python)
+    command = "python tests/benchmarks/vector.py" + (arguments if options.peer_python else "")
+    text = section(kept, command)
+    print(text)
+    write_section(options.page, "vector envs", text)
+    line.end(f"{len(kept['results'])} cells are in {options.page}")
+
+
+if __name__ == "__main__":
+    main()
