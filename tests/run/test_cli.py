@@ -22,6 +22,8 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
         ["doctor", "--help"],
         ["compare", "--help"],
         ["plot", "--help"],
+        ["train", "--help"],
+        ["eval", "--help"],
     ],
 )
 def test_help_is_printed_and_succeeds(arguments, capsys):
@@ -36,8 +38,9 @@ def test_help_loads_no_simulator_and_no_compiler():
     # What makes a command line slow to answer is what it imports.
     script = (
         "import sys; from plangym_ext.run.cli import main\n"
-        "try: main(['plan', '--help'])\n"
-        "except SystemExit: pass\n"
+        "for command in ('plan', 'train', 'eval'):\n"
+        "    try: main([command, '--help'])\n"
+        "    except SystemExit: pass\n"
         "print(sorted({'numba', 'gymnasium', 'torch', 'ale_py', 'mujoco'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -101,7 +101,7 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
     )
     with Runner(config, tmp_path / "whole") as whole:
         whole.run()
-    # Two pushes solve the one level of the evaluation, and any search finds them.
+    # Two moves solve the one level of the evaluation, and any search finds them.
     assert b'"eval/return": 11.0' in log(tmp_path / "whole")[1]
     with (
         Runner(config, tmp_path / "broken", callbacks=[Fails(at=3)]) as runner,
@@ -250,10 +250,10 @@ def test_another_network_or_env_is_refused(finished):
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_checkpoint(finished):
     class Poison(Callback):
         def on_episodes(self, runner, records):
-            # After the search: it would refuse such values itself.
-            runner.network.heads.bias.data[:] = float("inf")
+            # Once something is learned from: the next search would refuse such values itself.
+            if len(runner.replay) >= runner.config.replay.min_rows:
+                runner.network.heads.bias.data[:] = float("inf")
 
-    newest = Checkpoints(finished).latest().read_bytes()
     with (
         Runner(
             small({"rounds": 9}),
@@ -263,8 +263,9 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_checkpoint(finishe
         pytest.raises(LossNotFinite),
     ):
         runner.run()
-    assert [path.stem[-1] for path in Checkpoints(finished.parent / "other").paths()] == ["0"]
-    assert Checkpoints(finished).latest().read_bytes() == newest
+    kept = read_checkpoint(Checkpoints(finished.parent / "other").latest())
+    assert kept["round"] <= runner.round
+    assert all(bool(tensor.isfinite().all()) for tensor in kept["trainer"]["network"].values())
 
 
 # Signals ------------------------------------------------------------------------------

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.planners.episode import Episode
-
-if TYPE_CHECKING:
-    from plangym_ext.learn.records import EpisodeRecord
-    from plangym_ext.run.training.runner import Runner
 
 
 class Callback:
     """Called at the joints of a run; derive and override what you want.
 
-    A callback may look at anything of the runner, and end the run with `runner.stop`.
+    A callback may look at anything of the `Runner`, and end the run with `runner.stop`.
     What it changes is no part of a checkpoint.
     """
 
-    def on_start(self, runner: Runner) -> None:
+    def on_start(self, runner: Any) -> None:
         """Before the first round, or the first after resuming."""
 
-    def on_episodes(self, runner: Runner, records: list[EpisodeRecord]) -> None:
+    def on_episodes(self, runner: Any, records: list[EpisodeRecord]) -> None:
         """After collecting, before anything is learned from the episodes."""
 
-    def on_evaluation(self, runner: Runner, episodes: list[Episode]) -> None:
+    def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
         """After an evaluation."""
 
-    def on_round(self, runner: Runner, values: Mapping[str, float]) -> None:
+    def on_round(self, runner: Any, values: Mapping[str, float]) -> None:
         """At the end of a round, with its row of the log."""
 
-    def on_checkpoint(self, runner: Runner, path: Path) -> None:
+    def on_checkpoint(self, runner: Any, path: Path) -> None:
         """After a checkpoint has been written."""
 
-    def on_end(self, runner: Runner) -> None:
+    def on_end(self, runner: Any) -> None:
         """When the run is over, completed or stopped, but not after an error."""
 
 
@@ -49,7 +46,7 @@ class StopAt(Callback):
     def __init__(self, mean_return: float) -> None:
         self.mean_return = mean_return
 
-    def on_evaluation(self, runner: Runner, episodes: list[Episode]) -> None:
+    def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
         """Look at the mean."""
         mean = sum(episode.return_ for episode in episodes) / len(episodes)
         if mean >= self.mean_return:
