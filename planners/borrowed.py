@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from llvmlite.ir import Constant
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
@@ -33,10 +32,11 @@ def _without_owner(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - nu
 def _strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """Write the code that clears the owner of every array in a value."""
     members: Any = kind
+    null: Any = cgutils.get_null_value
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
-        array.meminfo = Constant(array.meminfo.type, None)
-        array.parent = Constant(array.parent.type, None)
+        array.meminfo = null(array.meminfo.type)
+        array.parent = null(array.parent.type)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         unpack: Any = cgutils.unpack_tuple

@@ -174,7 +174,14 @@ class KernelEnv(NativeEnv):
         """
         self.plan_env._check_open("simulator")
         self.warm_up()
-        return KernelSimulator(self) if self.backend == "kernel" else None
+        if self.backend != "kernel":
+            return None
+        name = type(self.gym_env.unwrapped).__name__
+        return KernelSimulator(name, self.kernel, self._memory, self._simulated)
+
+    def _simulated(self, states: np.ndarray, where: str) -> None:
+        self.plan_env._check_open(where)
+        self.checked_states(states, where)
 
     def _prove(self) -> None:
         difference = first_difference(self.plan_env, self._compiled_rows)

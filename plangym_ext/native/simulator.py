@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.native.compiled import build, compiled_inline, type_of
+from plangym_ext.native.kernel import Kernel
 from plangym_ext.native.row_kernel import RowRules, all_finite, seal_rows
-
-if TYPE_CHECKING:
-    from plangym_ext.native.kernel_env import KernelEnv
+from plangym_ext.native.row_memory import RowMemory
 
 
 class Rows(NamedTuple):
@@ -65,23 +64,29 @@ class KernelSimulator:
     """A kernel env's rules for compiled loops of others; made by `KernelEnv.simulator`.
 
     Args:
-        env: whose kernel has been compared with it.
+        name: of the env, for the files of compiled loops.
+        kernel: of the env, which has been compared with it.
+        memory: how the env's rows lie.
+        check: `(states, where)`, raises what the env raises at states `[B, S]` that are
+            damaged or foreign.
 
     Attributes:
+        check: the same.
         functions: what a loop calls.
         width: bytes of the rows that they take.
         has_masks: whether `functions.mask` says anything.
     """
 
-    def __init__(self, env: KernelEnv) -> None:
-        self._env = env
-        memory, kernel = env._memory, env.kernel
+    def __init__(
+        self, name: str, kernel: Kernel, memory: RowMemory, check: Callable[[np.ndarray, str], Any]
+    ) -> None:
+        self._name, self.check = name, check
         self._memory, self._params = memory, kernel.params
         self.width = memory.width
         self.has_masks = kernel.info is not None and "action_mask" in (kernel.info.names or ())
         is_float = memory.obs_dtype.kind == "f"
-        step, _, observe, check = kernel.functions()
-        self.functions = _functions(step, observe, check, is_float, self.has_masks)
+        step, _, observe, fits = kernel.functions()
+        self.functions = _functions(step, observe, fits, is_float, self.has_masks)
 
     def rows(self, states: np.ndarray) -> Rows:
         """Views of sealed states `[M, S]` uint8, M at least 2; they are stepped in place."""
@@ -91,11 +96,6 @@ class KernelSimulator:
         """Room for `lanes` threads."""
         info, obs = self._memory.scratch(lanes)
         return Context(self._memory.rules, self._params, info, obs)
-
-    def check(self, states: np.ndarray, where: str) -> None:
-        """Raise what the env raises at states `[B, S]` that are damaged or foreign."""
-        self._env.plan_env._check_open(where)
-        self._env.checked_states(states, where)
 
     def build(self, make: Callable[..., Callable[..., Any]], example: tuple[Any, ...]) -> Any:
         """Compile the loop that `make(functions)` returns, or load it from disk.
@@ -109,7 +109,7 @@ class KernelSimulator:
         if key not in _built:
             loop = make(self.functions)
             _mark(loop, set())
-            name = f"searches of {type(self._env.gym_env.unwrapped).__name__}"
+            name = f"searches of {self._name}"
             _built[key] = build(name, loop, example)
         return _built[key]
 
