@@ -92,15 +92,20 @@ def test_sts_on_cartpole(options):
     assert_equal_moves("CartPole-v1", STS, **{"num_simulations": 12, **options})
 
 
-@pytest.mark.parametrize("cls", [MCTS, STS])
+SOKOBAN = ("plangym_ext/Sokoban-v0", {"dim": (6, 6), "num_boxes": 1})
+MASKED = ("Taxi-v4", {"fickle_passenger": True})
+
+
 @pytest.mark.parametrize(
-    ("name", "make"),
+    ("cls", "name", "make"),
     [
-        ("plangym_ext/Sokoban-v0", {"dim": (6, 6), "num_boxes": 1}),
-        ("plangym_ext/NarrowPath-v0", {}),
-        ("FrozenLake-v1", {}),
-        ("Acrobot-v1", {"frameskip": 2}),
-        ("Taxi-v4", {"fickle_passenger": True}),  # with masks
+        (MCTS, *SOKOBAN),
+        (MCTS, "plangym_ext/NarrowPath-v0", {}),
+        (MCTS, "FrozenLake-v1", {}),
+        (MCTS, "Acrobot-v1", {"frameskip": 2}),
+        (MCTS, *MASKED),
+        (STS, *SOKOBAN),
+        (STS, *MASKED),
     ],
 )
 def test_other_kernels(cls, name, make):
