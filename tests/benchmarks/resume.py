@@ -71,7 +71,7 @@ def outcome(folder: Path) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--n-workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, help="keep the runs here")
@@ -80,11 +80,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.out or Path(scratch)
         seconds = finish(folder / "whole", options)
-        print(f"never killed: {seconds:.1f} s", flush=True)
+        # Resuming what is done takes as long as it takes to start.
+        start = finish(folder / "whole", options)
+        print(f"never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
+        latest = start + 1.5 * max(0.0, seconds - start) / max(1, options.kills)
         wanted, kills, reached = outcome(folder / "whole"), 0, []
         while kills < options.kills:
             # Early moments hit the start, late ones any part of a round or a checkpoint.
-            if not kill_after(float(rng.uniform(0.0, seconds)), folder / "killed", options):
+            if not kill_after(float(rng.uniform(0.3 * start, latest)), folder / "killed", options):
                 break
             kills += 1
             newest = Checkpoints(folder / "killed").latest()

@@ -108,6 +108,6 @@ def test_console_script_reports_a_mistake_without_a_traceback():
 def test_every_command_has_help_for_every_option():
     parser = build_parser(["plan", "--planner", "mcts"])
     commands = parser._subparsers._group_actions[0].choices
-    assert set(commands) == {"plan", "compare", "plot", "doctor"}
+    assert set(commands) == {"plan", "compare", "train", "eval", "plot", "doctor"}
     for command in commands.values():
         assert all(action.help for action in command._actions)

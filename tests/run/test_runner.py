@@ -95,7 +95,8 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
             "planner": {"num_simulations": 2},
             "network": {"channels": [4]},
             "collector": {"n_workers": 0},
-            "evaluation": {"env": {"levels": str(levels)}},
+            # The size and the boxes are those of the levels.
+            "evaluation": {"env": {"levels": str(levels), "dim": None, "num_boxes": None}},
         },
         preset="sokoban_6x6",
     )
