@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 
-class LegacyInfo(gym.vector.VectorWrapper[Any, Any, Any, Any, np.ndarray]):
+# Without type arguments: of gymnasium 1.2 the class takes none.
+class LegacyInfo(gym.vector.VectorWrapper):
     """Gives infos the layout of gymnasium 0.29.
 
     An ended sub-env's last observation and info are in `final_observation` and `final_info`:
