@@ -33,7 +33,8 @@ from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
 from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import PUCT, Selection
-from plangym_ext.planners.tree import ROOT, TERMINATED, UNVISITED, Tree
+from plangym_ext.planners.tree import ROOT, UNVISITED, Tree
+from plangym_ext.planners.tree_export import exported
 
 # obs [L, *obs] -> [L, F] whole numbers, -1 for none
 Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
@@ -220,7 +221,7 @@ class NoveltySearch(Planner):
                     weights=np.eye(len(child))[action],
                     actions=search.first_action + np.array(line),
                     full=bool(search.full[b] and search.done[b] < search.rules.num_simulations),
-                    tree=exported(tree, returns, counts, b) if self.return_tree else None,
+                    tree=grown(tree, returns, counts, b) if self.return_tree else None,
                 )
             )
         return plans
@@ -239,22 +240,10 @@ def best_line(tree: Tree, returns: npt.NDArray[np.float64], b: int, action: int)
     return line
 
 
-def exported(
+def grown(
     tree: Tree, returns: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], b: int
 ) -> SearchTree:
     """Copy the nodes of tree b with the returns and counts `[B, N]` of `best_returns`."""
     n = int(tree.size[b])
-    prior = np.ones(n, np.float32)
-    prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
-    reward = tree.reward[b, :n].copy()
-    reward[ROOT] = 0.0
-    return SearchTree(
-        parent=tree.parent[b, :n].copy(),
-        action=tree.action[b, :n].copy(),
-        visits=counts[b, :n].astype(np.int32),
-        q=returns[b, :n].astype(np.float32),
-        reward=reward,
-        value=np.zeros(n),
-        prior=prior,
-        ended=tree.kind[b, :n] >= TERMINATED,
-    )
+    visits, q = counts[b, :n].astype(np.int32), returns[b, :n].astype(np.float32)
+    return exported(tree, b)._replace(visits=visits, q=q, value=np.zeros(n))

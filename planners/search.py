@@ -21,7 +21,7 @@ from plangym_ext.planners.base import (
 )
 from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
 from plangym_ext.planners.node_states import node_states
-from plangym_ext.planners.plans import Budget, Plan, SearchTree
+from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Leaves, Rater, Rating
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.selection import GUMBEL, select_wave
@@ -30,7 +30,6 @@ from plangym_ext.planners.tree import (
     NO_PARENT,
     OPEN,
     ROOT,
-    TERMINATED,
     UNVISITED,
     Tree,
     backup,
@@ -40,6 +39,7 @@ from plangym_ext.planners.tree import (
     restart,
     summarize,
 )
+from plangym_ext.planners.tree_export import exported
 from plangym_ext.planners.waves import (
     all_finite,
     edges,
@@ -311,7 +311,7 @@ class Search:
                 q=q[b],
                 weights=weights[b],
                 full=cut,
-                tree=self._exported(b) if self.rules.return_tree else None,
+                tree=exported(self.tree, b) if self.rules.return_tree else None,
             )
             for b, cut in enumerate(full.tolist())
         ]
@@ -396,24 +396,6 @@ class Search:
         """Draw an action with probability proportional to visits**(1 / temperature)."""
         logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
         return int(np.argmax(logits + self.rules.temperature * rng.gumbel(size=len(visits))))
-
-    def _exported(self, b: int) -> SearchTree:
-        """Copy the nodes of tree b."""
-        tree, n = self.tree, int(self.tree.size[b])
-        prior = np.ones(n, np.float32)
-        prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
-        reward = tree.reward[b, :n].copy()
-        reward[ROOT] = 0.0
-        return SearchTree(
-            parent=tree.parent[b, :n].copy(),
-            action=tree.action[b, :n].copy(),
-            visits=tree.visits[b, :n].copy(),
-            q=tree.q[b, :n].copy(),
-            reward=reward,
-            value=tree.value[b, :n].copy(),
-            prior=prior,
-            ended=tree.kind[b, :n] >= TERMINATED,
-        )
 
 
 def _check_rewards(rewards: npt.NDArray[np.float64]) -> None:

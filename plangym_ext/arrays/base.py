@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,13 +11,14 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import indexing
 from plangym_ext.arrays.buffer import Buffer, Storage
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.indexing import Location, Span
 
 # Arguments that only jagged arrays take.
 _JAGGED = ("max_mean_num_elem", "on_overflow")
 
 
-class BaseArray(ABC):
+class BaseArray(Closing):
     """Abstract; `Array` and `JaggedArray` are final."""
 
     __slots__ = ("__weakref__", "_buffer")
@@ -34,10 +34,6 @@ class BaseArray(ABC):
     @abstractmethod
     def __getitem__(self, key: Any) -> Self:
         """Return a view."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of the memory; safe to call twice."""
 
     @abstractmethod
     def _location(self, verb: str) -> Location:
@@ -157,18 +153,6 @@ class BaseArray(ABC):
     def __copy__(self) -> Self:
         """Return a view of the same data."""
         return self[...]
-
-    def __enter__(self) -> Self:
-        """Return the array; it is closed when the block ends."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @classmethod
     def from_numpy(

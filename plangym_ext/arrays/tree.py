@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from types import TracebackType
-from typing import Any, Self, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy.typing as npt
 
 from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.build import build, example_leaf, space_leaf, space_parts
+from plangym_ext.arrays.closing import Closing
 
 Leaf: TypeAlias = "BaseArray | ArrayDict"
 
 
 @final
-class ArrayDict(MutableMapping[str, Any]):
+class ArrayDict(Closing, MutableMapping[str, Any]):
     """A mapping from names to arrays or further `ArrayDict` trees.
 
     A string selects by name; any other index is applied to every array and
@@ -234,18 +234,6 @@ class ArrayDict(MutableMapping[str, Any]):
     def close(self) -> None:
         """Close every array; safe to call twice."""
         self.apply("close")
-
-    def __enter__(self) -> Self:
-        """Return the tree; its arrays are closed when the block ends."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrayDict, (self._items,)

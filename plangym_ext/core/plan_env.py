@@ -11,11 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_stepper import RowStepper
 
 
-class PlanEnv(RowStepper):
+class PlanEnv(RowStepper, Closing):
     """One env to play, and any number of rows to plan with.
 
     The env proper is moved by `reset`, `step` and `set_state`. `step_batch` with
@@ -150,12 +151,6 @@ class PlanEnv(RowStepper):
         """Bring the env and all its rows to one saved `[S]` state."""
         with self._one_caller:
             self.set_state(self._checked_state(state, "sync_states"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         note = "" if self.exact else ", approximate states"

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
@@ -35,7 +36,7 @@ def next_request() -> int:
     return next(_requests)
 
 
-class ExternalProcess:
+class ExternalProcess(Closing):
     """Step an env in a separate process.
 
     Methods that take `blocking` return their result, or with `blocking=False` a
@@ -337,12 +338,6 @@ class ExternalProcess:
         """End the worker under a call of another thread, which fails; `close` it afterwards."""
         self._closed = True
         self.process.kill()
-
-    def __enter__(self) -> ExternalProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _now(promise: Promise, blocking: bool) -> Any:

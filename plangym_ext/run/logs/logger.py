@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import FolderTaken, InvalidOption
 from plangym_ext.planners.base import at_least
 from plangym_ext.run.files import write_json
@@ -20,7 +20,7 @@ from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_i
 PROGRESS = "progress.csv"
 
 
-class Logger:
+class Logger(Closing):
     """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv` and TensorBoard.
 
     Everything that the run computes goes to the progress files, which are the same bytes
@@ -143,18 +143,6 @@ class Logger:
             file.close()
         if self._table is not None:
             self._table.close()
-
-    def __enter__(self) -> Self:
-        """Return the logger; it is closed when the block ends."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _row(step: int, values: Mapping[str, float]) -> dict[str, int | float]:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.files import write_json
@@ -37,7 +37,7 @@ _INTERRUPTED = "interrupted"
 _SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", "eval/length")
 
 
-class Runner:
+class Runner(Closing):
     """Trains a network from planning.
 
     A round is `collector.moves` moves in every game, the episodes that ended added to the
@@ -323,18 +323,6 @@ class Runner:
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0
-
-    def __enter__(self) -> Self:
-        """Return the runner; it is closed when the block ends."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @contextmanager

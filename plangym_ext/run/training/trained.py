@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.planners.episode import Episode, play
 from plangym_ext.run.training.checkpoints import (
@@ -20,7 +20,7 @@ from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.settings import build, free
 
 
-class Trained:
+class Trained(Closing):
     """Env, network and player of a checkpoint, as the run evaluated them.
 
     Args:
@@ -95,18 +95,6 @@ class Trained:
     def close(self) -> None:
         """Close the env."""
         self.env.close()
-
-    def __enter__(self) -> Self:
-        """Return it; it is closed when the block ends."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _file(path: Path) -> Path:

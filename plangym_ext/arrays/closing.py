@@ -1,0 +1,23 @@
+"""Things that hold something until they are closed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closing(ABC):
+    """Abstract; may head a `with` block, and is closed when that ends."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is held; safe to call twice."""
+
+    def __enter__(self) -> Self:
+        """Return the very thing; it is closed when the block ends."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
