@@ -13,14 +13,10 @@ the page of the documentation is written from all that is in the file.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
 import statistics
 import time
-from pathlib import Path
 
-from stepping import machine
-from table.cells import measure, pythons_of
+from table.cells import add_options, kept_results, measure, pythons_of
 from table.contestants import CONTESTANTS, Process
 from table.page import page
 from table.sections import write_section
@@ -40,15 +36,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--envs", nargs="+", choices=[task.env_id for task in TASKS])
     parser.add_argument("--rows", nargs="+", type=int, choices=ROWS, default=ROWS)
-    parser.add_argument("--peer-python", nargs="+", default=[], metavar="PATH")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each in each round")
-    parser.add_argument(
-        "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/everything.json"))
-    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
-    parser.add_argument("--again", action="store_true", help="measure what is there, too")
+    add_options(parser, rounds=3, seconds=0.3, out="runs/everything.json")
     return parser.parse_args()
 
 
@@ -56,12 +44,7 @@ def main() -> None:
     options = parsed()
     began = time.monotonic()
     options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    here = {key: value for key, value in machine.described().items() if key != "plangym"}
-    here["numba"] = importlib.metadata.version("numba")
-    if (kept.get("machine"), kept.get("peers")) != (here, peers):
-        kept = {"machine": here, "peers": peers, "results": {}}
+    kept = kept_results(options.out, peers)
     results = kept["results"]
     processes: dict[str, Process] = {}
     line = ProgressLine()

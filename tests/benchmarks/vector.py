@@ -12,13 +12,9 @@ from all that is in the file.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
 import time
-from pathlib import Path
 
-from stepping import machine
-from table.cells import measure, pythons_of
+from table.cells import add_options, kept_results, measure, pythons_of
 from table.contestants import Process
 from table.sections import write_section
 from table.vectors import CELLS, CONTESTANTS, section
@@ -33,15 +29,7 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="cells whose name has it")
-    parser.add_argument("--peer-python", nargs="+", default=[], metavar="PATH")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each in each round")
-    parser.add_argument(
-        "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/vector.json"))
-    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
-    parser.add_argument("--again", action="store_true", help="measure what is there, too")
+    add_options(parser, rounds=5, seconds=0.5, out="runs/vector.json")
     return parser.parse_args()
 
 
@@ -49,12 +37,7 @@ def main() -> None:
     options = parsed()
     began = time.monotonic()
     options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
-    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    here = {key: value for key, value in machine.described().items() if key != "plangym"}
-    here["numba"] = importlib.metadata.version("numba")
-    if (kept.get("machine"), kept.get("peers")) != (here, peers):
-        kept = {"machine": here, "peers": peers, "results": {}}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    kept = kept_results(options.out, peers)
     line = ProgressLine()
     for cell in CELLS:
         if options.only and not any(text in cell.name for text in options.only):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import assert_program_runs
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
 
@@ -19,14 +17,4 @@ def test_there_are_examples():
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-P", str(example)],
-        cwd=tmp_path,
-        env={**os.environ, "ROUNDS": "2", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert_program_runs(example, tmp_path, ROUNDS="2", TMPDIR=str(tmp_path))

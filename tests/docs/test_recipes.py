@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import assert_program_runs
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 #: Recipe -> the package that it needs.
@@ -29,13 +28,4 @@ def test_every_recipe_is_listed():
 def test_recipe_runs(recipe, tmp_path):
     if importlib.util.find_spec(NEEDS[recipe]) is None:
         pytest.skip(f"{NEEDS[recipe]} is not installed")
-    done = subprocess.run(
-        [sys.executable, "-P", str(RECIPES / recipe)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert_program_runs(RECIPES / recipe, tmp_path)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.metadata
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from stepping import machine
@@ -16,6 +19,37 @@ from table.tasks import Task
 
 #: Seconds until a contestant must have built its envs and made the steps of the warm-up.
 PATIENCE = 40.0
+
+
+def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float, out: str) -> None:
+    """Options of every program that measures cells.
+
+    Args:
+        parser: of the program.
+        rounds: default of its rounds.
+        seconds: default of how long one is measured in each.
+        out: default of its file.
+    """
+    parser.add_argument("--peer-python", nargs="+", default=[], metavar="PATH")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of each in each round")
+    parser.add_argument(
+        "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
+    )
+    parser.add_argument("--out", type=Path, default=Path(out))
+    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
+    parser.add_argument("--again", action="store_true", help="measure what is there, too")
+
+
+def kept_results(out: Path, peers: dict[str, str]) -> dict[str, Any]:
+    """What the file has of this machine and these peers; nothing if they are others."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    kept: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    here = {key: value for key, value in machine.described().items() if key != "plangym"}
+    here["numba"] = importlib.metadata.version("numba")
+    if (kept.get("machine"), kept.get("peers")) != (here, peers):
+        kept = {"machine": here, "peers": peers, "results": {}}
+    return kept
 
 
 def pythons_of(
