@@ -22,6 +22,8 @@ from plangym_ext.planners.tree import (
 # A power of two, so that numbers of features are brought into it by their last bits.
 TABLE = 2**20
 NEVER = 2**30
+# Chances are compared in so many parts.
+_PARTS = 2**24
 
 # What a step down the tree comes to, besides a new node.
 STOPPED, FULL = -1, -2
@@ -92,11 +94,30 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def walk_down(tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int) -> int:
-    """Go down at random from a node until a new one is wanted, and allocate that.
+def best_open(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
+    """Return the action to the best child that is neither solved nor pending; -1: none."""
+    action, best = -1, -np.inf
+    for i in range(tree.children.shape[2]):
+        a = tree.order[b, i]
+        child = tree.children[b, node, a]
+        if (
+            child != UNVISITED
+            and not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
+            and returns[b, child] > best
+        ):
+            action, best = a, returns[b, child]
+    return action
 
-    Solved and pending children are left out. A child known before is gone through if
-    it still has something new at its depth, and is solved otherwise.
+
+@numba.njit(cache=True, nogil=True)
+def walk_down(
+    tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int, greed: float, returns: Array
+) -> int:
+    """Go down from a node until a new one is wanted, and allocate that.
+
+    Actions are drawn, or at a share `greed` of the nodes that of the best `returns` is
+    taken. Solved and pending children are left out. A child known before is gone
+    through if it still has something new at its depth, and is solved otherwise.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.
@@ -126,6 +147,9 @@ def walk_down(tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int) -
                 if left == 0:
                     action = a
                 left -= 1
+        if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
+            best = best_open(tree, novelty, b, node, returns)
+            action = best if best >= 0 else action
         child = tree.children[b, node, action]
         if child == UNVISITED:
             if tree.size[b] == tree.parent.shape[1]:
@@ -147,6 +171,8 @@ def next_nodes(
     limits: Array,
     cursors: Array,
     max_depth: int,
+    greed: float,
+    returns: Array,
     rows: Array,
     nodes: Array,
     which: Array,
@@ -160,6 +186,9 @@ def next_nodes(
         cursors: `[B, W]` int32, node that each walk has come to; set to ROOT where a
             walk ended.
         max_depth: depth below which nothing is looked for.
+        greed: share of the choices at which the best branch so far is followed.
+        returns: `[B, N]` float64, best return through every node; read if `greed` is
+            not 0.
         rows: `[B * W]` int32, written: the tree of each new node.
         nodes: `[B * W]` int32, written: its index.
         which: `[B * W]` int32, written: its walk.
@@ -173,7 +202,7 @@ def next_nodes(
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
                 start = cursors[b, w]
                 size = tree.size[b]
-                found = walk_down(tree, novelty, b, start, max_depth)
+                found = walk_down(tree, novelty, b, start, max_depth, greed, returns)
                 cursors[b, w] = ROOT
                 if found == STOPPED and start == ROOT and tree.size[b] == size and count > 0:
                     # What is left may all be in flight.

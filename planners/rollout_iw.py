@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import Clock, at_least
-from plangym_ext.planners.novelty import Novelty, next_nodes, take_in
+from plangym_ext.planners.base import Clock, at_least, finite_between
+from plangym_ext.planners.novelty import Novelty, best_returns, next_nodes, take_in
 from plangym_ext.planners.novelty_search import NoveltySearch
 from plangym_ext.planners.search import Search
 from plangym_ext.planners.tree import ROOT
@@ -24,6 +24,8 @@ class RolloutIW(NoveltySearch):
 
     Args:
         wave_size: walks that go on at once, in one `step_batch`; 1 is the source's.
+        greed: share of the choices at which a walk follows the best branch so far, which
+            makes good branches longer; 0 is the source's.
 
     Source: Bandres, Bonet & Geffner 2018, "Planning with pixels in (almost) real
     time", algorithm 1. The published scores are of 116 simulations a move (0.5 s) at a
@@ -31,20 +33,29 @@ class RolloutIW(NoveltySearch):
     """
 
     wave_size: int = 4
+    greed: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         self.wave_size = at_least(self._option("wave_size"), self.wave_size, 1)
+        self.greed = finite_between(self._option("greed"), self.greed, 0.0, 1.0)
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""
         tree, batch = search.tree, len(search.done)
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)
+        returns = np.zeros(tree.parent.shape)
+        counts = np.zeros(tree.parent.shape, np.int64)
         rows, nodes, which = np.empty((3, batch * self.wave_size), np.int32)
         while not clock.over:
             limits = np.minimum(self.wave_size, search.allowance(1))
-            count = next_nodes(tree, novelty, limits, cursors, self.max_depth, rows, nodes, which)
+            if self.greed > 0:
+                best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+            count = next_nodes(
+                *(tree, novelty, limits, cursors, self.max_depth, self.greed, returns),
+                *(rows, nodes, which),
+            )
             if count == 0:
                 break
             wave = rows[:count].copy(), nodes[:count].copy()

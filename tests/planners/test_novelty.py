@@ -145,6 +145,22 @@ def test_nothing_lies_below_the_greatest_depth(models, cls, most):
     assert depth.max() == most
 
 
+def test_greedy_walks_make_the_best_branch_longer(models):
+    # Action 0 pays 1 and goes on; action 1 ends it.
+    ways = [[i + 1, 60] for i in range(60)] + [[60, 60]]
+    model = models.TableModel(ways, [[1.0, 0.0]] * 60 + [[0.0, 0.0]], terminated=[60])
+    for seed in range(5):
+        found = [
+            RolloutIW(30, greed=greed, wave_size=1, discount=1.0)
+            .plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
+            .value
+            for greed in (0.0, 0.9)
+        ]
+        assert found[0] < found[1] <= 30
+    with pytest.raises(InvalidOption, match=r"greed must be .* \[0.0, 1.0\]; got 2"):
+        RolloutIW(greed=2)
+
+
 def test_what_comes_to_the_same_is_known_by_its_whole():
     seen = np.array([[0, 1], [1, 0], [0, 1]], np.uint8)
     first, second, third = whole_features(seen).tolist()

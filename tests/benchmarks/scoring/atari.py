@@ -31,7 +31,14 @@ PUBLISHED = {
 # Trees are kept from move to move, and have room for what adds up.
 _TREE = {"rollout_depth": 0, "keep_tree": True, "wave_size": 1, "c_puct": 0.4, "capacity": 4000}
 # Walks of 14 moves, which leave out nothing but what comes to the same.
-_WALKS = {"wave_size": 1, "discount": 0.97, "max_depth": 14, "features": "whole"}
+_WALKS = {
+    "wave_size": 1,
+    "max_depth": 14,
+    "features": "whole",
+    "greed": 0.5,
+    "discount": 0.97,
+    "capacity": 4000,
+}
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
     "mcts": {"obs": "ram", "life": 100, "options": _TREE},
