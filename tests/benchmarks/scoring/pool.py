@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
 import queue
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -22,9 +24,18 @@ def _begin(said: Any) -> None:
     """Give a new process the queue to say how far it is; Ctrl-C ends it at once."""
     global _said
     _said = said
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # At its end it must not wait for somebody to read what it said last.
     said.cancel_join_thread()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _end_with_parent() -> None:
+    """End as soon as the program is gone, however that came about."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run(cell: Cell, seeds: tuple[int, ...], path: str) -> dict[str, Any]:
