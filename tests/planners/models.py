@@ -136,6 +136,19 @@ def random_mdp(seed, states=40, actions=3, ended=8):
     )
 
 
+def table_evaluator(seed, states, actions):
+    """Random dyadic values and priors, looked up by the state index in obs."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-16, 17, size=states) / 4
+    priors = rng.dirichlet(np.ones(actions), size=states).astype(np.float32)
+
+    def evaluator(obs):
+        index = obs[:, 0].astype(int)
+        return priors[index], values[index]
+
+    return evaluator
+
+
 class Integrator:
     """x' = x + a, reward -(x'**2 + cost * a**2): a linear-quadratic problem.
 

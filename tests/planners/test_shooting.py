@@ -138,14 +138,14 @@ def test_cem_fits_its_elites_by_hand():
 def test_mppi_weighs_by_the_exponential_of_returns():
     row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
     tried = Population(np.array([0.0, 1.0])[:, None, None], np.array([1.0, 1 + np.log(3)]))
-    MPPI(temperature=1, scale_returns=False)._learn(row, tried, 0)
+    MPPI(temperature=1, scale_returns=False)._learn(row, tried)
     # Weights 1 / 4 and 3 / 4.
     assert row.mean[0, 0] == pytest.approx(0.75)
     # Scaled, returns 1 and 3 (spread 1) at temperature 2 / log(3) weigh the same.
     tried = tried._replace(returns=np.array([1.0, 3.0]))
-    MPPI(temperature=2 / np.log(3))._learn(row, tried, 0)
+    MPPI(temperature=2 / np.log(3))._learn(row, tried)
     assert row.mean[0, 0] == pytest.approx(0.75)
-    MPPI()._learn(row, tried._replace(returns=np.zeros(2)), 0)
+    MPPI()._learn(row, tried._replace(returns=np.zeros(2)))
     assert row.mean[0, 0] == 0.5
 
 
