@@ -9,7 +9,7 @@ import numpy as np
 
 from plangym_ext.planners.base import at_least, finite_between
 from plangym_ext.planners.cem import fit, top
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -73,21 +73,20 @@ class ICEM(Shooting):
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:
-        """Draw coloured noise around the mean; add the last plan's elites, or the mean."""
-        noise = coloured_noise(row.rng, (count, *row.mean.shape), self.noise_beta)
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw coloured noise around the mean; put in the last plan's elites, or the mean."""
+        noise = coloured_noise(row.rng, (turn.count, *row.mean.shape), self.noise_beta)
         knots = row.mean + row.std * noise
-        if iteration == 0 and row.warm:
-            old = row.elites.knots[: min(self._kept_elites, count)]
-            knots[: len(old)] = old
-            # What comes after the end of the last plan is not known: drawn anew.
-            knots[: len(old), -1] = row.rng.uniform(-1.0, 1.0, (len(old), row.mean.shape[1]))
+        if turn.first and row.warm:
+            old = row.elites.knots[: min(self._kept_elites, turn.count)]
+            # What comes after the end of the last plan is not known: it stays as drawn.
+            knots[: len(old), :-1] = old[:, :-1]
             row.elites = Population(knots[:0], np.zeros(0))
-        elif iteration == self.iterations - 1:
-            knots[0] = row.mean
+        if turn.last:
+            knots[-1] = row.mean
         return knots
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:
         """Fit to the elites of this round and of those before."""
         if len(row.elites.returns):
             kept = top(row.elites, self._kept_elites)

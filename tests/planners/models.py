@@ -161,6 +161,7 @@ class Integrator:
         self.action_space = Box(low, high, (1,), np.float64)
         self.model_steps = 0
         self.calls = []  # rows of every rollout_batch
+        self.tried = []  # actions of every rollout_batch
 
     def state(self, x):
         return np.array([x], np.float64).view(np.uint8)
@@ -170,6 +171,7 @@ class Integrator:
         assert actions.dtype == np.float64
         assert (abs(actions) <= self.action_space.high).all()
         self.calls.append(len(actions))
+        self.tried.append(actions.copy())
         self.model_steps += actions.shape[0] * actions.shape[1]
         start = np.ascontiguousarray(states).view(np.float64)
         x = start + np.cumsum(actions[:, :, 0], axis=1)

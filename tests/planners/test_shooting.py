@@ -173,6 +173,34 @@ def test_icem_shrinks_its_rounds_and_spends_exactly_what_it_may():
         assert sum(ICEM()._counts(total)) == total
 
 
+def test_icem_goes_on_from_its_mean_and_its_elites(models):
+    model = models.Integrator()
+    planner = ICEM(60, horizon=4, num_elites=4, keep_fraction=0.5)
+    planner.plan(model, model.state(0.6), rng=0)
+    mean, elites = planner._kept[0].mean, planner._kept[0].elites.knots
+    assert not np.array_equal(mean, planner._kept[0].best)
+    planner.init_std = 0.0
+    planner.plan(model, model.state(0.5), rng=1)
+    first_round = model.tried[3]
+    # All are drawn around the last mean, a step later, its end held; two of the elites
+    # are tried again, and what comes after their end is drawn as well.
+    expected = np.repeat(mean[None, [1, 2, 3, 3]], len(first_round), axis=0)
+    expected[:2, :3] = elites[:2, 1:]
+    np.testing.assert_allclose(first_round, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sims", [20, 60])
+def test_icem_tries_its_mean_in_the_last_round(models, sims):
+    # 20 sequences are one round of twice 10 elites, 60 are three rounds.
+    model = models.Integrator()
+    planner = ICEM(sims, horizon=4, momentum=1.0)
+    planner.plan(model, model.state(0.6), rng=0)
+    assert len(model.calls) == sims // 20
+    # It does not move, for all that is learned; noise never draws it.
+    still = [(tried == 0).all(axis=(1, 2)).sum() for tried in model.tried]
+    assert still == [0] * (sims // 20 - 1) + [1]
+
+
 def test_actions_reach_the_bounds_of_the_space_and_never_cross_them():
     space = Box(np.float32([-0.1, 1]), np.float32([0.3, 7]))
     box = box_actions(space, "test")
