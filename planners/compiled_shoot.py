@@ -29,7 +29,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         tree: Tree,
         job: Job,
         selection: Selection,
-        halving: Halving,
+        halving: Halving | None,
         places: Any,
         b: int,
         lane: int,
@@ -54,7 +54,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         tree: Tree,
         job: Job,
         selection: Selection,
-        halving: Halving,
+        halving: Halving | None,
         places: Any,
         b: int,
         lane: int,
@@ -122,7 +122,13 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         backup_returns(tree, rows, above[which], returns[which])
 
     def wave(
-        tree: Tree, job: Job, selection: Selection, halving: Halving, places: Any, b: int, lane: int
+        tree: Tree,
+        job: Job,
+        selection: Selection,
+        halving: Halving | None,
+        places: Any,
+        b: int,
+        lane: int,
     ) -> int:
         # Backups of intermediate values cannot be undone one by one.
         size, low, high = tree.size[b], tree.q_low[b], tree.q_high[b]
@@ -133,7 +139,8 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         run = descend(tree, job, selection, halving, places, b, lane, leaves[:count])
         if run == LEFT:
             withdraw(tree, b, leaves[:count], size)
-            tree.visits[b, :size], tree.q[b, :size] = visits, q
+            for node in range(size):
+                tree.visits[b, node], tree.q[b, node] = visits[node], q[node]
             tree.q_low[b], tree.q_high[b], job.full[b] = low, high, full
             return LEFT
         observed(tree, np.full(count, b, np.int32), leaves[:count])

@@ -83,7 +83,7 @@ class Search:
         slots = rules.slots and not rater.reads_states
         self.states = node_states(model, (batch, nodes, shape[1]), slots=slots)
         self.rngs: Sequence[Rng] = ()
-        self.halving = no_halving(batch)
+        self.halving = no_halving(batch) if rules.selection.rule == GUMBEL else None
         #: Simulations run for the current plans, and trees that lacked room for one.
         self.done = np.zeros(batch, np.int64)
         #: The old index of every node that `start` kept, by tree; none where it kept none.
@@ -135,7 +135,7 @@ class Search:
             self.tree.legal[:, ROOT] = legal
         if self.rules.root_noise > 0.0:
             self._add_noise()
-        if self.rules.selection.rule == GUMBEL:
+        if self.halving is not None:
             self.halving = self._new_halving()
 
     def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
@@ -293,7 +293,7 @@ class Search:
                 f"Do not plan from a state whose episode has ended."
             )
         weights = visits / visits.sum(axis=1, keepdims=True)
-        if self.rules.selection.rule == GUMBEL:
+        if self.halving is not None:
             _, _, scale, _, c_visit, c_scale = self.rules.selection
             gumbel_summary(self.tree, self.halving, scale, c_visit, c_scale, weights, best)
         elif self.rules.temperature > 0.0:
@@ -327,7 +327,6 @@ class Search:
         other.tree = Tree._make([field[rows] for field in self.tree])
         other.states = self.states.taken(rows)
         other.shape = (len(rows), self.shape[1])
-        other.halving = no_halving(len(rows))
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
