@@ -109,7 +109,7 @@ def go_on(
     if early:
         for k in range(on):
             # As the indices of `end_descent`: other types would compile it once more.
-            hand_up(tree, descent, np.int64(going[k]))
+            hand_up(tree, descent, int(going[k]))
     return on
 
 
