@@ -31,7 +31,8 @@ class Population(NamedTuple):
     returns: Floats  # [n]
 
 
-class Round(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Round:
     """One round of a plan."""
 
     count: int  # sequences to try from every state
