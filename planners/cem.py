@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import finite_between
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -39,20 +38,19 @@ class CEM(Shooting):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.init_std = finite_between(self._option("init_std"), self.init_std, 0.0, math.inf)
-        where = self._option("elite_fraction")
-        self.elite_fraction = finite_between(where, self.elite_fraction, 0.0, 1.0)
-        self.momentum = finite_between(self._option("momentum"), self.momentum, 0.0, 1.0)
+        self.init_std = self._number("init_std", 0.0, math.inf)
+        self.elite_fraction = self._number("elite_fraction", 0.0, 1.0)
+        self.momentum = self._number("momentum", 0.0, 1.0)
 
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw from the distribution."""
-        return row.mean + row.std * row.rng.standard_normal((count, *row.mean.shape))
+        return row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:
         """Fit the distribution to the elites."""
         count = max(2, round(self.elite_fraction * len(tried.returns)))
         fit(row, top(tried, count), self.momentum)

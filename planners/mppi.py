@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import finite_between
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -38,20 +37,19 @@ class MPPI(Shooting):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.noise_std = finite_between(self._option("noise_std"), self.noise_std, 0.0, math.inf)
-        where = self._option("temperature")
-        self.temperature = finite_between(where, self.temperature, 1e-12, math.inf)
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+        self.temperature = self._number("temperature", 1e-12, math.inf)
 
     def _begin(self, row: Row) -> None:
         """The mean is the warm start, or the middle of the space."""
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw noise around the mean, which is a candidate itself."""
-        knots = row.mean + row.rng.normal(0.0, self.noise_std, (count, *row.mean.shape))
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
         knots[0] = row.mean
         return knots
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
         spread = float(tried.returns.std()) if self.scale_returns else 1.0
         gap = tried.returns - tried.returns.max()

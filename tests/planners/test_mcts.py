@@ -8,72 +8,7 @@ from gymnasium.spaces import Box
 
 from plangym_ext.errors import UnknownName
 from plangym_ext.planners import MCTS
-
-
-def table_evaluator(seed, states, actions):
-    """Random dyadic values and priors, looked up by the state index in obs."""
-    rng = np.random.default_rng(seed)
-    values = rng.integers(-16, 17, size=states) / 4
-    priors = rng.dirichlet(np.ones(actions), size=states).astype(np.float32)
-
-    def evaluator(obs):
-        index = obs[:, 0].astype(int)
-        return priors[index], values[index]
-
-    return evaluator
-
-
-def textbook(model, evaluator, root, order, *, sims, c, gamma):
-    """Sequential PUCT on plain dictionaries; returns visits and q of the root."""
-
-    def node(index):
-        prior, value = evaluator(np.array([[index]], np.float32))
-        return {"index": index, "prior": prior[0], "value": value[0], "edges": {}}
-
-    low, high = math.inf, -math.inf
-    tree = node(root)
-    for _ in range(sims):
-        path, here, ret = [], tree, None
-        while ret is None:
-            edges = here["edges"]
-            known = [(e["n"], e["q"]) for e in edges.values()]
-            if here is not tree:
-                known.append((1, here["value"]))
-            n = sum(e["n"] for e in edges.values())
-            mean = sum(k * q for k, q in known) / max(1, sum(k for k, _ in known))
-            mean = mean if known else here["value"]
-            width = 1 / (high - low) if high > low else 0.0
-            base = low if high > low else 0.0
-
-            def score(a, here=here, edges=edges, n=n, mean=mean, width=width, base=base):
-                q, count = (edges[a]["q"], edges[a]["n"]) if a in edges else (mean, 0)
-                bonus = c * math.sqrt(max(1, n)) * float(here["prior"][a]) / (1 + count)
-                return (q - base) * width + bonus
-
-            action = max(order, key=score)  # the first of equals
-            edge = edges.get(action)
-            if edge is None:
-                index, reward = model._advance(here["index"], action)
-                over, cut = model.over[index], model.cut[index]
-                child = node(index)
-                edge = {"n": 0, "q": 0.0, "r": reward, "over": over, "stop": over or cut}
-                edge["child"] = child
-                edges[action] = edge
-                path.append(edge)
-                ret = child["value"]
-            else:
-                path.append(edge)
-                here = edge["child"]
-                ret = here["value"] if edge["stop"] else None
-        for edge in reversed(path):
-            ret = edge["r"] + (0.0 if edge["over"] else gamma) * ret
-            edge["n"] += 1
-            edge["q"] = float(np.float32(edge["q"] + (ret - edge["q"]) / edge["n"]))
-            low, high = min(low, edge["q"]), max(high, edge["q"])
-    visits, q = np.zeros(len(order), int), np.full(len(order), np.nan)
-    for a, edge in tree["edges"].items():
-        visits[a], q[a] = edge["n"], edge["q"]
-    return visits, q
+from plangym_ext.planners.tree_reuse import reuse
 
 
 def same(plan, other):
@@ -85,9 +20,9 @@ def same(plan, other):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_leaf_per_wave_is_textbook_sequential_puct(models, seed):
+def test_one_leaf_per_wave_is_textbook_sequential_puct(models, textbook, seed):
     model = models.random_mdp(seed)
-    evaluator = table_evaluator(seed, 40, 3)
+    evaluator = models.table_evaluator(seed, 40, 3)
     planner = MCTS(50, wave_size=1, c_puct=1.5, discount=0.75, evaluator=evaluator)
     plan = planner.plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
     order = np.random.default_rng(seed).permutation(3)
@@ -228,8 +163,8 @@ def test_kept_statistics_are_those_of_the_subtree(models):
     visits = np.where(grand >= 0, search.tree.visits[0, grand], 0)
     state = search.states.rows[0, child].copy()
     # A second row's tree, and other bytes, take no part in it.
-    assert not search._advance(0, np.zeros_like(state) + 255)
-    assert search._advance(0, state)
+    assert not len(reuse(search.tree, search.states, 0, np.zeros_like(state) + 255))
+    assert len(reuse(search.tree, search.states, 0, state))
     tree = search.tree
     np.testing.assert_array_equal(
         np.where(tree.children[0, 0] >= 0, tree.visits[0, tree.children[0, 0]], 0), visits
@@ -261,7 +196,7 @@ def test_a_failed_search_is_not_kept(models):
     with pytest.raises(ValueError, match=r"rewards must be finite; got \[nan"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:2] = 1.0
-    with pytest.raises(ValueError, match=r"leaf values must be finite; got \[nan\] from Rollouts"):
+    with pytest.raises(ValueError, match=r"leaf values of Rollouts must be finite; got \[nan\]"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:] = 1.0
     same(planner.plan(model, model.state(1), rng=1), MCTS(8).plan(model, model.state(1), rng=1))
