@@ -92,6 +92,7 @@ class EvaluatorRater(Rater):
         self.evaluator = evaluator
         self.num_actions = num_actions
         self._where = where  # what messages call it
+        self._costs = np.zeros(0, np.int64), np.zeros(0, np.int64)  # none, and one each
 
     def code(self) -> RaterCode | None:
         """The evaluator's own, if it has any."""
@@ -102,8 +103,10 @@ class EvaluatorRater(Rater):
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
-        steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
-        return Rating(value, prior, steps, rows, steps)
+        if count > len(self._costs[0]):
+            self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
+        none, one = (costs[:count] for costs in self._costs)
+        return Rating(value, prior, none, one, none)
 
 
 def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:

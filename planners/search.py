@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import (
+    UNBOUNDED,
     Rng,
     SearchModel,
     States,
@@ -24,15 +25,15 @@ from plangym_ext.planners.node_states import node_states
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Leaves, Rater, Rating
 from plangym_ext.planners.rules import Rules
-from plangym_ext.planners.selection import GUMBEL, select_wave
+from plangym_ext.planners.selection import GUMBEL
 from plangym_ext.planners.tree import (
     NO_ACTION,
     NO_PARENT,
     OPEN,
     ROOT,
     UNVISITED,
+    Array,
     Tree,
-    backup,
     expand,
     new_tree,
     reroot,
@@ -40,10 +41,19 @@ from plangym_ext.planners.tree import (
     summarize,
 )
 from plangym_ext.planners.tree_export import exported
+from plangym_ext.planners.turns import (
+    Landed,
+    Limits,
+    Selected,
+    Tallies,
+    allowances,
+    for_types_of,
+    nothing_landed,
+    turn,
+)
 from plangym_ext.planners.waves import (
     all_finite,
     edges,
-    pending,
     tally,
     tally_each,
     tally_rating,
@@ -55,13 +65,10 @@ _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
 
 class Flight(NamedTuple):
-    """A wave that has been selected and not yet backed up."""
+    """A wave that has been selected, and what waits for the model."""
 
-    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
-    leaves: npt.NDArray[np.int32]  # [L] its node
-    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model is asked about
-    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
-    step: Callable[[], Transitions] | None  # waits for the model
+    wave: Selected
+    step: Callable[[], Transitions] | None  # None: the model is not asked
 
 
 class Search:
@@ -89,14 +96,12 @@ class Search:
         #: The old index of every node that `start` kept, by tree; none where it kept none.
         self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
         self.full = np.zeros(batch, np.bool_)
-        self._rows = np.empty(batch * rules.wave_size, np.int32)
-        self._leaves = np.empty_like(self._rows)
         self._counts = np.zeros((4, batch), np.int64)
-        # No values, the uniform prior, and masks that allow everything: see `expand`.
-        empty = (0, num_actions)
-        self._nothing = np.zeros(0), np.zeros(empty, np.float32), np.zeros(empty, np.bool_)
         self._flights: deque[Flight] = deque()
         self._flying = np.zeros(batch, np.int64)  # simulations in flight
+        self._nothing = nothing_landed(num_actions)
+        self._landed = self._nothing  # rated, and not yet written
+        self._turn: Callable[..., Any] | None = None
 
     def start(
         self,
@@ -144,17 +149,24 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        left = self.rules.num_simulations - self.done - self._flying
+        self._check_cost(cost)
+        return allowances(self._tallies(), self._limits(UNBOUNDED, int(cost)))
+
+    def _check_cost(self, cost: int | np.integer[Any]) -> None:
         most = self.rules.max_model_steps
-        if most is None:
-            return left
-        if cost > most:
+        if most is not None and cost > most:
             raise InvalidOption(
                 f"max_model_steps must be at least {cost}, what one simulation may take; got "
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
-        # What is in flight may cost as much as it can.
-        return np.minimum(left, (most - self._counts[0]) // cost - self._flying)
+
+    def _tallies(self) -> Tallies:
+        return Tallies(self.done, self._flying, self.full, self._counts)
+
+    def _limits(self, wave_size: int, cost: int) -> Limits:
+        rules = self.rules
+        most = -1 if rules.max_model_steps is None else rules.max_model_steps
+        return Limits(wave_size, rules.num_simulations, most, cost)
 
     def run_wave(self) -> bool:
         """Select, step, rate and back up one wave; False if there was none left.
@@ -174,35 +186,54 @@ class Search:
         return True
 
     def land_all(self) -> None:
-        """Back up the waves that are still in flight."""
+        """Write and back up the waves that are still in flight."""
         while self._flights:
             self._land(self._flights.popleft())
+        self._settle()
 
     def _take_off(self) -> Flight | None:
         """Select a wave and begin to step into its new nodes; None if there is no leaf."""
-        tree, rater = self.tree, self.rater
-        limits = np.minimum(self.rules.wave_size, self.allowance(1 + rater.most_steps))
-        count = select_wave(
-            tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
-        )
-        if count == 0:
+        wave = self._next(self.rules.wave_size)
+        if not len(wave.rows):
             return None
-        rows, leaves = self._rows[:count].copy(), self._leaves[:count].copy()
-        # Ended nodes that were chosen again have no need of the model.
-        new_rows, new_leaves = pending(tree.kind, rows, leaves)
-        tally(self._flying, rows, 1)
-        step = self._begin(new_rows, new_leaves) if len(new_rows) else None
-        return Flight(rows, leaves, new_rows, new_leaves, step)
+        new_rows, new_leaves = wave.new_rows, wave.new_leaves
+        if not len(new_rows):
+            return Flight(wave, None)
+        return Flight(wave, self._begun(new_rows, new_leaves, wave.parents, wave.actions))
 
     def _land(self, flight: Flight) -> None:
-        """Rate what a wave has come to, and back it up."""
-        rows, leaves, new_rows, new_leaves, step = flight
-        if step is not None:
-            self._fill_in(new_rows, new_leaves, step())
-        backup(self.tree, rows, leaves)
-        tally(self.done, rows, 1)
-        tally(self._flying, rows, -1)
-        self.full[:] = self.tree.size == self.rules.capacity
+        """Rate what a wave has come to; it is written when the next is selected."""
+        self._settle()
+        rows, leaves, new_rows, new_leaves, _, _ = flight.wave
+        if flight.step is None:
+            self._landed = self._nothing._replace(rows=rows, leaves=leaves)
+            return
+        seen = self._seen(new_rows, flight.step())
+        self._landed = Landed(rows, leaves, new_rows, new_leaves, *seen)
+
+    def _settle(self) -> None:
+        """Write and back up what has landed, if that has not been done."""
+        if self._landed is not self._nothing:
+            self._next(0)
+
+    def _next(self, wave_size: int) -> Selected:
+        """Write and back up what has landed, and select the next wave."""
+        rules, cost = self.rules, 1 + self.rater.most_steps
+        self._check_cost(cost)
+        arguments = (
+            self.tree,
+            rules.selection,
+            self.halving,
+            rules.discount,
+            self.first_action,
+            self._tallies(),
+            self._limits(wave_size, cost),
+            self._landed,
+        )
+        if self._turn is None:
+            self._turn = for_types_of(turn, arguments)
+        self._landed = self._nothing
+        return Selected(*self._turn(*arguments))
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -214,46 +245,57 @@ class Search:
         Returns:
             What the model answered.
         """
-        out = self._begin(rows, nodes)()
-        self._fill_in(rows, nodes, out)
-        return out
-
-    def _begin(
-        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
-    ) -> Callable[[], Transitions]:
-        """Begin to step into L pending nodes; what it returns waits for the answer."""
         tree = self.tree
         parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
+        out = self._begun(rows, nodes, parents, actions)()
+        ends, *rest = self._seen(rows, out)
+        reward, value, prior, legal = rest
+        expand(tree, rows, nodes, ends, reward, self.rules.discount, value, prior, legal)
+        tally_steps(self._counts, rows)
+        return out
+
+    def _begun(
+        self,
+        rows: npt.NDArray[np.int32],
+        nodes: npt.NDArray[np.int32],
+        parents: npt.NDArray[np.int32],
+        actions: npt.NDArray[np.int64],
+    ) -> Callable[[], Transitions]:
+        """Begin to step into L pending nodes; what it returns waits for the answer."""
         if self.rules.waves_in_flight == 1:
             return lambda: self.states.step(actions, rows, parents, nodes)
         return self.states.begin(actions, rows, parents, nodes)
 
-    def _fill_in(
-        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32], out: Transitions
-    ) -> None:
-        """Rate L nodes that go on, and write what is known about all."""
-        tree = self.tree
-        rewards = np.asarray(out.rewards, np.float64)
+    def _seen(
+        self, rows: npt.NDArray[np.int32], out: Transitions
+    ) -> tuple[Any, Array, Array, Array, Array]:
+        """Rate L new nodes that go on; what `Landed` has of them, from `ends` on."""
+        rewards = np.ascontiguousarray(out.rewards, np.float64)
         _check_rewards(rewards)
-        over = np.asarray(out.terminateds, np.bool_)
-        cut = np.asarray(out.truncateds, np.bool_)
-        value, prior, legal = self._nothing
+        over = np.ascontiguousarray(out.terminateds, np.bool_)
+        cut = np.ascontiguousarray(out.truncateds, np.bool_)
+        value, prior, legal = self._nothing.value, self._nothing.prior, self._nothing.legal
         masked = has_masks(out.infos)
         if masked:
-            legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
-        ended = np.count_nonzero(over)
-        if ended < len(rows):
-            # A slice where nothing ended: screens are large, and views are free.
-            alive = np.flatnonzero(~over) if ended else slice(None)
-            states = out.states[alive] if self.rater.reads_states else None
-            allowed = legal[alive] if masked else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
-            value = rating.value
+            masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
+            legal = np.ascontiguousarray(masks)
+        if not over.all():
+            rating = self.rate(self._alive(rows, out, over, cut, legal if masked else None))
+            value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
-                prior = np.asarray(rating.prior, np.float32)
-        discount = self.rules.discount
-        expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
-        tally_steps(self._counts, rows)
+                prior = np.ascontiguousarray(rating.prior, np.float32)
+        return (over, cut), rewards, value, prior, legal
+
+    def _alive(
+        self, rows: Array, out: Transitions, over: Array, cut: Array, legal: Array | None
+    ) -> Leaves:
+        """Return those of L new nodes that go on."""
+        states = out.states if self.rater.reads_states else None
+        if not over.any():
+            return Leaves(rows, states, out.obs, cut, legal)
+        alive = np.flatnonzero(~over)
+        picked = (None if part is None else part[alive] for part in (states, out.obs, cut, legal))
+        return Leaves(rows[alive], *picked)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
@@ -331,7 +373,9 @@ class Search:
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
-        other._counts = self._counts[:, rows]
+        # numpy would lay the picked columns out in another order.
+        other._counts = self._counts[:, rows].copy()
+        other._turn = None
         return other
 
     def _advance(self, b: int, state: States) -> bool:

@@ -37,7 +37,7 @@ class Selection(NamedTuple):
     c_scale: float  # see `improved_logits`
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving) -> int:
     """Return the action to follow from an open node, NO_ACTION if none can be."""
     if selection.rule == UCT:
@@ -50,7 +50,7 @@ def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving
     return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
     """Walk tree b from its root and return the leaf, as a pending new node.
 
@@ -75,7 +75,7 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
     return node
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def select_leaves(
     tree: Tree, b: int, limit: int, selection: Selection, halving: Halving, leaves: Array
 ) -> int:
@@ -103,7 +103,7 @@ def select_leaves(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def select_wave(
     tree: Tree,
     limits: Array,
