@@ -94,10 +94,12 @@ def make_loop(
             used = job.used[b]
             if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
                 break
-            job.counts_before[:, b] = job.counts[:, b]
+            for row in range(job.counts.shape[0]):
+                job.counts_before[row, b] = job.counts[row, b]
             count = wave(tree, job, selection, halving, places, b, lane)
             if count == LEFT:
-                job.counts[:, b] = job.counts_before[:, b]
+                for row in range(job.counts.shape[0]):
+                    job.counts[row, b] = job.counts_before[row, b]
                 job.used[b] = used
             if count <= 0:
                 break

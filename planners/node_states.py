@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import SearchModel, States, Transitions
+from plangym_ext.planners.model import SearchModel, States, Transitions
 
 Index = npt.NDArray[np.integer[Any]]
 
@@ -20,8 +20,8 @@ class NodeStates(ABC):
     """The states of the nodes of B trees, N each."""
 
     @abstractmethod
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state `[S]` of one node."""
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states `[L, S]` of one node of each of `trees` `[L]`."""
 
     @abstractmethod
     def get(self, trees: Index, nodes: Index) -> States:
@@ -53,9 +53,9 @@ class ArrayStates(NodeStates):
         self._model = model
         self.rows: States = np.empty((batch, capacity, width), np.uint8)
 
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state of one node."""
-        self.rows[b, node] = state
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states of one node of each tree."""
+        self.rows[trees, node] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
         """Return a copy of the states of some nodes."""
@@ -119,9 +119,10 @@ class SlotStates(NodeStates):
         self._slots = taken.reshape(batch, capacity).copy()
         weakref.finalize(self, model.states.free, taken)
 
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state of one node."""
-        self._model.states[int(self._slots[b, node])] = state
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states of one node of each tree."""
+        if len(trees):
+            self._model.states[self._slots[trees, node]] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
         """Return a copy of the states of some nodes."""

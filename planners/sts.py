@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import at_least
 from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled_shoot import make_shoot_wave
 from plangym_ext.planners.multi_step import (
@@ -52,8 +51,7 @@ class STS(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        where = self._option("num_expansions")
-        self.num_expansions = at_least(where, self.num_expansions, 1)
+        self.num_expansions = self._integer("num_expansions", 1)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:
         """Every expansion adds all children."""

@@ -33,7 +33,6 @@ class Tallies(NamedTuple):
 class Limits(NamedTuple):
     """How much may be selected."""
 
-    wave_size: int
     num_simulations: int
     max_model_steps: int  # -1: no limit
     cost: int  # most steps that one simulation takes
@@ -53,17 +52,6 @@ class Landed(NamedTuple):
     legal: npt.NDArray[np.bool_]  # [M, A]; [0, A]: everything
 
 
-class Selected(NamedTuple):
-    """A wave of L leaves, and the M of them that the model is to be asked about."""
-
-    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
-    leaves: npt.NDArray[np.int32]  # [L] its node
-    new_rows: npt.NDArray[np.int32]  # [M]
-    new_leaves: npt.NDArray[np.int32]  # [M]
-    parents: npt.NDArray[np.int32]  # [M] nodes to step from
-    actions: npt.NDArray[np.int64]  # [M] to play there
-
-
 def nothing_landed(num_actions: int) -> Landed:
     """Return what there is to write before the first wave."""
     none, flags = np.zeros(0, np.int32), np.zeros(0, np.bool_)
@@ -73,12 +61,12 @@ def nothing_landed(num_actions: int) -> Landed:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def allowances(tallies: Tallies, limits: Limits) -> Array:
+def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
     """Return how many leaves of a wave each tree may have, `[B]`."""
     left = np.empty(len(tallies.done), np.int64)
     for b in range(len(left)):
         unbegun = limits.num_simulations - tallies.done[b] - tallies.flying[b]
-        left[b] = min(limits.wave_size, unbegun)
+        left[b] = min(wave_size, unbegun)
         if limits.max_model_steps >= 0:
             # What is in flight may cost as much as it can.
             most = (limits.max_model_steps - tallies.counts[0, b]) // limits.cost
@@ -95,6 +83,7 @@ def turn(
     first_action: int,
     tallies: Tallies,
     limits: Limits,
+    wave_size: int,
     landed: Landed,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Write and back up what has landed; select the next wave, and return it.
@@ -106,11 +95,14 @@ def turn(
         discount: gamma.
         first_action: the action with index 0.
         tallies: counted up.
-        limits: of the wave.
+        limits: of the plans.
+        wave_size: how many leaves each tree may have at most.
         landed: see there.
 
     Returns:
-        The fields of `Selected`, fresh arrays.
+        Of the L leaves that were selected, fresh arrays of int32: the tree of each `[L]`,
+        ascending, and its node `[L]`. Of the M that the model is to be asked about: the
+        same `[M]` and `[M]`, the nodes to step from `[M]`, and the actions `[M]` int64.
     """
     tree, halving, tallies = borrowed(tree), borrowed(halving), borrowed(tallies)
     reward, value, prior, legal = landed.reward, landed.value, landed.prior, landed.legal
@@ -122,7 +114,7 @@ def turn(
     tally(tallies.flying, landed.rows, -1)
     for b in range(len(tallies.full)):
         tallies.full[b] = tree.size[b] == tree.parent.shape[1]
-    left = allowances(tallies, limits)
+    left = allowances(tallies, limits, wave_size)
     room = 0
     for b in range(len(left)):
         room += max(0, left[b])
