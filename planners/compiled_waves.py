@@ -94,12 +94,10 @@ def make_loop(
             used = job.used[b]
             if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
                 break
-            for row in range(job.counts.shape[0]):
-                job.counts_before[row, b] = job.counts[row, b]
+            job.counts_before[:, b] = job.counts[:, b]
             count = wave(tree, job, selection, halving, places, b, lane)
             if count == LEFT:
-                for row in range(job.counts.shape[0]):
-                    job.counts[row, b] = job.counts_before[row, b]
+                job.counts[:, b] = job.counts_before[:, b]
                 job.used[b] = used
             if count <= 0:
                 break
