@@ -27,10 +27,21 @@ class Leaves(NamedTuple):
     legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
 
+def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
+    """Return those of the leaves that have not ended.
+
+    Args:
+        ended: `[L]`.
+        leaves: L of them.
+    """
+    alive = np.flatnonzero(~ended)
+    return Leaves(*(None if part is None else part[alive] for part in leaves))
+
+
 class Rating(NamedTuple):
     """What a rater says about L leaves, and what saying it cost."""
 
-    value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on
+    value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on, finite
     prior: npt.NDArray[np.floating[Any]] | None  # [L, A] probabilities; None: uniform
     model_steps: npt.NDArray[np.int64]  # [L]
     evaluator_rows: npt.NDArray[np.int64]  # [L]
@@ -103,9 +114,9 @@ class EvaluatorRater(Rater):
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
-        if count > len(self._costs[0]):
-            self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
-        none, one = (costs[:count] for costs in self._costs)
+        none, one = self._costs
+        if len(none) != count:
+            none, one = self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
         return Rating(value, prior, none, one, none)
 
 

@@ -17,7 +17,7 @@ from plangym_ext.planners.gumbel import new_halving, no_halving
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.model import Rng, Transitions
 from plangym_ext.planners.node_states import node_states
-from plangym_ext.planners.rating import Leaves, Rater, Rating
+from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.rules import Rules
@@ -28,8 +28,10 @@ from plangym_ext.planners.turns import (
     Landed,
     Limits,
     Tallies,
+    Wave,
     allowances,
     for_types_of,
+    new_wave,
     nothing_landed,
     turn,
 )
@@ -39,10 +41,8 @@ from plangym_ext.planners.waves import edges
 class Flight(NamedTuple):
     """A wave that has been selected, and what waits for the model."""
 
-    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
-    leaves: npt.NDArray[np.int32]  # [L] its node
-    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model is asked about
-    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
+    wave: Wave
+    sizes: tuple[int, int]  # leaves, and those of them that the model is asked about
     step: Callable[[], Transitions] | None  # None: it is not asked
 
 
@@ -74,6 +74,9 @@ class Search:
         self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
         self.full = np.zeros(batch, np.bool_)
         self._flights: deque[Flight] = deque()
+        # One for each in flight, one that has landed, and one to be selected.
+        room = batch * rules.wave_size
+        self._waves = deque(new_wave(room) for _ in range(rules.waves_in_flight + 1))
         self._flying = np.zeros(batch, np.int64)  # simulations in flight
         self._nothing = nothing_landed(num_actions)
         self._landed = self._nothing  # rated, and not yet written
@@ -174,27 +177,34 @@ class Search:
 
     def _take_off(self) -> Flight | None:
         """Select a wave and begin to step into its new nodes; None if there is no leaf."""
-        rows, leaves, new_rows, new_leaves, parents, actions = self._next(self.rules.wave_size)
-        if not len(rows):
+        wave = self._waves[0]
+        sizes = self._next(self.rules.wave_size, wave)
+        size, num_new = sizes
+        if not size:
             return None
-        step = self._begun(new_rows, new_leaves, parents, actions) if len(new_rows) else None
-        return Flight(rows, leaves, new_rows, new_leaves, step)
+        self._waves.rotate(1)
+        if not num_new:
+            return Flight(wave, sizes, None)
+        new = wave.new_rows[:num_new], wave.new_leaves[:num_new]
+        begun = self._begun(*new, wave.parents[:num_new], wave.actions[:num_new])
+        return Flight(wave, sizes, begun)
 
     def _land(self, flight: Flight) -> None:
         """Rate what a wave has come to; it is written when the next is selected."""
         self._settle()
-        rows, leaves, new_rows, new_leaves, step = flight
+        wave, sizes, step = flight
         if step is None:
-            self._landed = self._nothing._replace(rows=rows, leaves=leaves)
+            self._landed = self._nothing._replace(wave=wave, sizes=sizes)
         else:
-            self._landed = Landed(rows, leaves, new_rows, new_leaves, *self._seen(new_rows, step()))
+            new_rows = wave.new_rows[: sizes[1]]
+            self._landed = Landed(wave, sizes, *self._seen(new_rows, step()))
 
     def _settle(self) -> None:
         """Write and back up what has landed, if that has not been done."""
         if self._landed is not self._nothing:
-            self._next(0)
+            self._next(0, self._nothing.wave)
 
-    def _next(self, wave_size: int) -> tuple[Array, Array, Array, Array, Array, Array]:
+    def _next(self, wave_size: int, wave: Wave) -> tuple[int, int]:
         """Write and back up what has landed, and select the next wave; see `turn`."""
         landed, self._landed = self._landed, self._nothing
         if not self._search:
@@ -204,10 +214,9 @@ class Search:
             counted = self._tallies(), self._limits(cost)
             self._search = (self.tree, rules.selection, self.halving, *numbers, *counted)
         if self._turn is None:
-            self._turn = for_types_of(turn, (*self._search, wave_size, landed))
-        found: tuple[Array, Array, Array, Array, Array, Array]
-        found = self._turn(*self._search, wave_size, landed)
-        return found
+            self._turn = for_types_of(turn, (*self._search, wave_size, landed, wave))
+        sizes: tuple[int, int] = self._turn(*self._search, wave_size, landed, wave)
+        return sizes
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -251,28 +260,19 @@ class Search:
         if masked:
             masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
             legal = np.ascontiguousarray(masks)
-        if not over.all():
-            rating = self.rate(self._alive(rows, out, over, cut, legal if masked else None))
+        ended = np.count_nonzero(over)
+        if ended < len(rows):
+            states = out.states if self.rater.reads_states else None
+            leaves = Leaves(rows, states, out.obs, cut, legal if masked else None)
+            rating = self.rate(without(over, leaves) if ended else leaves)
             value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
                 prior = np.ascontiguousarray(rating.prior, np.float32)
         return (over, cut), rewards, value, prior, legal
 
-    def _alive(
-        self, rows: Array, out: Transitions, over: Array, cut: Array, legal: Array | None
-    ) -> Leaves:
-        """Return those of L new nodes that go on."""
-        states = out.states if self.rater.reads_states else None
-        if not over.any():
-            return Leaves(rows, states, out.obs, cut, legal)
-        alive = np.flatnonzero(~over)
-        picked = (None if part is None else part[alive] for part in (states, out.obs, cut, legal))
-        return Leaves(rows[alive], *picked)
-
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
-        check_finite(f"search: leaf values of {type(self.rater).__name__}", rating.value)
         self.costs.add_rating(leaves.rows, rating)
         return rating
 

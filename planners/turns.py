@@ -17,8 +17,8 @@ import numpy.typing as npt
 from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.gumbel import Halving
 from plangym_ext.planners.selection import Selection, select_wave
-from plangym_ext.planners.tree import Array, Tree, backup, expand
-from plangym_ext.planners.waves import edges, pending, tally, tally_steps
+from plangym_ext.planners.tree import PENDING, Array, Tree, backup, expand
+from plangym_ext.planners.waves import tally, tally_steps
 
 
 class Tallies(NamedTuple):
@@ -38,26 +38,39 @@ class Limits(NamedTuple):
     cost: int  # most steps that one simulation takes
 
 
-class Landed(NamedTuple):
-    """What a wave of L leaves has come to, M of them new and K of these rated."""
+class Wave(NamedTuple):
+    """Room for a wave of at most R leaves: L that were selected, M that the model is asked for."""
 
-    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
-    leaves: npt.NDArray[np.int32]  # [L] its node
-    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model was asked about
-    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
+    rows: npt.NDArray[np.int32]  # [R] tree of each of the L, ascending
+    leaves: npt.NDArray[np.int32]  # [R] their nodes
+    new_rows: npt.NDArray[np.int32]  # [R] tree of each of the M
+    new_leaves: npt.NDArray[np.int32]  # [R] their nodes
+    parents: npt.NDArray[np.int32]  # [R] nodes to step from
+    actions: npt.NDArray[np.int64]  # [R] to play there
+
+
+class Landed(NamedTuple):
+    """What a wave has come to."""
+
+    wave: Wave
+    sizes: tuple[int, int]  # L and M
     ends: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]  # [M] terminated, truncated
     reward: npt.NDArray[np.float64]  # [M]
-    value: npt.NDArray[np.float64]  # [K]
+    value: npt.NDArray[np.float64]  # [K] of those that were not terminated
     prior: npt.NDArray[np.float32]  # [K, A]; [0, A]: uniform
     legal: npt.NDArray[np.bool_]  # [M, A]; [0, A]: everything
 
 
+def new_wave(room: int) -> Wave:
+    """Return room for R leaves."""
+    return Wave(*np.empty((5, room), np.int32), np.empty(room, np.int64))
+
+
 def nothing_landed(num_actions: int) -> Landed:
     """Return what there is to write before the first wave."""
-    none, flags = np.zeros(0, np.int32), np.zeros(0, np.bool_)
-    empty = (0, num_actions)
+    flags, empty = np.zeros(0, np.bool_), (0, num_actions)
     numbers = np.zeros(0), np.zeros(0), np.zeros(empty, np.float32)
-    return Landed(none, none, none, none, (flags, flags), *numbers, np.zeros(empty, np.bool_))
+    return Landed(new_wave(0), (0, 0), (flags, flags), *numbers, np.zeros(empty, np.bool_))
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -75,6 +88,22 @@ def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
+def write(tree: Tree, tallies: Tallies, discount: float, landed: Landed) -> None:
+    """Write what is known about the new nodes of a wave, and back it up."""
+    wave, (size, num_new) = landed.wave, landed.sizes
+    rows, new_rows = wave.rows[:size], wave.new_rows[:num_new]
+    reward, value, prior, legal = landed.reward, landed.value, landed.prior, landed.legal
+    new = new_rows, wave.new_leaves[:num_new]
+    expand(tree, new[0], new[1], landed.ends, reward, discount, value, prior, legal)
+    tally_steps(tallies.counts, new_rows)
+    backup(tree, rows, wave.leaves[:size])
+    tally(tallies.done, rows, 1)
+    tally(tallies.flying, rows, -1)
+    for b in range(len(tallies.full)):
+        tallies.full[b] = tree.size[b] == tree.parent.shape[1]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def turn(
     tree: Tree,
     selection: Selection,
@@ -85,8 +114,9 @@ def turn(
     limits: Limits,
     wave_size: int,
     landed: Landed,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Write and back up what has landed; select the next wave, and return it.
+    wave: Wave,
+) -> tuple[int, int]:
+    """Write and back up what has landed; select the next wave.
 
     Args:
         tree: the trees.
@@ -98,34 +128,27 @@ def turn(
         limits: of the plans.
         wave_size: how many leaves each tree may have at most.
         landed: see there.
+        wave: written; room for `wave_size` leaves of every tree.
 
     Returns:
-        Of the L leaves that were selected, fresh arrays of int32: the tree of each `[L]`,
-        ascending, and its node `[L]`. Of the M that the model is to be asked about: the
-        same `[M]` and `[M]`, the nodes to step from `[M]`, and the actions `[M]` int64.
+        L, how many leaves were selected, and M, how many of them are new.
     """
     tree, halving, tallies = borrowed(tree), borrowed(halving), borrowed(tallies)
-    reward, value, prior, legal = landed.reward, landed.value, landed.prior, landed.legal
-    new_rows, new_leaves = landed.new_rows, landed.new_leaves
-    expand(tree, new_rows, new_leaves, landed.ends, reward, discount, value, prior, legal)
-    tally_steps(tallies.counts, new_rows)
-    backup(tree, landed.rows, landed.leaves)
-    tally(tallies.done, landed.rows, 1)
-    tally(tallies.flying, landed.rows, -1)
-    for b in range(len(tallies.full)):
-        tallies.full[b] = tree.size[b] == tree.parent.shape[1]
+    landed, wave = borrowed(landed), borrowed(wave)
+    write(tree, tallies, discount, landed)
     left = allowances(tallies, limits, wave_size)
-    room = 0
-    for b in range(len(left)):
-        room += max(0, left[b])
-    rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
-    count = select_wave(tree, left, selection, halving, rows, leaves)
-    rows, leaves = rows[:count], leaves[:count]
-    tally(tallies.flying, rows, 1)
-    # Ended nodes that were chosen again have no need of the model.
-    new_rows, new_leaves = pending(tree.kind, rows, leaves)
-    parents, actions = edges(tree.parent, tree.action, new_rows, new_leaves, first_action)
-    return rows, leaves, new_rows, new_leaves, parents, actions
+    size = select_wave(tree, left, selection, halving, wave.rows, wave.leaves)
+    tally(tallies.flying, wave.rows[:size], 1)
+    num_new = 0
+    for i in range(size):
+        b, leaf = wave.rows[i], wave.leaves[i]
+        # Ended nodes that were chosen again have no need of the model.
+        if tree.kind[b, leaf] == PENDING:
+            wave.new_rows[num_new], wave.new_leaves[num_new] = b, leaf
+            wave.parents[num_new] = tree.parent[b, leaf]
+            wave.actions[num_new] = first_action + tree.action[b, leaf]
+            num_new += 1
+    return size, num_new
 
 
 def for_types_of(kernel: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
