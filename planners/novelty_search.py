@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.features import default_features
+from plangym_ext.planners.features import FEATURES, default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
 from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
@@ -40,9 +41,11 @@ class NoveltySearch(Planner):
     simulation is one new node, that is one model step.
 
     Args:
-        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none; see
-            `planners.features`. None: the bytes of uint8 vectors, the tiles of screens,
-            intervals of other numbers. They are told apart by their last 20 bits.
+        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none, told apart by
+            their last 20 bits; or the name of such a function of `planners.features`:
+            "bytes", "tiles", "numbers", or "whole", which leaves out nothing but what
+            comes to the same. None: bytes of uint8 vectors, tiles of screens, intervals
+            of other numbers.
         max_depth: depth below which nothing is looked for.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
@@ -53,7 +56,7 @@ class NoveltySearch(Planner):
             `visits` counts the nodes below it and itself.
     """
 
-    features: Features | None = None
+    features: Features | str | None = None
     max_depth: int = 1500
     risk_aversion: float = 1.0
     keep_tree: bool = True
@@ -69,7 +72,10 @@ class NoveltySearch(Planner):
         self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
-        self._check_function("features")
+        if isinstance(self.features, str) and self.features not in FEATURES:
+            raise unknown(self._option("features"), self.features, list(FEATURES))
+        if not isinstance(self.features, str):
+            self._check_function("features", "a function of observations, the name of one")
         self._kept: tuple[Search, Novelty] | None = None
 
     @abstractmethod
@@ -139,7 +145,8 @@ class NoveltySearch(Planner):
 
     def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
         """Return the features `[L, F]` of L observations."""
-        found = np.asarray((self.features or default_features)(obs))
+        function = FEATURES[self.features] if isinstance(self.features, str) else self.features
+        found = np.asarray((function or default_features)(obs))
         if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
             raise ValueError(
                 f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "

@@ -206,7 +206,7 @@ def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
     walk = GraphWalk(10, 2)
     mask, later, now = np.ones(2, bool), np.full(3, 9, np.uint8), np.full(3, 4, np.uint8)
     node, _ = walk.node_of(b"board", later, mask, ended=True)
-    walk.start(b"board", now, None, np.random.default_rng(0))
+    walk.start(b"board", now, np.ones(2, bool), np.random.default_rng(0))
     assert walk.root == node
     assert walk.begin(avoid_loops=True) == FRONTIER
     np.testing.assert_array_equal(walk.states[walk.root], now)
