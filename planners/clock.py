@@ -34,4 +34,4 @@ class Clock:
     @property
     def over(self) -> bool:
         """Whether the time is up."""
-        return self.seconds >= self._most
+        return self.limited and self.seconds >= self._most

@@ -132,6 +132,7 @@ class CompiledSearch:
         Args:
             timed: come back soon, somebody watches a clock.
         """
+        self.search.land_all()
         job, batch = self._job, len(self.search.done)
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))

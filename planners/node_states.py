@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +20,8 @@ class NodeStates(ABC):
     """The states of the nodes of B trees, N each."""
 
     @abstractmethod
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state `[S]` of one node."""
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states `[L, S]` of one node of each of `trees` `[L]`."""
 
     @abstractmethod
     def get(self, trees: Index, nodes: Index) -> States:
@@ -52,9 +53,9 @@ class ArrayStates(NodeStates):
         self._model = model
         self.rows: States = np.empty((batch, capacity, width), np.uint8)
 
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state of one node."""
-        self.rows[b, node] = state
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states of one node of each tree."""
+        self.rows[trees, node] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
         """Return a copy of the states of some nodes."""
@@ -64,7 +65,7 @@ class ArrayStates(NodeStates):
         self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
     ) -> Transitions:
         """Gather, `step_batch`, scatter."""
-        out = self._model.step_batch(actions, states=self.rows[trees, parents])
+        out = self._model.step_batch(actions, states=gathered(self.rows, trees, parents))
         return self._scattered(out, trees, nodes)
 
     def begin(
@@ -75,7 +76,7 @@ class ArrayStates(NodeStates):
         if begin is None:
             out = self.step(actions, trees, parents, nodes)
             return lambda: out
-        pending = begin(actions, states=self.rows[trees, parents])
+        pending = begin(actions, states=gathered(self.rows, trees, parents))
         return lambda: self._scattered(pending.wait(), trees, nodes)
 
     def _scattered(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
@@ -88,7 +89,12 @@ class ArrayStates(NodeStates):
                 f"search: step_batch must return states as wide as the root's, {width} bytes; "
                 f"got {came}. Plan from a state that this env has captured."
             )
-        self.rows[trees, nodes] = out.states
+        if len(out.states) != len(trees):
+            raise ValueError(
+                f"search: step_batch must return one state per action, {len(trees)}; got "
+                f"{len(out.states)}."
+            )
+        scatter(self.rows, trees, nodes, out.states)
         return out
 
     def keep(self, b: int, nodes: Index) -> None:
@@ -113,9 +119,10 @@ class SlotStates(NodeStates):
         self._slots = taken.reshape(batch, capacity).copy()
         weakref.finalize(self, model.states.free, taken)
 
-    def put(self, b: int, node: int, state: States) -> None:
-        """Write the state of one node."""
-        self._model.states[int(self._slots[b, node])] = state
+    def put(self, trees: Index, node: int, states: States) -> None:
+        """Write the states of one node of each tree."""
+        if len(trees):
+            self._model.states[self._slots[trees, node]] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
         """Return a copy of the states of some nodes."""
@@ -145,6 +152,26 @@ class SlotStates(NodeStates):
         """Keep the slots of some trees; those of the others are given back with these."""
         self._slots = self._slots[trees]
         return self
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def gathered(rows: States, trees: Index, nodes: Index) -> States:
+    """Return `rows[trees, nodes]` of `[B, N, S]`; numpy takes twice as long for small states."""
+    found = np.empty((len(trees), rows.shape[2]), rows.dtype)
+    for i in range(len(trees)):
+        b, n = trees[i], nodes[i]
+        for s in range(rows.shape[2]):
+            found[i, s] = rows[b, n, s]
+    return found
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def scatter(rows: States, trees: Index, nodes: Index, states: States) -> None:
+    """Write `states` `[L, S]` to `rows[trees, nodes]` of `[B, N, S]`."""
+    for i in range(len(trees)):
+        b, n = trees[i], nodes[i]
+        for s in range(rows.shape[2]):
+            rows[b, n, s] = states[i, s]
 
 
 def node_states(model: SearchModel, shape: tuple[int, int, int], *, slots: bool) -> NodeStates:

@@ -11,7 +11,7 @@ from plangym_ext.planners.scale import judge
 from plangym_ext.planners.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def puct_action(
     tree: Tree, b: int, node: int, c_puct: float, scale: int, fpu_reduction: float
 ) -> int:

@@ -27,10 +27,21 @@ class Leaves(NamedTuple):
     legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
 
+def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
+    """Return those of the leaves that have not ended.
+
+    Args:
+        ended: `[L]`.
+        leaves: L of them.
+    """
+    alive = np.flatnonzero(~ended)
+    return Leaves(*(None if part is None else part[alive] for part in leaves))
+
+
 class Rating(NamedTuple):
     """What a rater says about L leaves, and what saying it cost."""
 
-    value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on
+    value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on, finite
     prior: npt.NDArray[np.floating[Any]] | None  # [L, A] probabilities; None: uniform
     model_steps: npt.NDArray[np.int64]  # [L]
     evaluator_rows: npt.NDArray[np.int64]  # [L]
@@ -92,6 +103,7 @@ class EvaluatorRater(Rater):
         self.evaluator = evaluator
         self.num_actions = num_actions
         self._where = where  # what messages call it
+        self._costs = np.zeros(0, np.int64), np.zeros(0, np.int64)  # none, and one each
 
     def code(self) -> RaterCode | None:
         """The evaluator's own, if it has any."""
@@ -102,8 +114,10 @@ class EvaluatorRater(Rater):
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
         prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
-        steps, rows = np.zeros(count, np.int64), np.ones(count, np.int64)
-        return Rating(value, prior, steps, rows, steps)
+        none, one = self._costs
+        if len(none) != count:
+            none, one = self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
+        return Rating(value, prior, none, one, none)
 
 
 def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:

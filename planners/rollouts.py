@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.model import Rng, SearchModel
 from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
 from plangym_ext.planners.rating import (
@@ -80,7 +81,8 @@ class Rollouts(Rater):
         def total(numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
             return numbers.reshape(-1, self.num_rollouts).sum(axis=1)
 
-        rating.value[open_leaves] = _row_means(returns, self.num_rollouts)
+        means = _row_means(returns, self.num_rollouts)
+        rating.value[open_leaves] = check_finite("search: leaf values of Rollouts", means)
         rating.model_steps[open_leaves] = total(out.steps)
         rating.restores[open_leaves] = total(out.restores)
         rating.evaluator_rows[open_leaves] += total(out.evaluator_rows)

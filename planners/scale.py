@@ -11,7 +11,7 @@ from plangym_ext.planners.tree import ROOT, UNVISITED, Tree
 SCALE_NONE, SCALE_TREE, SCALE_SIBLINGS = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def judge(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float, float]:
     """Return what an untried action of the node is expected to give, and the scale.
 

@@ -10,30 +10,40 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.costs import Costs
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.gumbel import new_halving, no_halving
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.model import Rng, Transitions
 from plangym_ext.planners.node_states import node_states
-from plangym_ext.planners.rating import Leaves, Rater, Rating
+from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.rules import Rules
-from plangym_ext.planners.selection import GUMBEL, select_wave
-from plangym_ext.planners.tree import ROOT, Tree, backup, expand, new_tree, restart
+from plangym_ext.planners.selection import GUMBEL
+from plangym_ext.planners.tree import ROOT, Array, Tree, expand, new_tree, restart
 from plangym_ext.planners.tree_reuse import reuse
-from plangym_ext.planners.waves import edges, pending, tally
+from plangym_ext.planners.turns import (
+    Landed,
+    Limits,
+    Tallies,
+    Wave,
+    allowances,
+    for_types_of,
+    new_wave,
+    nothing_landed,
+    turn,
+)
+from plangym_ext.planners.waves import edges
 
 
 class Flight(NamedTuple):
-    """A wave that has been selected and not yet backed up."""
+    """A wave that has been selected, and what waits for the model."""
 
-    rows: npt.NDArray[np.int32]  # [L] tree of each leaf, ascending
-    leaves: npt.NDArray[np.int32]  # [L] its node
-    new_rows: npt.NDArray[np.int32]  # [M] tree of those that the model is asked about
-    new_leaves: npt.NDArray[np.int32]  # [M] their nodes
-    step: Callable[[], Transitions] | None  # waits for the model
+    wave: Wave
+    sizes: tuple[int, int]  # leaves, and those of them that the model is asked about
+    step: Callable[[], Transitions] | None  # None: it is not asked
 
 
 class Search:
@@ -63,13 +73,15 @@ class Search:
         #: The old index of every node that `start` kept, by tree; none where it kept none.
         self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
         self.full = np.zeros(batch, np.bool_)
-        self._rows = np.empty(batch * rules.wave_size, np.int32)
-        self._leaves = np.empty_like(self._rows)
-        # No values, the uniform prior, and masks that allow everything: see `expand`.
-        empty = (0, num_actions)
-        self._nothing = np.zeros(0), np.zeros(empty, np.float32), np.zeros(empty, np.bool_)
         self._flights: deque[Flight] = deque()
+        # One for each in flight, one that has landed, and one to be selected.
+        room = batch * rules.wave_size
+        self._waves = deque(new_wave(room) for _ in range(rules.waves_in_flight + 1))
         self._flying = np.zeros(batch, np.int64)  # simulations in flight
+        self._nothing = nothing_landed(num_actions)
+        self._landed = self._nothing  # rated, and not yet written
+        self._turn: Callable[..., Any] | None = None
+        self._search: tuple[Any, ...] = ()  # what it is given in all waves of a plan
 
     def fits(self, request: PlanRequest) -> bool:
         """Whether what is asked for can be grown in the memory of this search."""
@@ -86,12 +98,14 @@ class Search:
         self.costs.clear()
         self.done[:] = 0
         self.full[:] = False
+        self._search = ()
         fresh = self._put_roots(request)
-        for b, rng in enumerate(rngs):
-            # Ties are broken at random, or else an action would be preferred
-            # for its index wherever rewards are rare; one order per plan keeps
-            # the kernels free of random numbers.
-            self.tree.order[b] = rng.permutation(self.tree.order.shape[1])
+        # Ties are broken at random, or else an action would be preferred for its index
+        # wherever rewards are rare; one order per plan keeps the kernels free of random
+        # numbers.
+        self.tree.order[:] = np.arange(self.tree.order.shape[1])
+        for rng, order in zip(rngs, self.tree.order, strict=True):
+            rng.shuffle(order)
         if self.rater.rates_roots and len(fresh):
             self._rate_roots(request.obs, fresh)
         if request.legal is not None:
@@ -104,14 +118,13 @@ class Search:
 
     def _put_roots(self, request: PlanRequest) -> npt.NDArray[np.intp]:
         """Put the states at the roots; return the trees that nothing is known about."""
-        states, trees = request.states, range(request.batch)
+        states, fresh = request.states, np.arange(request.batch)
         self.kept = [np.zeros(0, np.intp)] * request.batch
         if self.rules.keep_tree:
-            self.kept = [reuse(self.tree, self.states, b, states[b]) for b in trees]
-        fresh = np.array([b for b in trees if not len(self.kept[b])], np.intp)
+            self.kept = [reuse(self.tree, self.states, b, states[b]) for b in fresh.tolist()]
+            fresh = np.flatnonzero([len(kept) == 0 for kept in self.kept])
         restart(self.tree, fresh)
-        for b in fresh.tolist():
-            self.states.put(b, ROOT, states[b])
+        self.states.put(fresh, ROOT, states[fresh])
         return fresh
 
     def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
@@ -120,17 +133,24 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        left = self.rules.num_simulations - self.done - self._flying
+        self._check_cost(cost)
+        return allowances(self._tallies(), self._limits(int(cost)), UNBOUNDED)
+
+    def _check_cost(self, cost: int | np.integer[Any]) -> None:
         most = self.rules.max_model_steps
-        if most is None:
-            return left
-        if cost > most:
+        if most is not None and cost > most:
             raise InvalidOption(
                 f"max_model_steps must be at least {cost}, what one simulation may take; got "
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
-        # What is in flight may cost as much as it can.
-        return np.minimum(left, (most - self.costs.model_steps) // cost - self._flying)
+
+    def _tallies(self) -> Tallies:
+        return Tallies(self.done, self._flying, self.full, self.costs.counts)
+
+    def _limits(self, cost: int) -> Limits:
+        rules = self.rules
+        most = -1 if rules.max_model_steps is None else rules.max_model_steps
+        return Limits(rules.num_simulations, most, cost)
 
     def run_wave(self) -> bool:
         """Select, step, rate and back up one wave; False if there was none left.
@@ -150,35 +170,53 @@ class Search:
         return True
 
     def land_all(self) -> None:
-        """Back up the waves that are still in flight."""
+        """Write and back up the waves that are still in flight."""
         while self._flights:
             self._land(self._flights.popleft())
+        self._settle()
 
     def _take_off(self) -> Flight | None:
         """Select a wave and begin to step into its new nodes; None if there is no leaf."""
-        tree, rater = self.tree, self.rater
-        limits = np.minimum(self.rules.wave_size, self.allowance(1 + rater.most_steps))
-        count = select_wave(
-            tree, limits, self.rules.selection, self.halving, self._rows, self._leaves
-        )
-        if count == 0:
+        wave = self._waves[0]
+        sizes = self._next(self.rules.wave_size, wave)
+        size, num_new = sizes
+        if not size:
             return None
-        rows, leaves = self._rows[:count].copy(), self._leaves[:count].copy()
-        # Ended nodes that were chosen again have no need of the model.
-        new_rows, new_leaves = pending(tree.kind, rows, leaves)
-        tally(self._flying, rows, 1)
-        step = self._begin(new_rows, new_leaves) if len(new_rows) else None
-        return Flight(rows, leaves, new_rows, new_leaves, step)
+        self._waves.rotate(1)
+        if not num_new:
+            return Flight(wave, sizes, None)
+        new = wave.new_rows[:num_new], wave.new_leaves[:num_new]
+        begun = self._begun(*new, wave.parents[:num_new], wave.actions[:num_new])
+        return Flight(wave, sizes, begun)
 
     def _land(self, flight: Flight) -> None:
-        """Rate what a wave has come to, and back it up."""
-        rows, leaves, new_rows, new_leaves, step = flight
-        if step is not None:
-            self._fill_in(new_rows, new_leaves, step())
-        backup(self.tree, rows, leaves)
-        tally(self.done, rows, 1)
-        tally(self._flying, rows, -1)
-        self.full[:] = self.tree.size == self.rules.capacity
+        """Rate what a wave has come to; it is written when the next is selected."""
+        self._settle()
+        wave, sizes, step = flight
+        if step is None:
+            self._landed = self._nothing._replace(wave=wave, sizes=sizes)
+        else:
+            new_rows = wave.new_rows[: sizes[1]]
+            self._landed = Landed(wave, sizes, *self._seen(new_rows, step()))
+
+    def _settle(self) -> None:
+        """Write and back up what has landed, if that has not been done."""
+        if self._landed is not self._nothing:
+            self._next(0, self._nothing.wave)
+
+    def _next(self, wave_size: int, wave: Wave) -> tuple[int, int]:
+        """Write and back up what has landed, and select the next wave; see `turn`."""
+        landed, self._landed = self._landed, self._nothing
+        if not self._search:
+            cost = 1 + self.rater.most_steps
+            self._check_cost(cost)
+            rules, numbers = self.rules, (self.rules.discount, self.first_action)
+            counted = self._tallies(), self._limits(cost)
+            self._search = (self.tree, rules.selection, self.halving, *numbers, *counted)
+        if self._turn is None:
+            self._turn = for_types_of(turn, (*self._search, wave_size, landed, wave))
+        sizes: tuple[int, int] = self._turn(*self._search, wave_size, landed, wave)
+        return sizes
 
     def observe(self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]) -> Transitions:
         """Step into L pending nodes, rate those that go on, and fill them in.
@@ -190,50 +228,51 @@ class Search:
         Returns:
             What the model answered.
         """
-        out = self._begin(rows, nodes)()
-        self._fill_in(rows, nodes, out)
-        return out
-
-    def _begin(
-        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
-    ) -> Callable[[], Transitions]:
-        """Begin to step into L pending nodes; what it returns waits for the answer."""
         tree = self.tree
         parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
+        out = self._begun(rows, nodes, parents, actions)()
+        ends, reward, value, prior, legal = self._seen(rows, out)
+        expand(tree, rows, nodes, ends, reward, self.rules.discount, value, prior, legal)
+        self.costs.add_steps(rows)
+        return out
+
+    def _begun(
+        self,
+        rows: npt.NDArray[np.int32],
+        nodes: npt.NDArray[np.int32],
+        parents: npt.NDArray[np.int32],
+        actions: npt.NDArray[np.int64],
+    ) -> Callable[[], Transitions]:
+        """Begin to step into L pending nodes; what it returns waits for the answer."""
         if self.rules.waves_in_flight == 1:
             return lambda: self.states.step(actions, rows, parents, nodes)
         return self.states.begin(actions, rows, parents, nodes)
 
-    def _fill_in(
-        self, rows: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32], out: Transitions
-    ) -> None:
-        """Rate L nodes that go on, and write what is known about all."""
-        tree = self.tree
+    def _seen(
+        self, rows: npt.NDArray[np.int32], out: Transitions
+    ) -> tuple[tuple[Array, Array], Array, Array, Array, Array]:
+        """Rate L new nodes that go on; what `Landed` has of them, from `ends` on."""
         rewards = check_finite("search: rewards", out.rewards)
-        over = np.asarray(out.terminateds, np.bool_)
-        cut = np.asarray(out.truncateds, np.bool_)
-        value, prior, legal = self._nothing
+        over = np.ascontiguousarray(out.terminateds, np.bool_)
+        cut = np.ascontiguousarray(out.truncateds, np.bool_)
+        value, prior, legal = self._nothing.value, self._nothing.prior, self._nothing.legal
         masked = has_masks(out.infos)
         if masked:
-            legal = action_masks(out.infos, over | cut, tree.prior.shape[2])
+            masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
+            legal = np.ascontiguousarray(masks)
         ended = np.count_nonzero(over)
         if ended < len(rows):
-            # A slice where nothing ended: screens are large, and views are free.
-            alive = np.flatnonzero(~over) if ended else slice(None)
-            states = out.states[alive] if self.rater.reads_states else None
-            allowed = legal[alive] if masked else None
-            rating = self.rate(Leaves(rows[alive], states, out.obs[alive], cut[alive], allowed))
-            value = rating.value
+            states = out.states if self.rater.reads_states else None
+            leaves = Leaves(rows, states, out.obs, cut, legal if masked else None)
+            rating = self.rate(without(over, leaves) if ended else leaves)
+            value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
-                prior = np.asarray(rating.prior, np.float32)
-        discount = self.rules.discount
-        expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
-        self.costs.add_steps(rows)
+                prior = np.ascontiguousarray(rating.prior, np.float32)
+        return (over, cut), rewards, value, prior, legal
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
-        check_finite(f"search: leaf values of {type(self.rater).__name__}", rating.value)
         self.costs.add_rating(leaves.rows, rating)
         return rating
 
@@ -256,6 +295,8 @@ class Search:
         other.done, other.full = self.done[rows], self.full[rows]
         other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
         other.costs = self.costs.taken(rows)
+        # Picked columns can be laid out in another order.
+        other._turn, other._search = None, ()
         return other
 
     def _rate_roots(self, obs: Any, fresh: npt.NDArray[np.intp]) -> None:

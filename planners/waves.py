@@ -18,7 +18,7 @@ from plangym_ext.planners.tree import PENDING
 Array = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def pending(kind: Array, rows: Array, leaves: Array) -> tuple[Array, Array]:
     """Return those of L leaves that the model has not answered for, and their trees.
 
@@ -36,7 +36,7 @@ def pending(kind: Array, rows: Array, leaves: Array) -> tuple[Array, Array]:
     return new_rows[:count], new_leaves[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def edges(
     parent: Array, action: Array, rows: Array, nodes: Array, first_action: int
 ) -> tuple[Array, Array]:
@@ -57,21 +57,21 @@ def edges(
     return parents, actions
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def tally(counter: Array, rows: Array, cost: int) -> None:
     """Add `cost` to `counter` `[B]` for every one of `rows` `[L]`."""
     for i in range(len(rows)):
         counter[rows[i]] += cost
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def tally_each(counter: Array, rows: Array, costs: Array) -> None:
     """Add `costs[i]` to `counter` `[B]` for row i of `rows` `[L]`."""
     for i in range(len(rows)):
         counter[rows[i]] += costs[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def tally_steps(counters: Array, rows: Array) -> None:
     """Add a model step, an expansion and a restore to `counters` `[4, B]` for each of `rows`."""
     for b in rows:
@@ -80,7 +80,7 @@ def tally_steps(counters: Array, rows: Array) -> None:
         counters[3, b] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def tally_rating(
     counters: Array, rows: Array, model_steps: Array, evaluator_rows: Array, restores: Array
 ) -> None:
@@ -91,7 +91,7 @@ def tally_rating(
         counters[3, rows[i]] += restores[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def all_finite(values: Array) -> bool:
     """Whether none of `values` `[L]` is NaN or infinite."""
     for value in values:  # noqa: SIM110 - numba has no all()
@@ -100,7 +100,7 @@ def all_finite(values: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def first_improper(policy: Array) -> int:
     """Return the first row of `[L, A]` that is no distribution within 1e-3; -1 if all are."""
     for i in range(len(policy)):

@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     changed = _changed(options)
     with Trained(options.checkpoint, **changed) as trained:
         out = options.out or trained.path.parent
-        episodes = trained.play(options.episodes)
+        line = ProgressLine()
+        episodes = trained.play(options.episodes, lambda move: line.update(_playing(move)))
+        line.leave()
         values = summary(episodes)
         out.mkdir(parents=True, exist_ok=True)
         write_json(
@@ -81,11 +83,15 @@ def run(options: argparse.Namespace) -> int:
         f"{values['eval/return']:g} of {len(episodes)} episodes, from "
         f"{values['eval/return_min']:g}, {values['eval/length']:.1f} moves"
     )
-    print(f"wrote {out / 'eval.json'}")
+    print(f"wrote {out / 'eval.json'}", flush=True)
     if options.video:
         _write_video(options, changed, out / "episode.mp4")
         print(f"wrote {out / 'episode.mp4'}")
     return 0
+
+
+def _playing(move: Any) -> str:
+    return f"playing: step {move.step + 1}, episode {move.episode + 1}, return {move.total:g}"
 
 
 def _changed(options: argparse.Namespace) -> dict[str, Any]:

@@ -23,6 +23,11 @@ class ProgressLine:
         self._width = 0
         self._text = ""
 
+    @property
+    def is_due(self) -> bool:
+        """Whether an update would be shown: the last one was not a moment ago."""
+        return time.monotonic() >= self._next
+
     def update(self, text: str, *, force: bool = False) -> None:
         """Show `text`, unless the last update was a moment ago."""
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What does a search with a network spend its time on? `python -P tests/benchmarks/evaluator.py`.
+"""What does a search with a network spend its time on? `python tests/benchmarks/evaluator.py`.
 
 32 trees of 64 simulations each on CartPole, with an MLP of two layers of 64 as evaluator.
 Environment and network are timed at the calls that the search makes; the rest is the

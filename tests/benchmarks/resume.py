@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from table.sections import write_section
 
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 
@@ -44,10 +45,18 @@ def finish(folder: Path, options: argparse.Namespace) -> float:
     return time.perf_counter() - started
 
 
-def kill_after(seconds: float, folder: Path, options: argparse.Namespace) -> bool:
-    """Run for so long; True if it had to be killed."""
+def newest_round(folder: Path) -> int:
+    """The round of the newest checkpoint; -1 if there is none."""
+    newest = Checkpoints(folder).latest()
+    return -1 if newest is None else int(newest.stem[-8:])
+
+
+def kill_behind(goal: int, seconds: float, folder: Path, options: argparse.Namespace) -> bool:
+    """Run until the checkpoint of round `goal` and so long after; True if it had to be killed."""
     process = subprocess.Popen(command(folder, options), stdout=subprocess.DEVNULL)
     try:
+        while newest_round(folder) < goal and process.poll() is None:
+            time.sleep(0.01)
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
@@ -68,6 +77,27 @@ def outcome(folder: Path) -> dict[str, str]:
     return found
 
 
+def page(options: argparse.Namespace, kills: int, reached: list[int], equal: bool) -> str:
+    """The part of the page of benchmarks."""
+    workers = options.n_workers
+    found = "equal, bit for bit" if equal else "NOT equal"
+    players = f"{workers} worker processes" if workers else "one process"
+    return "\n".join(
+        [
+            "# A run that is killed again and again",
+            "",
+            f"The preset `cartpole` for {options.rounds} rounds, played in {players}, a checkpoint",
+            f"every {SETTINGS['checkpoint_every']} rounds. Killed {kills} times with SIGKILL, at",
+            "random moments of training and of starting, and started again with `--resume`; the",
+            f"newest checkpoints then: {', '.join(map(str, reached))} (-1: none yet).",
+            "",
+            "Weights, `progress.csv`, `progress.jsonl` and `config.json` at the end, against those",
+            f"of a run that was never killed: **{found}**.",
+            "`tests/benchmarks/resume.py` does this.",
+        ]
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
@@ -75,6 +105,7 @@ def main() -> int:
     parser.add_argument("--n-workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, help="keep the runs here")
+    parser.add_argument("--page", type=Path, help="write the result to this page of benchmarks")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     with tempfile.TemporaryDirectory() as scratch:
@@ -83,22 +114,25 @@ def main() -> int:
         # Resuming what is done takes as long as it takes to start.
         start = finish(folder / "whole", options)
         print(f"never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
-        latest = start + 1.5 * max(0.0, seconds - start) / max(1, options.kills)
+        of_a_round = max(0.0, seconds - start) / options.rounds
         wanted, kills, reached = outcome(folder / "whole"), 0, []
-        while kills < options.kills:
-            # Early moments hit the start, late ones any part of a round or a checkpoint.
-            if not kill_after(float(rng.uniform(0.3 * start, latest)), folder / "killed", options):
-                break
-            kills += 1
-            newest = Checkpoints(folder / "killed").latest()
-            reached.append(None if newest is None else int(newest.stem[-8:]))
+        goals = np.sort(rng.integers(options.rounds - 2, size=options.kills))
+        for i, goal in enumerate(goals.tolist()):
+            # Some hit the start, from loading on; the others any part of a round, of a
+            # checkpoint, or of what a resumed run begins with.
+            wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
+            reach = -1 if i % 5 == 0 else goal
+            kills += kill_behind(reach, float(wait), folder / "killed", options)
+            reached.append(newest_round(folder / "killed"))
         print(f"killed {kills} times; newest checkpoints: {reached}", flush=True)
         finish(folder / "killed", options)
         found = outcome(folder / "killed")
     print(json.dumps({"wanted": wanted, "found": found}, indent=2))
     equal = found == wanted
     print("equal, bit for bit" if equal else "NOT equal")
-    return 0 if equal else 1
+    if options.page:
+        write_section(options.page, "resume", page(options, kills, reached, equal))
+    return 0 if equal and kills else 1
 
 
 if __name__ == "__main__":

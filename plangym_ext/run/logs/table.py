@@ -51,7 +51,9 @@ class LiveTable:
         self.progress(step)
 
     def progress(self, step: int, text: str = "") -> None:
-        """Move the bar."""
+        """Move the bar, unless it was moved a moment ago."""
+        if not self._line.is_due:
+            return
         now = time.monotonic()
         first, began = self._start = self._start or (step, now)
         shown = f"step {step:,}"

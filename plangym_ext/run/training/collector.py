@@ -45,8 +45,14 @@ class Collector:
         self._games = [Game(slot, seed) for slot in slots]
         self._begun = False
 
-    def collect(self, moves: int) -> tuple[list[Finished], Budget]:
+    def collect(
+        self, moves: int, on_move: Callable[[int], None] | None = None
+    ) -> tuple[list[Finished], Budget]:
         """Play so many moves in every game.
+
+        Args:
+            moves: how many.
+            on_move: called after each, with how many have been played in all games together.
 
         Returns:
             The episodes that ended, in the order of (move, slot), and what all plans cost.
@@ -66,6 +72,8 @@ class Collector:
             finished += [Finished(move, *pair) for pair in self._records(over)]
             for game in over:
                 game.begin(self._env)
+            if on_move is not None:
+                on_move((move + 1) * len(self._games))
         return finished, cost
 
     def _move(self) -> Budget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,14 @@ class Evaluation:
         self._env = env if self._own is None else self._own
         self._player = parts.player(evaluator)
 
-    def episodes(self, count: int | None = None) -> list[Episode]:
+    def episodes(
+        self, count: int | None = None, callback: Callable[..., None] | None = None
+    ) -> list[Episode]:
         """Play them in lockstep.
 
         Args:
             count: how many; None: as the settings say.
+            callback: called after each move; see `play`.
         """
         return play(
             self._env,
@@ -38,6 +42,7 @@ class Evaluation:
             seed=self._settings.seed,
             max_steps=self._max_steps,
             num_episodes=self._settings.episodes if count is None else count,
+            callback=callback,
         )
 
     def close(self) -> None:

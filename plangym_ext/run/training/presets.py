@@ -100,7 +100,7 @@ PRESETS: Mapping[str, dict[str, Any]] = {
     "breakout": {
         "env": {
             "id": "ALE/Breakout-v5",
-            "kwargs": {"obs_type": "grayscale", "episodic_life": True},
+            "kwargs": {"preprocessing": True, "episodic_life": True},
             "n_workers": 2,
             "max_steps": 1000,
         },
@@ -120,10 +120,12 @@ PRESETS: Mapping[str, dict[str, Any]] = {
             "discount": 0.97,
             "batch_size": 64,
         },
-        "replay": {"capacity": 20_000, "min_rows": 1000},
+        # 28 KB a row, and a checkpoint holds them all.
+        "replay": {"capacity": 10_000, "min_rows": 1000},
         "collector": {"num_envs": 8, "moves": 16},
         "evaluation": {"every": 50, "episodes": 4, "player": "planner", "planner": _GREEDY},
         "rounds": 1000,
+        "checkpoint_every": 50,
     },
 }
 

@@ -197,7 +197,7 @@ class Runner(Closing):
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
             with _timed(seconds, "evaluate"):
-                episodes = self._evaluation.episodes()
+                episodes = self._evaluation.episodes(callback=lambda _: self._show("evaluating"))
             values |= summary(episodes)
             self._call("on_evaluation", episodes)
         self._log.log(self.steps, values, timings=seconds)
@@ -206,10 +206,13 @@ class Runner(Closing):
     def _collect(self) -> tuple[list[Finished], Budget]:
         """Play, and add the episodes that ended to the replay."""
         moves = self.config.collector.moves
+        self._show("playing")
         if isinstance(self._collector, WorkerCollector):
             finished, cost = self._collector.collect(moves, self.trainer.updates)
         else:
-            finished, cost = self._collector.collect(moves)
+            finished, cost = self._collector.collect(
+                moves, lambda done: self._show("playing", done)
+            )
         records = [one.record for one in finished]
         self._call("on_episodes", records)
         for record in records:
@@ -245,6 +248,7 @@ class Runner(Closing):
                 rows.append(self.trainer.update(batch.samples, weights))
                 if prioritized:
                     self.replay.update_priorities(batch.indices, self.trainer.errors)
+                self._show("training", self.config.steps_per_round)
         if not rows:
             return {}
         return {f"train/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
@@ -267,6 +271,10 @@ class Runner(Closing):
             for name in records[0].attributes:
                 values[name] = float(np.mean([record.attributes[name] for record in records]))
         return values
+
+    def _show(self, doing: str, moves: int = 0) -> None:
+        """Move the progress bar within a round: rounds can take minutes."""
+        self._log.progress(self.steps + moves, doing)
 
     def _call(self, name: str, *arguments: Any) -> None:
         for callback in self._callbacks:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
-from plangym_ext.planners.episode import Episode, play
+from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
     check_same_spaces,
@@ -82,14 +82,15 @@ class Trained(Closing):
             self.env.close()
             raise
 
-    def play(self, episodes: int) -> list[Episode]:
-        """Play so many episodes in lockstep."""
+    def play(self, episodes: int, callback: Callable[[Move], None] | None = None) -> list[Episode]:
+        """Play so many episodes in lockstep; `callback` is called after every move of each."""
         return play(
             self.env,
             self.player,
             seed=self.config.evaluation.seed,
             max_steps=self.max_steps,
             num_episodes=episodes,
+            callback=callback,
         )
 
     def close(self) -> None:
