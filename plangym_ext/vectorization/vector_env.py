@@ -92,7 +92,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
         self.list_infos = False
-        self._episodes = Episodes(num_envs, self.autoreset_mode)
+        self._episodes = Episodes(num_envs)
         self._pending = PendingCall()
 
     # Reset --------------------------------------------------------------------------
@@ -181,9 +181,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             actions = self._row_actions(actions, len(rows))
             if self._engine.lost:
                 raise self._lost("step")
-            self._episodes.check_steppable(rows)
+            self._episodes.check_steppable(rows, self.autoreset_mode)
             same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
-            resets = self._episodes.resets(rows)
+            resets = self._episodes.resets(rows, self.autoreset_mode)
             self._pending.begin(
                 "step", rows, self._engine.begin_step(rows, actions, resets, same_step)
             )
@@ -193,7 +193,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         with self._one_caller:
             rows, played = self._pending.wait("step", timeout)
             whole = isinstance(rows, range)
-            self._episodes.step(rows, played.terminations | played.truncations)
+            over = played.terminations | played.truncations
+            self._episodes.step(rows, over, self.autoreset_mode)
             infos = self._infos(rows, played)
             if not whole and not self.list_infos:
                 infos = some_infos(infos, rows)
