@@ -5,6 +5,8 @@ A feature is a whole number; an observation has F of them, -1 standing for none.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,17 @@ import numpy.typing as npt
 # Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
 _TILE_HEIGHT, _TILE_WIDTH = 15, 10
 _COLOURS = 256
+
+
+def whole_features(obs: Any) -> npt.NDArray[np.int64]:
+    """Return `[L, 1]`: which observation it is, as one feature.
+
+    Nothing but what was seen before, at that depth or above, is old then: searches leave
+    out what comes to the same, and are otherwise not pruned. Observations are told apart
+    by the last bits of a CRC-32 of their bytes.
+    """
+    found = [zlib.crc32(np.ascontiguousarray(one)) for one in np.asarray(obs)]
+    return np.array(found, np.int64).reshape(-1, 1)
 
 
 def byte_features(obs: Any) -> npt.NDArray[np.int64]:
@@ -72,3 +85,12 @@ def default_features(obs: Any) -> npt.NDArray[np.int64]:
         return number_features(seen)
     is_screen = seen.ndim >= 3 and seen.shape[1] >= _TILE_HEIGHT and seen.shape[2] >= _TILE_WIDTH
     return tile_features(seen) if is_screen else byte_features(seen)
+
+
+#: Features by name.
+FEATURES: dict[str, Callable[[Any], npt.NDArray[np.int64]]] = {
+    "whole": whole_features,
+    "bytes": byte_features,
+    "tiles": tile_features,
+    "numbers": number_features,
+}

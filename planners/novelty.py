@@ -22,6 +22,7 @@ from plangym_ext.planners.tree import (
 # A power of two, so that numbers of features are brought into it by their last bits.
 TABLE = 2**20
 NEVER = 2**30
+
 # What a step down the tree comes to, besides a new node.
 STOPPED, FULL = -1, -2
 
@@ -101,6 +102,9 @@ def walk_down(tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int) -
         The new node, pending; STOPPED if the walk ended without, FULL without room.
     """
     while True:
+        if novelty.depth[b, node] >= max_depth:
+            solve(tree, novelty, b, node)
+            return STOPPED
         count = 0
         for a in range(tree.children.shape[2]):
             child = tree.children[b, node, a]
@@ -130,11 +134,7 @@ def walk_down(tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int) -
             novelty.depth[b, child] = novelty.depth[b, node] + 1
             novelty.solved[b, child] = False
             return child
-        if (
-            tree.kind[b, child] != OPEN
-            or novelty.depth[b, child] >= max_depth
-            or not see(novelty, b, child, 1)
-        ):
+        if tree.kind[b, child] != OPEN or not see(novelty, b, child, 1):
             solve(tree, novelty, b, child)
             return STOPPED
         node = child

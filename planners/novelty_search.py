@@ -25,10 +25,11 @@ from plangym_ext.planners.base import (
     discrete_actions,
     finite_between,
 )
-from plangym_ext.planners.features import default_features
+from plangym_ext.planners.features import FEATURES, default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
 from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
 from plangym_ext.planners.search import Search
@@ -51,9 +52,11 @@ class NoveltySearch(Planner):
     simulation is one new node, that is one model step.
 
     Args:
-        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none; see
-            `planners.features`. None: the bytes of uint8 vectors, the tiles of screens,
-            intervals of other numbers. They are told apart by their last 20 bits.
+        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none, told apart by
+            their last 20 bits; or the name of such a function of `planners.features`:
+            "bytes", "tiles", "numbers", or "whole", which leaves out nothing but what
+            comes to the same. None: bytes of uint8 vectors, tiles of screens, intervals
+            of other numbers.
         max_depth: depth below which nothing is looked for.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
@@ -64,7 +67,7 @@ class NoveltySearch(Planner):
             `visits` counts the nodes below it and itself.
     """
 
-    features: Features | None = None
+    features: Features | str | None = None
     max_depth: int = 1500
     risk_aversion: float = 1.0
     keep_tree: bool = True
@@ -81,10 +84,12 @@ class NoveltySearch(Planner):
         self.risk_aversion = finite_between(where, self.risk_aversion, 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = at_least(self._option("capacity"), self.capacity, 2)
-        if self.features is not None and not callable(self.features):
+        if isinstance(self.features, str) and self.features not in FEATURES:
+            raise unknown(self._option("features"), self.features, list(FEATURES))
+        if not (self.features is None or isinstance(self.features, str) or callable(self.features)):
             raise InvalidOption(
-                f"{self._option('features')} must be a function of observations or None; "
-                f"got {self.features!r}."
+                f"{self._option('features')} must be a function of observations, the name of "
+                f"one or None; got {self.features!r}."
             )
         self._kept: tuple[Search, Novelty] | None = None
 
@@ -168,7 +173,8 @@ class NoveltySearch(Planner):
 
     def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
         """Return the features `[L, F]` of L observations."""
-        found = np.asarray((self.features or default_features)(obs))
+        function = FEATURES[self.features] if isinstance(self.features, str) else self.features
+        found = np.asarray((function or default_features)(obs))
         if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
             raise ValueError(
                 f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "

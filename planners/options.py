@@ -24,7 +24,7 @@ class Option(NamedTuple):
     Attributes:
         name: the keyword of the constructor.
         kind: `int`, `float`, `bool` or `str`; None if it cannot be typed in, such
-            as a function.
+            as a function. `str` if it is a function or the name of one.
         optional: whether None is a value too.
         default: what holds if nothing is said.
         help: what it means, in one line.
@@ -54,9 +54,10 @@ def options_of(planner: type[Planner]) -> list[Option]:
 
 
 def _option(field: dataclasses.Field[Any], text: str) -> Option:
-    annotation = str(field.type)
-    plain = annotation.removesuffix(" | None")
-    return Option(field.name, _KINDS.get(plain), plain != annotation, field.default, text)
+    parts = str(field.type).split(" | ")
+    kinds = [_KINDS[part] for part in parts if part in _KINDS]
+    kind = kinds[0] if len(kinds) == 1 else None
+    return Option(field.name, kind, "None" in parts, field.default, text)
 
 
 def described(cls: type) -> dict[str, str]:

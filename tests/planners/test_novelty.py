@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW
 from plangym_ext.planners.features import (
     byte_features,
     default_features,
     number_features,
     tile_features,
+    whole_features,
 )
 from plangym_ext.planners.novelty import NEVER, draw_below, new_novelty, see
 
@@ -131,6 +132,26 @@ def test_steps_are_never_exceeded(models, cls, most):
     assert plan.budget.model_steps == model.model_steps == most
 
 
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+@pytest.mark.parametrize("most", [1, 4])
+def test_nothing_lies_below_the_greatest_depth(models, cls, most):
+    model = models.chain(50)
+    plan = cls(40, max_depth=most, return_tree=True).plan(
+        model, model.state(0), rng=0, obs=np.zeros(1, np.float32)
+    )
+    depth = np.zeros(len(plan.tree.parent), int)
+    for node, parent in enumerate(plan.tree.parent[1:], start=1):
+        depth[node] = depth[parent] + 1
+    assert depth.max() == most
+
+
+def test_what_comes_to_the_same_is_known_by_its_whole():
+    seen = np.array([[0, 1], [1, 0], [0, 1]], np.uint8)
+    first, second, third = whole_features(seen).tolist()
+    assert first == third != second
+    assert whole_features(seen[:0]).shape == (0, 1)
+
+
 def test_losses_weigh_by_risk_aversion(models):
     # Action 0 pays -1 and then 2; action 1 pays nothing.
     model = models.TableModel([[1, 2], [2, 2], [2, 2]], [[-1.0, 0], [2, 2], [0, 0]], terminated=[2])
@@ -147,5 +168,7 @@ def test_bad_features_are_named(models):
         planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
     with pytest.raises(InvalidOption, match="features must be a function"):
         IW(features=3)
+    with pytest.raises(UnknownName, match=r"features must be one of .*; got 'byte'.*'bytes'"):
+        IW(features="byte")
     with pytest.raises(ValueError, match="needs obs"):
         IW(5).plan(model, model.state(0), rng=0)

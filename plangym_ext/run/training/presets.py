@@ -12,7 +12,7 @@ _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
 
 
 def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
-    """Shoot Tree Search with a value network, as Alpacka's Sokoban."""
+    """Shoot Tree Search on graphs with a value network, as Alpacka's Sokoban."""
     return {
         "env": {
             "id": "plangym_ext/Sokoban-v0",
@@ -20,15 +20,13 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
             "max_steps": 60,
         },
         "planner": {
-            "name": "sts",
-            # 50 expansions, 200 model steps a move.
+            "name": "graph",
+            # 50 expansions, at most 200 model steps a move.
             "num_simulations": 10,
             "num_expansions": 5,
-            "wave_size": 5,
             "discount": 0.97,
-            "root_noise": 0.1,
-            "dirichlet_alpha": 0.5,
-            "temperature": 1.0,
+            # States count the steps to the limit; boards are all that matters.
+            "state_key": "obs",
         },
         "network": {
             "kind": "conv",
@@ -40,7 +38,7 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
         "trainer": {"name": "value", "value_target": "discounted_return", "discount": 0.97},
         "replay": {"kind": "balanced", "balance_by": "solved", "capacity": 30_000},
         "collector": {"num_envs": 64, "moves": 8, "n_workers": 2, "attributes": ["solved"]},
-        "evaluation": {"player": "planner", "every": 100, "episodes": 50, "planner": _GREEDY},
+        "evaluation": {"player": "planner", "every": 100, "episodes": 50},
         "updates": 16,
         "checkpoint_every": 50,
         "threads": 2,

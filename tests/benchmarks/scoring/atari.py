@@ -30,10 +30,12 @@ PUBLISHED = {
 }
 # Trees are kept from move to move, and have room for what adds up.
 _TREE = {"rollout_depth": 0, "keep_tree": True, "wave_size": 1, "c_puct": 0.4, "capacity": 4000}
+# Walks of 14 moves, which leave out nothing but what comes to the same.
+_WALKS = {"wave_size": 1, "discount": 0.97, "max_depth": 14, "features": "whole"}
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
     "mcts": {"obs": "ram", "life": 100, "options": _TREE},
-    "rollout-iw": {"obs": "ram", "life": 10_000, "options": {"wave_size": 1}},
+    "rollout-iw": {"obs": "ram", "life": 1000, "options": _WALKS},
     "fractal": {"obs": "ram", "life": 100, "options": {"depth": 12}},
     "sts": {"obs": "ram", "life": 100, "options": _TREE | {"num_expansions": 3}},
     "shooting": {"obs": "ram", "life": 100, "options": {"rollout_depth": 12}},
