@@ -162,19 +162,22 @@ def _used_elsewhere(name: str) -> bool:
     """Whether a segment belongs to somebody else: others use the machine too."""
     path = f"/dev/shm/{name}"
     try:
-        if os.stat(path).st_uid != os.getuid():
-            return True
+        segment = os.stat(path)
     except OSError:
         return True  # gone already
+    if segment.st_uid != os.getuid():
+        return True
     ours = {str(os.getpid()), *(str(pid) for pid, _, _ in children())}
     # Tests that run beside this one put their process's number at the end.
     owner = re.search(r"\d+$", name)
     if owner and owner[0] not in ours and is_running(int(owner[0])):
         return True
+    # By inode: who makes a semaphore maps it before it has its name.
+    mapped = re.compile(rf" {segment.st_ino} +/dev/shm/")
     for entry in set(filter(str.isdigit, os.listdir("/proc"))) - ours:
         try:
             with open(f"/proc/{entry}/maps") as file:
-                if path in file.read():
+                if mapped.search(file.read()):
                     return True
         except OSError:
             continue

@@ -90,6 +90,30 @@ def test_a_named_segment_is_reported():
         os.unlink(path)
 
 
+MAKES_A_SEMAPHORE = """
+import multiprocessing, sys
+lock = multiprocessing.get_context("spawn").Lock()
+print(lock._semlock.name, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_semaphore_of_somebody_else_is_not_reported():
+    # A child's own would be: what lies between makes it a stranger.
+    before = leaks.snapshot()
+    starts_it = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with subprocess.Popen(
+        [sys.executable, "-c", starts_it, MAKES_A_SEMAPHORE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as between:
+        name = between.stdout.readline().strip().lstrip("/")
+        assert os.path.exists(f"/dev/shm/sem.{name}")
+        assert not [line for line in leaks.leaked(before, grace=0) if name in line]
+
+
 @pytest.mark.slow
 def test_the_fixture_fails_a_leaky_test_and_passes_the_next(pytester):
     # In a process of its own, so that what the inner test leaves ends with it.

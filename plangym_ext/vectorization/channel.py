@@ -137,12 +137,6 @@ class Channel:
         if meanwhile is not None and event & select.POLLIN:
             meanwhile()
 
-    def linger(self, seconds: float) -> None:
-        """Stay awake for a while in case the next message comes at once."""
-        poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
-        wait_awake(poller, seconds)
-
     def receive(self) -> list[Message]:
         """All whole messages that have come, at least one, which is waited for.
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import iterate
 
 from plangym_ext.errors import UnknownName, suggestion
 
@@ -105,6 +107,35 @@ def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> r
     if len(set(found)) < len(found):
         raise IndexError(f"{where} must be distinct; got {found}")
     return found
+
+
+def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, arrays: bool) -> Any:
+    """Actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are.
+
+    Args:
+        actions: for k sub-envs.
+        space: of all of them together.
+        num_rows: k.
+        arrays: whether the space's elements are arrays.
+
+    Raises:
+        TypeError: they cannot be told apart.
+        ValueError: another number of actions.
+    """
+    if not (arrays and isinstance(actions, np.ndarray) and actions.ndim):
+        try:
+            actions = list(iterate(space, actions))
+        except TypeError as error:
+            raise TypeError(
+                f"step: actions must hold one action for each of {num_rows} sub-envs, as "
+                f"{space}; got {type(actions).__name__}"
+            ) from error
+    if len(actions) != num_rows:
+        raise ValueError(
+            f"step: actions must hold one action for each of {num_rows} sub-envs; "
+            f"got {len(actions)}"
+        )
+    return actions
 
 
 def per_row(values: Any, num_rows: int) -> Sequence[Any]:

@@ -8,14 +8,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space, iterate
+from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.errors import WorkerTimeout
 from plangym_ext.vectorization.live_rows import OWN_CALLS, Played
 from plangym_ext.vectorization.obs_board import layout_of
 from plangym_ext.vectorization.row_engine import RowEngine
 from plangym_ext.vectorization.vector_arguments import (
+    checked_actions,
     checked_autoreset,
     checked_mask,
     checked_options,
@@ -23,18 +23,15 @@ from plangym_ext.vectorization.vector_arguments import (
     checked_seeds,
     per_row,
 )
-from plangym_ext.vectorization.vector_errors import (
-    VectorClosed,
-    VectorPending,
-    VectorResetNeeded,
-    VectorTimeout,
-)
+from plangym_ext.vectorization.vector_episodes import Episodes
+from plangym_ext.vectorization.vector_errors import VectorResetNeeded
 from plangym_ext.vectorization.vector_infos import (
     batched_infos,
     listed_infos,
     masked_columns,
     some_infos,
 )
+from plangym_ext.vectorization.vector_pending import PendingCall
 from plangym_ext.vectorization.vector_spaces import ObservationMode, observation_spaces
 
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
@@ -95,10 +92,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
         self.list_infos = False
-        self._ended = np.zeros(num_envs, bool)
-        self._fresh = np.ones(num_envs, bool)
-        #: What was begun and not waited for: its name, the rows, and what waits for it.
-        self._pending: tuple[str, Sequence[int], Any] | None = None
+        self._episodes = Episodes(num_envs)
+        self._pending = PendingCall()
 
     # Reset --------------------------------------------------------------------------
 
@@ -129,7 +124,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     ) -> None:
         """Begin `reset`; `reset_wait` gives what it returns."""
         with self._one_caller:
-            self._check_idle("reset")
+            self._pending.check_idle("reset")
             rows: Sequence[int] = range(self.num_envs)
             seeds = checked_seeds(seed, self.num_envs)
             mask, options = checked_options(options, self.num_envs)
@@ -139,7 +134,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if self._engine.lost and len(rows) < self.num_envs:
                 raise self._lost("reset")
             later = self._engine.begin_reset(rows, seeds, options)
-            self._pending = "reset", rows, later
+            self._pending.begin("reset", rows, later)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """What `reset` returns.
@@ -152,9 +147,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
         with self._one_caller:
-            rows, played = self._waited("reset", timeout)
-            self._ended[rows] = False
-            self._fresh[rows] = False
+            rows, played = self._pending.wait("reset", timeout)
+            self._episodes.begin(rows)
             infos = self._infos(rows, played)
             return self._engine.board.batch(copy=self.copy), infos
 
@@ -182,28 +176,25 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
         with self._one_caller:
-            self._check_idle("step")
+            self._pending.check_idle("step")
             rows = checked_rows(env_ids, self.num_envs)
             actions = self._row_actions(actions, len(rows))
-            self._check_steppable(rows)
-            ended = self._ended if isinstance(rows, range) else self._ended[rows]
+            if self._engine.lost:
+                raise self._lost("step")
+            self._episodes.check_steppable(rows, self.autoreset_mode)
             same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
-            resets = np.zeros(len(rows), bool) if same_step else ended
-            later = self._engine.begin_step(rows, actions, resets.tolist(), same_step)
-            self._pending = "step", rows, later
+            resets = self._episodes.resets(rows, self.autoreset_mode)
+            self._pending.begin(
+                "step", rows, self._engine.begin_step(rows, actions, resets, same_step)
+            )
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """What `step` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            rows, played = self._waited("step", timeout)
+            rows, played = self._pending.wait("step", timeout)
             whole = isinstance(rows, range)
-            ended = played.terminations | played.truncations
-            if self.autoreset_mode == AutoresetMode.SAME_STEP:
-                ended = np.zeros_like(ended)  # they have been reset
-            if whole:
-                self._ended = ended
-            else:
-                self._ended[rows] = ended
+            over = played.terminations | played.truncations
+            self._episodes.step(rows, over, self.autoreset_mode)
             infos = self._infos(rows, played)
             if not whole and not self.list_infos:
                 infos = some_infos(infos, rows)
@@ -211,46 +202,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return obs, played.rewards, played.terminations, played.truncations, infos
 
     def _row_actions(self, actions: Any, num_rows: int) -> Any:
-        """Actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are."""
         space = self.action_space
         if num_rows != self.num_envs:
             space = batch_space(self.single_action_space, num_rows)
-        if not (self._flat_actions and isinstance(actions, np.ndarray) and actions.ndim):
-            try:
-                actions = list(iterate(space, actions))
-            except TypeError as error:
-                raise TypeError(
-                    f"step: actions must hold one action for each of {num_rows} sub-envs, as "
-                    f"{space}; got {type(actions).__name__}"
-                ) from error
-        if len(actions) != num_rows:
-            raise ValueError(
-                f"step: actions must hold one action for each of {num_rows} sub-envs; "
-                f"got {len(actions)}"
-            )
-        return actions
-
-    def _check_steppable(self, rows: Sequence[int]) -> None:
-        if self._engine.lost:
-            raise self._lost("step")
-        if self._fresh.any() and self._fresh[list(rows)].any():
-            raise VectorResetNeeded(
-                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
-                "reset first."
-            )
-        if self.autoreset_mode == AutoresetMode.DISABLED and self._ended[list(rows)].any():
-            ended = [row for row in rows if self._ended[row]]
-            raise VectorResetNeeded(
-                f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
-                "reset(options={'reset_mask': terminations | truncations})."
-            )
+        return checked_actions(actions, space, num_rows, arrays=self._flat_actions)
 
     # States -------------------------------------------------------------------------
 
     @property
     def ended(self) -> np.ndarray:
         """`[n]` bool, fresh: sub-envs whose episode is over and that were not reset yet."""
-        return self._ended.copy()
+        return self._episodes.ended.copy()
 
     def get_states(self) -> np.ndarray:
         """`[n, S]` uint8, fresh: the complete state of every sub-env.
@@ -263,7 +225,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             ResetNeeded: a sub-env was never reset.
         """
         with self._one_caller:
-            self._check_idle("get_states")
+            self._pending.check_idle("get_states")
             return _stacked(self._engine.get_states(range(self.num_envs)))
 
     def set_states(
@@ -288,7 +250,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             StateError: a state is damaged or of another env.
         """
         with self._one_caller:
-            self._check_idle("set_states")
+            self._pending.check_idle("set_states")
             if self._engine.lost:
                 raise self._lost("set_states")
             given = np.asarray(states)
@@ -302,7 +264,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
             self._engine.set_states(chosen, [given[row] for row in chosen], None)
-            self._ended[chosen], self._fresh[chosen] = over[chosen], False
+            self._episodes.begin(chosen, over[chosen])
 
     def _masked(self, mask: Any, name: str) -> list[int]:
         checked = checked_mask(mask, self.num_envs, f"set_states: {name}", some=False)
@@ -324,14 +286,13 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             StateError: two of the envs are not equal.
         """
         with self._one_caller:
-            self._check_idle("fork")
+            self._pending.check_idle("fork")
             (source,) = checked_rows([row], self.num_envs, "fork: row")
             targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
             (state,) = self._engine.get_states([source])
             shown = self._engine.board.rows([source] * len(targets))
             self._engine.set_states(targets, [state] * len(targets), shown)
-            self._ended[targets] = self._ended[source]
-            self._fresh[targets] = False
+            self._episodes.begin(targets, self._episodes.ended[source])
 
     @property
     def backend(self) -> str:
@@ -365,18 +326,18 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def _begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self._check_idle("call")
+        self._pending.check_idle("call")
         if name in OWN_CALLS:
             raise ValueError(
                 f"call: {name!r} of single sub-envs would be hidden from the vector env. "
                 "Use its own method of that name."
             )
-        self._pending = "call", rows, self._engine.begin_call(rows, name, args, kwargs)
+        self._pending.begin("call", rows, self._engine.begin_call(rows, name, args, kwargs))
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """What `call` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            return tuple(self._waited("call", timeout)[1])
+            return tuple(self._pending.wait("call", timeout)[1])
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
@@ -404,7 +365,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             env_ids: which sub-envs; None for all.
         """
         with self._one_caller:
-            self._check_idle("set_attr")
+            self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
             self._engine.set_attr(rows, name, per_row(values, len(rows)))
 
@@ -426,41 +387,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
         """Release everything; called once by `close`."""
-        engine = getattr(self, "_engine", None)
-        self._pending = None
-        if engine is not None:
-            engine.close()
+        for part in ("_pending", "_engine"):
+            if hasattr(self, part):  # a vector env that was not built may be closed
+                getattr(self, part).close()
 
     def __enter__(self) -> PlanVectorEnv:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _check_idle(self, where: str) -> None:
-        if self.closed:
-            raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
-        if self._pending is not None:
-            name = self._pending[0]
-            raise VectorPending(
-                f"{where}: {name}_async was called and {name}_wait was not. Wait for it first.",
-                name,
-            )
-
-    def _waited(self, name: str, timeout: float | None) -> tuple[Any, Any]:
-        """Rows and results of what was begun by `name`_async."""
-        if self.closed:
-            raise VectorClosed(f"{name}_wait: this vector env is closed. Make a new one.")
-        if self._pending is None or self._pending[0] != name:
-            raise gym.error.NoAsyncCallError(
-                f"{name}_wait: nothing was begun by {name}_async. Call that first.", name
-            )
-        _, rows, later = self._pending
-        self._pending = None
-        try:
-            return rows, later(timeout)
-        except WorkerTimeout as error:
-            raise VectorTimeout(str(error), workers=error.workers) from None
 
     def _infos(self, rows: Sequence[int], played: Played) -> Any:
         if self.list_infos:

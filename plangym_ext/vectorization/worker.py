@@ -26,9 +26,11 @@ import faulthandler
 import fcntl
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 from plangym_ext.core import trust
@@ -37,13 +39,11 @@ from plangym_ext.vectorization.channel import Channel, ChannelClosed, Message
 from plangym_ext.vectorization.claims import claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
 from plangym_ext.vectorization.service import Service
+from plangym_ext.vectorization.vigil import Vigil
 
 READY = 0  # request number of the answer to the first message
 #: Makes a worker write the stacks of its threads to the third descriptor.
 STACK_SIGNAL = signal.SIGUSR2
-#: Seconds for which a worker stays awake behind a batch: a loop of small batches is back
-#: within them.
-_LINGER = 500e-6
 
 
 def watch_parent(lifeline: int) -> None:
@@ -78,6 +78,9 @@ class Worker:
         from plangym_ext.vectorization.worker_env import WorkerEnv
 
         self._channel = channel
+        poller = select.poll()
+        poller.register(channel.fileno(), select.POLLIN)
+        self._vigil = Vigil(poller)
         self._env: Any = (
             constructor() if isinstance(constructor, Service) else WorkerEnv(constructor)
         )
@@ -91,13 +94,14 @@ class Worker:
     def serve(self, messages: list[Message]) -> None:
         """Answer requests, those that have come already first, until told to close."""
         while True:
+            began = time.monotonic()
             for message, fds in messages:
                 if message[0] == "close":
                     self._env.close()
                     return
                 self._serve(message, fds)
             if messages and messages[-1][0][0] in ("rows", "call"):
-                self._channel.linger(_LINGER)
+                self._vigil.wait(time.monotonic() - began)
             messages = self._channel.receive()
 
     def _serve(self, message: tuple[Any, ...], fds: list[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 
 import gymnasium as gym
 import nested_env
@@ -124,6 +125,23 @@ def test_sb3_reaches_single_envs():
     assert (obs == obs[0]).all()
     ours.close()
     theirs.close()
+
+
+class Loaded(gym.Wrapper):
+    """Says what its process has imported."""
+
+    def modules(self):
+        return set(sys.modules)
+
+
+@pytest.mark.slow
+def test_sb3_stays_out_of_the_workers():
+    ours, _ = sb3_pair(lambda: Loaded(gym.make("CartPole-v1")), n_workers=1)
+    assert ours.env_is_wrapped(TimeLimit) == [True, True]
+    assert ours.get_attr("gravity") == [9.8, 9.8]
+    (modules,) = ours.env_method("modules", indices=[0])
+    assert modules.isdisjoint({"stable_baselines3", "torch"})
+    ours.close()
 
 
 def test_sb3_resets_envs_with_options_of_their_own():

@@ -7,12 +7,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import VecEnv
 
-from plangym_ext.core.codec import layers
+from plangym_ext.vectorization.adapters.in_workers import attribute, has_layer
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 
@@ -102,7 +101,7 @@ class StableBaselines3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Attribute of some envs."""
-        return list(self.venv.call_some(self._numbers(indices), _attribute, attr_name))
+        return list(self.venv.call_some(self._numbers(indices), attribute, attr_name))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of some envs to one value."""
@@ -118,15 +117,7 @@ class StableBaselines3VecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
         """Whether some envs have a wrapper of a class."""
-        return list(self.venv.call_some(self._numbers(indices), _has_layer, wrapper_class))
+        return list(self.venv.call_some(self._numbers(indices), has_layer, wrapper_class))
 
     def _numbers(self, indices: Any) -> list[int]:
         return list(self._get_indices(indices))
-
-
-def _attribute(env: gym.Env[Any, Any], name: str) -> Any:
-    return env.get_wrapper_attr(name)
-
-
-def _has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
-    return any(isinstance(layer, kind) for layer in layers(env))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import gymnasium
+import numpy as np
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import SubprocVecEnv
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 
 import plangym_ext
 from plangym_ext.vectorization.adapters.stable_baselines3 import StableBaselines3VecEnv
@@ -17,15 +19,58 @@ from table.tasks import Task
 NUM_STEPS = 16_384
 
 
-def _our_envs(task: Task, rows: int) -> Any:
+class NoEnvs(VecEnv):
+    """Costs nothing: what is left of a training is Stable-Baselines3's own."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], rows: int) -> None:
+        super().__init__(rows, env.observation_space, env.action_space)
+        self._obs = np.zeros((rows, *env.observation_space.shape), np.float32)
+
+    def reset(self) -> Any:
+        """Zeros."""
+        return self._obs
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Nothing."""
+
+    def step_wait(self) -> Any:
+        """Zeros; nothing ends."""
+        num = self.num_envs
+        return self._obs, np.ones(num, np.float32), np.zeros(num, bool), [{} for _ in range(num)]
+
+    def close(self) -> None:
+        """Nothing."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """None of each."""
+        del attr_name, indices
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Nothing."""
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        """Nothing."""
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """They are not."""
+        del wrapper_class, indices
+        return [False] * self.num_envs
+
+
+def _our_envs(task: Task, rows: int, **options: Any) -> Any:
     del task
     return StableBaselines3VecEnv(
-        plangym_ext.make_vec("CartPole-v1", rows, n_workers=2, autoreset_mode="same_step")
+        plangym_ext.make_vec("CartPole-v1", rows, autoreset_mode="same_step", **options)
     )
 
 
 def _their_envs(task: Task, rows: int) -> Any:
     return SubprocVecEnv([task.make] * rows, start_method="fork")
+
+
+def _no_envs(task: Task, rows: int) -> Any:
+    return NoEnvs(task.make(), rows)
 
 
 def build(task: Task, rows: int, *, envs: Any, from_states: bool) -> Runner:
@@ -51,5 +96,7 @@ def build(task: Task, rows: int, *, envs: Any, from_states: bool) -> Runner:
     return Runner(train, NUM_STEPS, lambda: None, warm_up=1)
 
 
-ours = functools.partial(build, envs=_our_envs)
+process = functools.partial(build, envs=functools.partial(_our_envs, n_workers=2))
+best = functools.partial(build, envs=_our_envs)
 theirs = functools.partial(build, envs=_their_envs)
+none = functools.partial(build, envs=_no_envs)

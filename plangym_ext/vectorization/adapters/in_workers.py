@@ -1,0 +1,22 @@
+"""What adapters ask of single envs, where those live: no framework is imported for it.
+
+A function travels to a worker by the name of its module, which is imported there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.core.codec import layers
+
+
+def attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the env or of the outermost wrapper that has it; a method is not called."""
+    return env.get_wrapper_attr(name)
+
+
+def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
+    """Whether the env or a wrapper around it is of a class."""
+    return any(isinstance(layer, kind) for layer in layers(env))

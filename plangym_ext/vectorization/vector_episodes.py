@@ -1,0 +1,62 @@
+"""Where each sub-env of a vector env is in its episode, and what a step may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from plangym_ext.vectorization.vector_errors import VectorResetNeeded
+
+
+class Episodes:
+    """The episodes of n sub-envs: not begun, running, or over.
+
+    Methods take the vector env's present `AutoresetMode`: who resets what is over, and when.
+
+    Args:
+        num_envs: n.
+
+    Attributes:
+        ended: `[n]` bool, which are over and were not reset yet.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.ended = np.zeros(num_envs, bool)
+        self._fresh = np.ones(num_envs, bool)
+
+    def begin(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> None:
+        """Sub-envs were reset, or brought to states of which some are of ended episodes."""
+        self.ended[rows], self._fresh[rows] = ended, False
+
+    def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
+        """Refuse to step what was never reset, or has ended and is not reset by itself."""
+        if self._fresh.any() and self._fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
+                "reset first."
+            )
+        if mode == AutoresetMode.DISABLED and self.ended[list(rows)].any():
+            ended = [row for row in rows if self.ended[row]]
+            raise VectorResetNeeded(
+                f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
+                "reset(options={'reset_mask': terminations | truncations})."
+            )
+
+    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> list[bool]:
+        """Which sub-envs the next step resets instead."""
+        if mode == AutoresetMode.SAME_STEP:
+            return [False] * len(rows)
+        chosen = self.ended if isinstance(rows, range) else self.ended[rows]
+        found: list[bool] = chosen.tolist()
+        return found
+
+    def step(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> None:
+        """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool."""
+        if mode == AutoresetMode.SAME_STEP:
+            ended = np.zeros_like(ended)  # they have been reset
+        if isinstance(rows, range):
+            self.ended = ended
+        else:
+            self.ended[rows] = ended
