@@ -13,7 +13,7 @@ from plangym_ext.planners.registry import PLANNERS, load_planner
 
 if TYPE_CHECKING:
     from plangym_ext.planners.bandit_shooting import BanditShooting
-    from plangym_ext.planners.base import Planner, SearchModel
+    from plangym_ext.planners.base import Planner
     from plangym_ext.planners.cem import CEM
     from plangym_ext.planners.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.episode import Episode, Move, play
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.icem import ICEM
     from plangym_ext.planners.iw import IW
     from plangym_ext.planners.mcts import MCTS
+    from plangym_ext.planners.model import SearchModel
     from plangym_ext.planners.mppi import MPPI
     from plangym_ext.planners.open_loop import OpenLoopMCTS
     from plangym_ext.planners.options import Option, options_of
@@ -84,7 +85,7 @@ _HOME = {
     "Option": "options",
     "Plan": "plans",
     "Planner": "base",
-    "SearchModel": "base",
+    "SearchModel": "model",
     "SearchTree": "plans",
     "options_of": "options",
     "play": "episode",

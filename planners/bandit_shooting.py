@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    at_least,
-    check_obs,
-    check_rows,
-    discrete_actions,
-    finite_between,
-)
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.final_action import most_visited, sampled
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
+from plangym_ext.planners.playouts import Policy, play_out, returns_of, starts_from
 from plangym_ext.planners.rating import Evaluator, check_prior
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.root_noise import with_noise
 
 
 @dataclass(eq=False, kw_only=True)
@@ -66,92 +57,59 @@ class BanditShooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        for name, least in (("wave_size", 1), ("rollout_depth", 0), ("num_rollouts", 1)):
-            setattr(self, name, at_least(self._option(name), getattr(self, name), least))
-        for name, low, high in (
-            ("c_puct", 0.0, math.inf),
-            ("root_noise", 0.0, 1.0),
-            ("dirichlet_alpha", 1e-6, math.inf),
-            ("temperature", 0.0, math.inf),
-        ):
-            setattr(self, name, finite_between(self._option(name), getattr(self, name), low, high))
+        self._check_function("rollout_policy")
+        self._check_function("evaluator")
+        self.wave_size = self._integer("wave_size", 1)
+        self.rollout_depth = self._integer("rollout_depth", 0)
+        self.num_rollouts = self._integer("num_rollouts", 1)
+        self.c_puct = self._number("c_puct", 0.0, math.inf)
+        self.root_noise = self._number("root_noise", 0.0, 1.0)
+        self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
+        self.temperature = self._number("temperature", 0.0, math.inf)
         self._cost = self.num_rollouts * (1 + self.rollout_depth)
-        if self.max_model_steps is not None and self.max_model_steps < self._cost:
-            raise InvalidOption(
-                f"{self._option('max_model_steps')} must pay for one simulation of "
-                f"{self._cost} steps; got {self.max_model_steps}."
-            )
+        self._check_pays(self._cost, "simulation")
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Play B bandits at once; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        num_actions, origin = discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
-        if self.rollout_policy is not None:
-            check_obs(name, obs, len(states))
-        arms = self._arms(rngs, obs, legal, num_actions)
-        while self._wave(env, arms, states, rngs, obs, legal) and not clock.over:
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Play B bandits at once."""
+        _, origin = request.discrete_actions()
+        arms = self._arms(request)
+        while self._wave(request, arms) and not request.clock.over:
             pass
-        seconds = clock.seconds / len(arms)
-        return [self._plan(arm, rng, origin, seconds) for arm, rng in zip(arms, rngs, strict=True)]
+        seconds = request.clock.seconds / len(arms)
+        pairs = zip(arms, request.rngs, strict=True)
+        return [self._plan(arm, rng, origin, seconds) for arm, rng in pairs]
 
-    def _arms(
-        self,
-        rngs: Sequence[Rng],
-        obs: Any,
-        legal: npt.NDArray[np.bool_] | None,
-        num_actions: int,
-    ) -> list[_Arms]:
+    def _arms(self, request: PlanRequest) -> list[_Arms]:
         """Return B fresh bandits with their priors."""
-        batch = len(rngs)
-        mask = np.ones((batch, num_actions), np.bool_) if legal is None else np.asarray(legal)
-        prior = np.full((batch, num_actions), 1.0 / num_actions)
+        num_actions, _ = request.discrete_actions()
+        shape = (request.batch, num_actions)
+        mask, prior = request.masks(), np.full(shape, 1.0 / num_actions)
+        asked = self.rollout_policy is not None
         if self.rollout_policy is not None:
-            prior[:] = check_prior(self.rollout_policy(obs), batch, num_actions)
-        arms = []
-        for b, rng in enumerate(rngs):
+            obs = request.needed_obs("a rollout_policy")
+            prior[:] = check_prior(self.rollout_policy(obs), *shape)
+        arms, everything = [], np.ones(num_actions, np.bool_)
+        for b, rng in enumerate(request.rngs):
             order = rng.permutation(num_actions)
             if self.root_noise > 0.0:
-                noise = rng.dirichlet(np.full(num_actions, self.dirichlet_alpha))
-                prior[b] = (1.0 - self.root_noise) * prior[b] + self.root_noise * noise
-            arms.append(_Arms(prior[b], mask[b], order, asked=self.rollout_policy is not None))
+                share, alpha = self.root_noise, self.dirichlet_alpha
+                prior[b] = with_noise(prior[b], everything, share, alpha, rng)
+            arms.append(_Arms(prior[b], mask[b], order, asked=asked))
         return arms
 
-    def _wave(
-        self,
-        env: SearchModel,
-        arms: list[_Arms],
-        states: States,
-        rngs: Sequence[Rng],
-        obs: Any,
-        legal: npt.NDArray[np.bool_] | None,
-    ) -> bool:
+    def _wave(self, request: PlanRequest, arms: list[_Arms]) -> bool:
         """Play a wave of arms in every bandit; False if there was none left."""
         chosen = [arm.choose(self._allowance(arm), self.c_puct) for arm in arms]
         of = np.repeat(np.arange(len(arms)), [len(c) * self.num_rollouts for c in chosen])
         if of.size == 0:
             return False
         first = np.repeat(np.concatenate(chosen), self.num_rollouts).astype(np.int64)
-        seen = obs[of] if self.rollout_policy is not None else None
-        allowed = None if legal is None else legal[of]
-        starts = Starts(of, states[of], seen, first, allowed)
-        out = play_out(env, starts, 1 + self.rollout_depth, rngs, self.rollout_policy)
+        starts = starts_from(request, of, first, self.rollout_policy)
+        depth = 1 + self.rollout_depth
+        out = play_out(request.env, starts, depth, request.rngs, self.rollout_policy)
         num_actions = len(arms[0].prior)
         returns = returns_of(out, self.discount, self.evaluator, num_actions)
-        if not np.isfinite(returns).all():
-            raise ValueError(
-                f"BanditShooting: returns must be finite; got {returns[:8]}. Look for rewards "
-                f"that are not finite."
-            )
+        check_finite(f"{request.planner}: returns", returns)
         evaluated = out.evaluator_rows + int(self.evaluator is not None)
         for b, arm in enumerate(arms):
             own = of == b
@@ -175,12 +133,9 @@ class BanditShooting(Planner):
         """Read the plan off a bandit."""
         visits, q = arm.visits, np.where(arm.visits > 0, arm.mean, np.nan)
         if self.temperature > 0.01:
-            logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
-            action = int(np.argmax(logits + self.temperature * rng.gumbel(size=len(visits))))
+            action = sampled(visits, self.temperature, rng)
         else:
-            # Among the most played the best, then the first in the order.
-            top = arm.order[visits[arm.order] == visits.max()]
-            action = int(top[np.argmax(arm.mean[top])])
+            action = most_visited(visits, arm.mean, arm.order)
         return Plan(
             action=origin + action,
             value=float((visits * arm.mean).sum() / visits.sum()),

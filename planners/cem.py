@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import finite_between
 from plangym_ext.planners.shooting import Population, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
@@ -39,10 +38,9 @@ class CEM(Shooting):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.init_std = finite_between(self._option("init_std"), self.init_std, 0.0, math.inf)
-        where = self._option("elite_fraction")
-        self.elite_fraction = finite_between(where, self.elite_fraction, 0.0, 1.0)
-        self.momentum = finite_between(self._option("momentum"), self.momentum, 0.0, 1.0)
+        self.init_std = self._number("init_std", 0.0, math.inf)
+        self.elite_fraction = self._number("elite_fraction", 0.0, 1.0)
+        self.momentum = self._number("momentum", 0.0, 1.0)
 
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""

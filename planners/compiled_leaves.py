@@ -75,19 +75,72 @@ def make_observe(
         value: of an observation `[*obs]`; None: everything is worth 0.
         has_masks: whether states allow some actions only.
     """
-    has_value = value is not None
     copy, advance, seal = functions.copy, functions.advance, functions.seal
-    observe, can_observe, mask = functions.observe, functions.can_observe, functions.mask
-    seen_value = _nothing if value is None else value
+    can_observe, mask = functions.can_observe, functions.mask
+    value_of = make_value(functions, value)
+    rate = make_rate(value_of, make_rollout(functions, value_of, has_masks))
+
+    def observe_node(tree: Tree, job: Job, places: Any, b: int, node: int, lane: int) -> bool:
+        first = b * tree.parent.shape[1]
+        row = first + node
+        copy(places.nodes, first + tree.parent[b, node], places.nodes, row)
+        action = job.first_action + np.int64(tree.action[b, node])
+        reward, over, cut = advance(places.context, places.nodes, row, action, lane)
+        seal(places.context, places.nodes, row)
+        mask(places.context, lane, tree.legal[b, node])
+        if not np.isfinite(reward) or not can_observe(places.context, places.nodes, row, lane):
+            return False
+        rated = 0.0 if over else rate(tree, job, places, b, node, cut, lane)
+        if not np.isfinite(rated):
+            return False
+        tree.kind[b, node] = TERMINATED if over else TRUNCATED if cut else OPEN
+        tree.reward[b, node] = reward
+        tree.discount[b, node] = 0.0 if over else job.discount
+        tree.value[b, node] = rated
+        tree.prior[b, node, :] = 1.0 / tree.prior.shape[2]
+        job.counts[0, b] += 1
+        job.counts[1, b] += 1
+        job.counts[3, b] += 1
+        return True
+
+    return observe_node
+
+
+def make_rate(
+    value_of: Callable[..., float], rollout: Callable[..., float]
+) -> Callable[..., float]:
+    """Return `rate(tree, job, places, b, node, cut, lane) -> float`: as `Rater.rate` of a leaf."""
+    has_value = value_of is not _nothing
+
+    def rate(tree: Tree, job: Job, places: Any, b: int, node: int, cut: bool, lane: int) -> float:
+        rated = 0.0
+        if has_value:
+            job.counts[2, b] += 1
+            rated = value_of(places, places.nodes, b * tree.parent.shape[1] + node, lane)
+        if cut or job.depth == 0:
+            return rated
+        total = rollout(tree, job, places, b, node, lane)
+        for _ in range(1, job.num_rollouts):
+            total += rollout(tree, job, places, b, node, lane)
+        # A value that is none is one even where rollouts make it count for nothing.
+        return total / job.num_rollouts + (0.0 * rated)
+
+    return rate
+
+
+def make_rollout(
+    functions: Functions, value_of: Callable[..., float], has_masks: bool
+) -> Callable[..., float]:
+    """Return `rollout(tree, job, places, b, node, lane) -> float`.
+
+    That is the discounted return of one rollout, not a number if any of it is invalid.
+    """
+    has_value = value_of is not _nothing
+    copy, advance, mask = functions.copy, functions.advance, functions.mask
+    can_observe = functions.can_observe
     choose = legal_action if has_masks else _itself
 
-    def value_of(places: Any, rows: Any, row: int, lane: int) -> float:
-        if has_value:
-            return seen_value(observe(places.context, rows, row, lane))
-        return 0.0
-
     def rollout(tree: Tree, job: Job, places: Any, b: int, node: int, lane: int) -> float:
-        """The discounted return of one rollout, not a number if any of it is invalid."""
         numbers, rewards = job.draws[b, job.used[b]], job.rewards[lane]
         job.used[b] += 1
         copy(places.nodes, b * tree.parent.shape[1] + node, places.scratch, lane)
@@ -118,44 +171,20 @@ def make_observe(
         job.counts[3, b] += steps if has_masks else 1
         return ret
 
-    def rate(tree: Tree, job: Job, places: Any, b: int, node: int, cut: bool, lane: int) -> float:
-        """What `Rater.rate` says of one leaf."""
-        rated = 0.0
-        if has_value:
-            job.counts[2, b] += 1
-            rated = value_of(places, places.nodes, b * tree.parent.shape[1] + node, lane)
-        if cut or job.depth == 0:
-            return rated
-        total = rollout(tree, job, places, b, node, lane)
-        for _ in range(1, job.num_rollouts):
-            total += rollout(tree, job, places, b, node, lane)
-        # A value that is none is one even where rollouts make it count for nothing.
-        return total / job.num_rollouts + (0.0 * rated)
+    return rollout
 
-    def observe_node(tree: Tree, job: Job, places: Any, b: int, node: int, lane: int) -> bool:
-        first = b * tree.parent.shape[1]
-        row = first + node
-        copy(places.nodes, first + tree.parent[b, node], places.nodes, row)
-        action = job.first_action + np.int64(tree.action[b, node])
-        reward, over, cut = advance(places.context, places.nodes, row, action, lane)
-        seal(places.context, places.nodes, row)
-        mask(places.context, lane, tree.legal[b, node])
-        if not np.isfinite(reward) or not can_observe(places.context, places.nodes, row, lane):
-            return False
-        rated = 0.0 if over else rate(tree, job, places, b, node, cut, lane)
-        if not np.isfinite(rated):
-            return False
-        tree.kind[b, node] = TERMINATED if over else TRUNCATED if cut else OPEN
-        tree.reward[b, node] = reward
-        tree.discount[b, node] = 0.0 if over else job.discount
-        tree.value[b, node] = rated
-        tree.prior[b, node, :] = 1.0 / tree.prior.shape[2]
-        job.counts[0, b] += 1
-        job.counts[1, b] += 1
-        job.counts[3, b] += 1
-        return True
 
-    return observe_node
+def make_value(functions: Functions, value: Callable[[Any], float] | None) -> Callable[..., float]:
+    """Return `value_of(places, rows, row, lane) -> float`, of what is seen in a row."""
+    observe = functions.observe
+    if value is None:
+        return _nothing
+    seen_value = value
+
+    def value_of(places: Any, rows: Any, row: int, lane: int) -> float:
+        return seen_value(observe(places.context, rows, row, lane))
+
+    return value_of
 
 
 def _itself(number: int, legal: Any) -> int:  # noqa: ARG001 - as `legal_action`
@@ -163,6 +192,6 @@ def _itself(number: int, legal: Any) -> int:  # noqa: ARG001 - as `legal_action`
     return number
 
 
-def _nothing(obs: Any) -> float:  # noqa: ARG001 - as every value
+def _nothing(places: Any, rows: Any, row: int, lane: int) -> float:  # noqa: ARG001 - as `value_of`
     """0: what nobody rates."""
     return 0.0

@@ -93,7 +93,7 @@ class CompiledSearch:
             intermediate_backups=expansions[1],
             done=search.done,
             full=search.full,
-            counts=search._counts,
+            counts=search.costs.counts,
             draws=np.empty((batch, 0, rating.depth), self._number),
             used=np.zeros(batch, np.int64),
             wave=np.empty((batch, rules.wave_size), np.int32),

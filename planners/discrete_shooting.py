@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    at_least,
-    check_obs,
-    check_rows,
-    discrete_actions,
-)
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
+from plangym_ext.planners.playouts import Policy, play_out, returns_of, starts_from
 from plangym_ext.planners.rating import Evaluator
 from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
 
 # Rollouts per round where only time bounds them.
 _ROUND = 64
@@ -56,47 +46,31 @@ class DiscreteShooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.rollout_depth = at_least(self._option("rollout_depth"), self.rollout_depth, 1)
+        self._check_function("rollout_policy")
+        self._check_function("evaluator")
+        self.rollout_depth = self._integer("rollout_depth", 1)
         if self.score not in ("mean", "max"):
             raise unknown(self._option("score"), self.score, ["mean", "max"])
-        if self.max_model_steps is not None and self.max_model_steps < self.rollout_depth:
-            raise InvalidOption(
-                f"{self._option('max_model_steps')} must pay for one rollout of "
-                f"{self.rollout_depth} steps; got {self.max_model_steps}."
-            )
+        self._check_pays(self.rollout_depth, "rollout")
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Shoot from B states at once; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        num_actions, _ = discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
-        if self.rollout_policy is not None:
-            check_obs(name, obs, len(states))
-        tally = _Tally(len(states), num_actions)
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Shoot from B states at once."""
+        num_actions, _ = request.discrete_actions()
+        tally = _Tally(request.batch, num_actions)
         while True:
             counts = self._counts(tally)
             if not counts.any():
                 break
-            of = np.repeat(np.arange(len(states)), counts)
-            first = None if legal is None else _legal_first(legal, counts, rngs)
-            seen = obs[of] if self.rollout_policy is not None else None
-            allowed = None if legal is None else legal[of]
-            starts = Starts(of, states[of], seen, first, allowed)
-            out = play_out(env, starts, self.rollout_depth, rngs, self.rollout_policy)
+            of = np.repeat(np.arange(request.batch), counts)
+            starts = starts_from(request, of, _legal_first(request, counts), self.rollout_policy)
+            depth, rngs = self.rollout_depth, request.rngs
+            out = play_out(request.env, starts, depth, rngs, self.rollout_policy)
             returns = returns_of(out, self.discount, self.evaluator, num_actions)
+            check_finite(f"{request.planner}: returns", returns)
             tally.add(of, out, returns, evaluated=self.evaluator is not None)
-            if clock.over:
+            if request.clock.over:
                 break
-        return self._plans(env, tally, rngs, clock.seconds)
+        return self._plans(request, tally)
 
     def _counts(self, tally: _Tally) -> npt.NDArray[np.int64]:
         """Rollouts to play next from each state, `[B]`."""
@@ -105,14 +79,13 @@ class DiscreteShooting(Planner):
             left = np.minimum(left, (self.max_model_steps - tally.steps) // self.rollout_depth)
         return np.minimum(left, _ROUND) if self.max_seconds is not None else left
 
-    def _plans(
-        self, env: SearchModel, tally: _Tally, rngs: Sequence[Rng], seconds: float
-    ) -> list[Plan]:
+    def _plans(self, request: PlanRequest, tally: _Tally) -> list[Plan]:
         """Read the B plans off the tally."""
-        _, origin = discrete_actions(env.action_space, type(self).__name__)
+        _, origin = request.discrete_actions()
         scores = tally.mean if self.score == "mean" else tally.best
+        seconds = request.clock.seconds / request.batch
         plans = []
-        for b, rng in enumerate(rngs):
+        for b, rng in enumerate(request.rngs):
             # The order of the actions is random, so that ties are.
             order = rng.permutation(scores.shape[1])
             known = np.where(tally.visits[b] > 0, scores[b], -np.inf)
@@ -122,7 +95,7 @@ class DiscreteShooting(Planner):
                 Plan(
                     action=origin + action,
                     value=float((tally.mean[b] * visits).sum() / visits.sum()),
-                    budget=tally.budget(b, seconds / len(rngs)),
+                    budget=tally.budget(b, seconds),
                     visits=visits,
                     q=np.where(visits > 0, scores[b], np.nan),
                     weights=np.eye(len(visits))[action],
@@ -142,11 +115,6 @@ class _Tally:
 
     def add(self, of: npt.NDArray[np.intp], out: Any, returns: Any, *, evaluated: bool) -> None:
         """Take in n rollouts from states `of` `[n]`."""
-        if not np.isfinite(returns).all():
-            raise ValueError(
-                f"DiscreteShooting: returns must be finite; got {returns[:8]}. Look for rewards "
-                f"that are not finite."
-            )
         for b, a, ret in zip(of.tolist(), out.first.tolist(), returns.tolist(), strict=True):
             self.visits[b, a] += 1
             self.mean[b, a] += (ret - self.mean[b, a]) / self.visits[b, a]
@@ -161,8 +129,13 @@ class _Tally:
 
 
 def _legal_first(
-    legal: npt.NDArray[np.bool_], counts: npt.NDArray[np.int64], rngs: Sequence[Rng]
-) -> npt.NDArray[np.int64]:
-    """Draw legal first actions, `[counts.sum()]`."""
-    drawn = [rng.choice(np.flatnonzero(legal[b]), counts[b]) for b, rng in enumerate(rngs)]
+    request: PlanRequest, counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
+    """Draw legal first actions, `[counts.sum()]`; None if all are legal."""
+    if request.legal is None:
+        return None
+    drawn = [
+        rng.choice(np.flatnonzero(request.legal[b]), counts[b])
+        for b, rng in enumerate(request.rngs)
+    ]
     return np.concatenate(drawn).astype(np.int64)

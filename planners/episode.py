@@ -13,7 +13,9 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Planner, SearchModel, States, at_least
+from plangym_ext.core.numbers import at_least
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
 
 

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    action_masks,
-    at_least,
-    check_rows,
-    discrete_actions,
-    finite_between,
-)
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.final_action import most_visited
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.masks import action_masks
+from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.playouts import draw
+from plangym_ext.planners.request import PlanRequest
 
 
 @dataclass(eq=False, kw_only=True)
@@ -56,61 +47,31 @@ class FractalMC(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.depth = at_least(self._option("depth"), self.depth, 1)
-        for name in ("reward_weight", "distance_weight"):
-            value = finite_between(self._option(name), getattr(self, name), 0.0, math.inf)
-            setattr(self, name, value)
-        if self.max_model_steps is not None and self.max_model_steps < self.depth:
-            raise InvalidOption(
-                f"{self._option('max_model_steps')} must pay for one walker of {self.depth} "
-                f"steps; got {self.max_model_steps}. Raise it, or lower depth."
-            )
+        self.depth = self._integer("depth", 1)
+        self.reward_weight = self._number("reward_weight", 0.0, math.inf)
+        self.distance_weight = self._number("distance_weight", 0.0, math.inf)
+        self._check_pays(self.depth, "walker")
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,  # noqa: ARG002 - walkers are compared after their first step
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Walk B swarms in lockstep; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        num_actions, origin = discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
-        mask = np.ones((len(states), num_actions), np.bool_) if legal is None else legal
-        swarms = [
-            _Swarm(states[b], np.asarray(mask[b]), self._walkers(), rng)
-            for b, rng in enumerate(rngs)
-        ]
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Walk B swarms in lockstep."""
+        num_actions, origin = request.discrete_actions()
+        rows = zip(request.states, request.masks(), request.rngs, strict=True)
+        swarms = [_Swarm(state, legal, self._walkers(), rng) for state, legal, rng in rows]
         for depth in range(self.depth):
-            if not self._step(env, swarms, rngs, origin, self.discount**depth):
+            if not self._step(request, swarms, self.discount**depth):
                 break
-            for swarm, rng in zip(swarms, rngs, strict=True):
+            for swarm, rng in zip(swarms, request.rngs, strict=True):
                 swarm.clone(rng, self.reward_weight, self.distance_weight)
-            if clock.over:
+            if request.clock.over:
                 break
-        seconds = clock.seconds / len(swarms)
+        seconds = request.clock.seconds / len(swarms)
         return [swarm.plan(origin, num_actions, seconds) for swarm in swarms]
 
     def _walkers(self) -> int:
         """How many walkers each swarm has."""
-        count = self.num_simulations
-        if self.max_model_steps is not None:
-            paid = self.max_model_steps // self.depth
-            count = paid if count is None else min(count, paid)
-        return self.default_simulations if count is None else count
+        return self._affordable(self.depth) or self.default_simulations
 
-    def _step(
-        self,
-        env: SearchModel,
-        swarms: list[_Swarm],
-        rngs: Sequence[Rng],
-        origin: int,
-        discount: float,
-    ) -> bool:
+    def _step(self, request: PlanRequest, swarms: list[_Swarm], discount: float) -> bool:
         """Step all walkers that are alive; False if none is."""
         alive = [np.flatnonzero(~swarm.ended) for swarm in swarms]
         rows = np.repeat(np.arange(len(swarms)), [len(one) for one in alive])
@@ -118,17 +79,17 @@ class FractalMC(Planner):
             return False
         legal = np.concatenate([s.legal[i] for s, i in zip(swarms, alive, strict=True)])
         before = np.concatenate([s.states[i] for s, i in zip(swarms, alive, strict=True)])
-        actions = draw(legal, rows, rngs)
-        out = env.step_batch(actions + origin, states=before)
-        if not np.isfinite(out.rewards).all():
-            raise ValueError(f"FractalMC: rewards must be finite; got {out.rewards[:8]}.")
+        _, origin = request.discrete_actions()
+        actions = draw(legal, rows, request.rngs)
+        out = request.env.step_batch(actions + origin, states=before)
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_) | np.asarray(out.truncateds, np.bool_)
         masks = action_masks(out.infos, over, legal.shape[1])
         seen = np.asarray(out.obs).reshape(len(rows), -1).astype(np.float64)
         for b, swarm in enumerate(swarms):
             own = rows == b
             if own.any():
-                earned = discount * np.asarray(out.rewards, np.float64)[own]
+                earned = discount * rewards[own]
                 swarm.move(
                     alive[b],
                     actions[own],
@@ -199,8 +160,7 @@ class _Swarm:
         """Read off with which action most walkers began; among equals the best return."""
         visits = np.bincount(self.first, minlength=num_actions)
         q = np.where(np.isfinite(self.best), self.best, np.nan)
-        top = self.order[visits[self.order] == visits.max()]
-        action = int(top[np.argmax(self.best[top])])
+        action = most_visited(visits, self.best, self.order)
         return Plan(
             action=origin + action,
             value=float(self.returns.mean()),

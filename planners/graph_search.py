@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    UNBOUNDED,
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    action_masks,
-    at_least,
-    check_obs,
-    check_rows,
-    discrete_actions,
-    finite_between,
-    has_masks,
-)
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graph import DEAD_END, FRONTIER, add_value
 from plangym_ext.planners.graph_walk import GraphWalk
+from plangym_ext.planners.kept import KeptRows
+from plangym_ext.planners.leaf_rater import default_depth, leaf_rater
+from plangym_ext.planners.masks import action_masks, has_masks
+from plangym_ext.planners.model import States, Transitions
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Leaves, Rater, ZeroRater
+from plangym_ext.planners.rating import Evaluator, Leaves, Rater
 from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts import Rollouts
 
 # Nodes of a graph that only time bounds.
@@ -81,58 +72,53 @@ class GraphSearch(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        where = self._option("num_expansions")
-        self.num_expansions = at_least(where, self.num_expansions, 1)
-        where = self._option("dead_end_value")
-        self.dead_end_value = finite_between(where, self.dead_end_value, -math.inf, math.inf)
+        self._check_function("evaluator")
+        self.num_expansions = self._integer("num_expansions", 1)
+        self.dead_end_value = self._number("dead_end_value", -math.inf, math.inf)
         if self.state_key not in ("state", "obs"):
             raise unknown(self._option("state_key"), self.state_key, ["state", "obs"])
         if self.rollout_depth is None:
-            self.rollout_depth = 8 if self.evaluator is None else 0
-        self.rollout_depth = at_least(self._option("rollout_depth"), self.rollout_depth, 0)
+            self.rollout_depth = default_depth(self.evaluator)
+        self.rollout_depth = self._integer("rollout_depth", 0)
         if self.capacity is not None:
-            self.capacity = at_least(self._option("capacity"), self.capacity, 2)
-        self._kept: list[GraphWalk] = []
-        self._model: SearchModel | None = None
+            self.capacity = self._integer("capacity", 2)
+        self._kept: KeptRows[GraphWalk] = KeptRows()
 
     def reset(self) -> None:
         """Forget the graphs."""
-        self._kept, self._model = [], None
+        self._kept.clear()
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Keep the graphs of some rows; see `Planner.keep_rows`."""
-        self._kept = [self._kept[i] for i in rows] if self._kept else []
+        self._kept.keep(rows)
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Grow B graphs in lockstep; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        num_actions, origin = discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Grow B graphs in lockstep."""
+        num_actions, origin = request.discrete_actions()
         rater = self._rater(num_actions)
-        if self.state_key == "obs" or rater.rates_roots:
-            check_obs(name, obs, len(states))
-        kept, self._kept = self._kept, []
-        if self._model is not env or len(kept) != len(states):
+        if self.state_key == "obs":
+            request.needed_obs("state_key 'obs'")
+        if rater.rates_roots:
+            request.needed_obs("an evaluator")
+        grown = self._kept.take(request.env, request.batch)
+        if not grown:
             capacity = self._capacity(num_actions)
-            kept = [GraphWalk(capacity, num_actions) for _ in states]
-        for b, grown in enumerate(kept):
-            allowed = None if legal is None else legal[b]
-            grown.make_room(1 + self.num_expansions * num_actions)
-            grown.start(self._keys(states[b : b + 1], obs, b)[0], states[b], allowed, rngs[b])
-        self._rate_roots(env, rater, kept, states, obs, rngs)
-        while self._pass(env, rater, kept, rngs) and not clock.over:
+            grown = [GraphWalk(capacity, num_actions) for _ in request.states]
+        self._start(request, grown)
+        self._rate_roots(request, rater, grown)
+        while self._pass(request, rater, grown) and not request.clock.over:
             pass
-        self._kept, self._model = kept, env
-        return [grown.plan(origin, clock.seconds / len(kept)) for grown in kept]
+        self._kept.put(request.env, grown)
+        seconds = request.clock.seconds / len(grown)
+        return [one.plan(origin, seconds) for one in grown]
+
+    def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
+        """Have every graph begin in its state."""
+        keys = self._keys(request.states, request.obs)
+        masks = request.masks()
+        for b, one in enumerate(grown):
+            one.make_room(1 + self.num_expansions * masks.shape[1])
+            one.start(keys[b], request.states[b], masks[b], request.rngs[b])
 
     def _capacity(self, num_actions: int) -> int:
         least = 1 + self.num_expansions * num_actions
@@ -149,28 +135,15 @@ class GraphSearch(Planner):
 
     def _rater(self, num_actions: int) -> Rater:
         assert self.rollout_depth is not None
-        if self.rollout_depth > 0:
-            return Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
-        if self.evaluator is not None:
-            return EvaluatorRater(self.evaluator, num_actions, self._option("evaluator"))
-        return ZeroRater()
+        rollouts = Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
+        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))
 
-    def _keys(self, states: States, obs: Any, row: int | None = None) -> list[bytes]:
-        """Return what states `[n, S]` are known by; `row` picks theirs of `obs`."""
-        if self.state_key == "state":
-            return [state.tobytes() for state in states]
-        seen = np.asarray(obs) if row is None else np.asarray(obs)[row : row + 1]
-        return [one.tobytes() for one in seen]
+    def _keys(self, states: States, obs: Any) -> list[bytes]:
+        """Return what `[n, S]` states with `[n, *obs]` observations are known by."""
+        rows = states if self.state_key == "state" else np.asarray(obs)
+        return [row.tobytes() for row in rows]
 
-    def _rate_roots(
-        self,
-        env: SearchModel,
-        rater: Rater,
-        grown: list[GraphWalk],
-        states: States,
-        obs: Any,
-        rngs: Sequence[Rng],
-    ) -> None:
+    def _rate_roots(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> None:
         """Give roots that are new the evaluator's value."""
         new = np.array([b for b, one in enumerate(grown) if one.graph.visits[one.root] == 0])
         if len(new) == 0:
@@ -178,16 +151,15 @@ class GraphSearch(Planner):
         value = np.zeros(len(new))
         if rater.rates_roots:
             stay = np.ones(len(new), np.bool_)
-            rating = rater.rate(env, Leaves(new, states[new], np.asarray(obs)[new], stay), rngs)
+            roots = Leaves(new, request.states[new], np.asarray(request.obs)[new], stay)
+            rating = rater.rate(request.env, roots, request.rngs)
             value = rating.value
             for i, b in enumerate(new):
                 grown[b].budget += Budget(evaluator_rows=int(rating.evaluator_rows[i]))
         for b, one in zip(new, value.tolist(), strict=True):
             add_value(grown[b].graph, grown[b].root, one)
 
-    def _pass(
-        self, env: SearchModel, rater: Rater, grown: list[GraphWalk], rngs: Sequence[Rng]
-    ) -> bool:
+    def _pass(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> bool:
         """Run one simulation in every graph that has budget and room; False if none has."""
         active = [b for b, one in enumerate(grown) if self._may_go_on(one, rater)]
         going = []
@@ -202,7 +174,7 @@ class GraphSearch(Planner):
         for step in range(self.num_expansions):
             if not going:
                 break
-            self._expand(env, rater, grown, going, rngs)
+            self._expand(request, rater, grown, going)
             last = step == self.num_expansions - 1
             still = []
             for b in going:
@@ -238,15 +210,10 @@ class GraphSearch(Planner):
         return most is None or grown.budget.model_steps + cost <= most
 
     def _expand(
-        self,
-        env: SearchModel,
-        rater: Rater,
-        grown: list[GraphWalk],
-        which: list[int],
-        rngs: Sequence[Rng],
+        self, request: PlanRequest, rater: Rater, grown: list[GraphWalk], which: list[int]
     ) -> None:
         """Step every legal action of the node that each walk has come to."""
-        _, origin = discrete_actions(env.action_space, "GraphSearch")
+        _, origin = request.discrete_actions()
         pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal_here)]
         for b in which:
             grown[b].graph.expanded[grown[b].here] = True
@@ -255,12 +222,11 @@ class GraphSearch(Planner):
         rows = np.array([b for b, _ in pairs])
         actions = np.array([a for _, a in pairs], np.int64)
         sources = np.stack([grown[b].states[grown[b].here] for b in rows])
-        out = env.step_batch(actions + origin, states=sources)
+        out = request.env.step_batch(actions + origin, states=sources)
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
         legal = action_masks(out.infos, over | cut, grown[0].graph.order.shape[0])
-        if not np.isfinite(out.rewards).all():
-            raise ValueError(f"GraphSearch: rewards must be finite; got {out.rewards}.")
         keys = self._keys(out.states, out.obs)
         nodes, new = np.empty(len(rows), np.int64), []
         for i, (b, action) in enumerate(pairs):
@@ -268,33 +234,24 @@ class GraphSearch(Planner):
             nodes[i], is_new = one.node_of(keys[i], out.states[i], legal[i], over[i] | cut[i])
             if is_new:
                 new.append(i)
-            one.join(action, int(nodes[i]), float(out.rewards[i]), self.discount * (not over[i]))
+            one.join(action, int(nodes[i]), float(rewards[i]), self.discount * (not over[i]))
             one.budget += Budget(model_steps=1, expansions=int(is_new), restores=1)
-        self._rate(env, rater, grown, rows, nodes, out, legal, np.array(new, np.int64), rngs)
+        children = _Children(rows, nodes, np.array(new, np.int64), legal, out)
+        self._rate(request, rater, grown, children)
 
     def _rate(
-        self,
-        env: SearchModel,
-        rater: Rater,
-        grown: list[GraphWalk],
-        rows: npt.NDArray[np.int64],
-        nodes: npt.NDArray[np.int64],
-        out: Any,
-        legal: npt.NDArray[np.bool_],
-        new: npt.NDArray[np.int64],
-        rngs: Sequence[Rng],
+        self, request: PlanRequest, rater: Rater, grown: list[GraphWalk], children: _Children
     ) -> None:
         """Give the nodes that are new their first value, 0 if terminated."""
+        rows, nodes, new, legal, out = children
         on = new[~np.asarray(out.terminateds, np.bool_)[new]]
         value = np.zeros(len(rows))
         if on.size:
             cut = np.asarray(out.truncateds, np.bool_)[on]
             allowed = legal[on] if has_masks(out.infos) else None
             leaves = Leaves(rows[on], out.states[on], out.obs[on], cut, allowed)
-            rating = rater.rate(env, leaves, rngs)
-            if not np.isfinite(rating.value).all():
-                raise ValueError(f"GraphSearch: values must be finite; got {rating.value}.")
-            value[on] = rating.value
+            rating = rater.rate(request.env, leaves, request.rngs)
+            value[on] = check_finite(f"{request.planner}: values", rating.value)
             for i, at in enumerate(on):
                 grown[rows[at]].budget += Budget(
                     model_steps=int(rating.model_steps[i]),
@@ -303,3 +260,13 @@ class GraphSearch(Planner):
                 )
         for at in new:
             add_value(grown[rows[at]].graph, int(nodes[at]), float(value[at]))
+
+
+class _Children(NamedTuple):
+    """The states that one expansion has come to, in all graphs."""
+
+    rows: npt.NDArray[np.int64]  # [L] graph of each
+    nodes: npt.NDArray[np.int64]  # [L] which node of it that is
+    new: npt.NDArray[np.int64]  # [M] those of the L that have not been met before
+    legal: npt.NDArray[np.bool_]  # [L, A]
+    out: Transitions  # what the model answered

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Rng, States
 from plangym_ext.planners.graph import add_value, backup_walk, best_action, new_graph, walk_on
+from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.plans import Budget, Plan
 
 
@@ -24,17 +24,14 @@ class GraphWalk:
         self.full = False
         self.budget = Budget()
 
-    def start(
-        self, key: bytes, state: States, legal: npt.NDArray[np.bool_] | None, rng: Rng
-    ) -> None:
+    def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
         """Make a state the root; known ones keep what is known."""
-        mask = np.ones(self.graph.order.shape[0], np.bool_) if legal is None else legal
-        self.root, _ = self.node_of(key, state, mask, ended=False)
+        self.root, _ = self.node_of(key, state, legal, ended=False)
         # Known by what is seen, it may have been met where the episode was cut: that was
         # another state, later on, and no reason not to go on from this one.
         self.states[self.root] = state.copy()
         self.graph.ended[self.root] = False
-        self.graph.order[:] = rng.permutation(len(mask))
+        self.graph.order[:] = rng.permutation(len(legal))
         self.done, self.full, self.budget = 0, False, Budget()
 
     def has_room(self, count: int) -> bool:

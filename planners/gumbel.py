@@ -7,12 +7,14 @@ with Gumbel", ICLR; numbers of equations are the paper's.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.planners.model import Rng
 from plangym_ext.planners.scale import judge
 from plangym_ext.planners.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
 
@@ -61,6 +63,24 @@ def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[in
         ends += [len(tried)] * (len(tried) - len(ends))
         left = max(2, left // 2)
     return tried[:num_simulations], ends[:num_simulations]
+
+
+def new_halving(
+    tree: Tree, rngs: Sequence[Rng], num_considered: int, num_simulations: int
+) -> Halving:
+    """Draw the noise of all actions, and schedule the simulations of B searches.
+
+    Args:
+        tree: the trees; what their roots allow is read.
+        rngs: B generators.
+        num_considered: most actions to begin with.
+        num_simulations: n.
+    """
+    counts = tree.legal[:, ROOT].sum(axis=1).tolist()
+    schedules = [halving_schedule(min(num_considered, n), num_simulations) for n in counts]
+    considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
+    noise = np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
+    return Halving(noise, considered.copy(), ends.copy())
 
 
 @numba.njit(cache=True, nogil=True)

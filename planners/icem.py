@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import at_least, finite_between
 from plangym_ext.planners.cem import fit, top
 from plangym_ext.planners.shooting import Population, Row, Shooting
 from plangym_ext.planners.spline import Floats
@@ -55,8 +54,8 @@ class ICEM(Shooting):
             ("decay", 1.0, math.inf),
             ("momentum", 0.0, 1.0),
         ):
-            setattr(self, name, finite_between(self._option(name), getattr(self, name), low, high))
-        self.num_elites = at_least(self._option("num_elites"), self.num_elites, 2)
+            setattr(self, name, self._number(name, low, high))
+        self.num_elites = self._integer("num_elites", 2)
 
     def _counts(self, total: int) -> list[int]:
         """Shrink the rounds from one to the next."""

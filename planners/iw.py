@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import Clock
+from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.novelty import Novelty, see
 from plangym_ext.planners.novelty_search import NoveltySearch
 from plangym_ext.planners.search import Search

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import at_least
 from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled_waves import make_leaf_wave
 from plangym_ext.planners.rules import Rules
@@ -51,10 +50,8 @@ class MCTS(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        where = self._option("waves_in_flight")
-        self.waves_in_flight = at_least(where, self.waves_in_flight, 1)
-        where = self._option("num_considered")
-        self.num_considered = at_least(where, self.num_considered, 1)
+        self.waves_in_flight = self._integer("waves_in_flight", 1)
+        self.num_considered = self._integer("num_considered", 1)
         if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
             raise InvalidOption(
                 "MCTS: selection 'gumbel' divides a known number of simulations among the "

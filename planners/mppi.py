@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import finite_between
 from plangym_ext.planners.shooting import Population, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
@@ -38,9 +37,8 @@ class MPPI(Shooting):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.noise_std = finite_between(self._option("noise_std"), self.noise_std, 0.0, math.inf)
-        where = self._option("temperature")
-        self.temperature = finite_between(where, self.temperature, 1e-12, math.inf)
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+        self.temperature = self._number("temperature", 1e-12, math.inf)
 
     def _begin(self, row: Row) -> None:
         """The mean is the warm start, or the middle of the space."""

@@ -123,36 +123,22 @@ def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def follow(
-    tree: Tree, rows: Array, nodes: Array, selection: Selection, halving: Halving, chosen: Array
-) -> None:
-    """Write to `chosen` `[L]` the child that the rule takes of L nodes, -1 if none."""
-    for i in range(len(nodes)):
-        action = choose(tree, rows[i], nodes[i], selection, halving)
-        chosen[i] = NO_PARENT
-        if action != NO_ACTION:
-            chosen[i] = tree.children[rows[i], nodes[i], action]
+def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
+    """Credit a return from a node of tree b on to every edge above it, in place.
 
-
-@numba.njit(cache=True, nogil=True)
-def backup_returns(tree: Tree, rows: Array, nodes: Array, returns: Array) -> None:
-    """Credit L returns from the given nodes on to every edge above them, in place.
-
-    A node's own edge sees its reward and its discounted return, and so on up. Where
+    The node's own edge sees its reward and its discounted return, and so on up. Where
     an edge terminated, its discount of 0 hides what comes from below.
     """
-    for i in range(len(nodes)):
-        b, node, ret = rows[i], nodes[i], returns[i]
-        while node != NO_PARENT:
-            if node != ROOT:
-                ret = tree.reward[b, node] + tree.discount[b, node] * ret
-            tree.visits[b, node] += 1
-            mean = np.float64(tree.q[b, node])
-            tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
-            if node != ROOT:
-                tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-                tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
-            node = tree.parent[b, node]
+    while node != NO_PARENT:
+        if node != ROOT:
+            ret = tree.reward[b, node] + tree.discount[b, node] * ret
+        tree.visits[b, node] += 1
+        mean = np.float64(tree.q[b, node])
+        tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+        if node != ROOT:
+            tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+            tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+        node = tree.parent[b, node]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    UNBOUNDED,
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    at_least,
-    check_obs,
-    check_rows,
-    discrete_actions,
-    finite_between,
-)
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.features import FEATURES, default_features
 from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
 from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
 from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE
 from plangym_ext.planners.search import Search
@@ -79,18 +68,14 @@ class NoveltySearch(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.max_depth = at_least(self._option("max_depth"), self.max_depth, 1)
-        where = self._option("risk_aversion")
-        self.risk_aversion = finite_between(where, self.risk_aversion, 0.0, math.inf)
+        self.max_depth = self._integer("max_depth", 1)
+        self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
-            self.capacity = at_least(self._option("capacity"), self.capacity, 2)
-        if isinstance(self.features, str) and self.features not in FEATURES:
+            self.capacity = self._integer("capacity", 2)
+        if not isinstance(self.features, str):
+            self._check_function("features")
+        elif self.features not in FEATURES:
             raise unknown(self._option("features"), self.features, list(FEATURES))
-        if not (self.features is None or isinstance(self.features, str) or callable(self.features)):
-            raise InvalidOption(
-                f"{self._option('features')} must be a function of observations, the name of "
-                f"one or None; got {self.features!r}."
-            )
         self._kept: tuple[Search, Novelty] | None = None
 
     @abstractmethod
@@ -107,32 +92,21 @@ class NoveltySearch(Planner):
             search, novelty = self._kept
             self._kept = search.taken(rows), Novelty._make([field[rows] for field in novelty])
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Look for new things from B states in lockstep; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
-        check_obs(name, obs, len(states))
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Look for new things from B states in lockstep."""
+        request.discrete_actions()
+        request.needed_obs("what looks for new features")
         kept, self._kept = self._kept, None
-        if kept is None or kept[0].model is not env or kept[0].shape != states.shape:
-            search, novelty = Search(env, self._rules(), ZeroRater(), states.shape), None
+        if kept is not None and kept[0].fits(request):
+            search, known = kept
         else:
-            search, novelty = kept
-        search.start(states, rngs, obs, legal)
-        novelty = self._begin(search, novelty, np.asarray(obs), rngs)
-        self._grow(search, novelty, clock)
+            search, known = Search(request, self._rules(), ZeroRater()), None
+        search.start(request)
+        novelty = self._begin(request, search, known)
+        self._grow(search, novelty, request.clock)
         if self.keep_tree:
             self._kept = search, novelty
-        return self._plans(search, clock.seconds)
+        return self._plans(search, request.clock.seconds)
 
     def _rules(self) -> Rules:
         """Return what the search runs with."""
@@ -149,16 +123,14 @@ class NoveltySearch(Planner):
             keep_tree=True,
         )
 
-    def _begin(
-        self, search: Search, known: Novelty | None, obs: Any, rngs: Sequence[Rng]
-    ) -> Novelty:
+    def _begin(self, request: PlanRequest, search: Search, known: Novelty | None) -> Novelty:
         """Return empty tables, but for the roots' features and those of kept nodes."""
-        found = self.features_of(obs)
+        found = self.features_of(np.asarray(request.obs))
         batch, capacity = search.tree.parent.shape
         novelty = known or new_novelty(batch, capacity, found.shape[1])
         novelty.table[:] = NEVER
         novelty.solved[:] = False
-        for b, rng in enumerate(rngs):
+        for b, rng in enumerate(request.rngs):
             kept = search.kept[b]
             if len(kept):
                 novelty.features[b, : len(kept)] = novelty.features[b, kept]
@@ -202,7 +174,7 @@ class NoveltySearch(Planner):
         returns = np.empty(tree.parent.shape)
         counts = np.empty(tree.parent.shape, np.int64)
         best_returns(tree, self.discount, self.risk_aversion, returns, counts)
-        plans, budgets = [], search.budgets(seconds)
+        plans, budgets, cut_short = [], search.costs.budgets(seconds), search.cut_short()
         for b in range(len(tree.size)):
             child = tree.children[b, ROOT]
             known = child != UNVISITED
@@ -226,7 +198,7 @@ class NoveltySearch(Planner):
                     q=q,
                     weights=np.eye(len(child))[action],
                     actions=search.first_action + np.array(line),
-                    full=bool(search.full[b] and search.done[b] < search.rules.num_simulations),
+                    full=bool(cut_short[b]),
                     tree=grown(tree, returns, counts, b) if self.return_tree else None,
                 )
             )

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import Rng, States, action_masks, has_masks
+from plangym_ext.planners.masks import action_masks, has_masks
+from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.rating import Leaves
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.search import Search
@@ -117,7 +118,7 @@ class OpenLoopMCTS(TreeSearch):
             return np.concatenate([getattr(out, name) for _, out in parts])[order]
 
         steps = joined("steps")
-        search.count(rows, model_steps=steps, expansions=1, restores=1)
+        search.costs.add(rows, model_steps=steps, expansions=1, restores=1)
         return Replay(
             joined("states"),
             joined("obs"),

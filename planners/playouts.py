@@ -9,8 +9,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Rng, SearchModel, States, action_masks, discrete_actions
+from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.masks import action_masks
+from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.rating import Evaluator, check_prior, evaluate
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.tree import Array
 
 # obs [L, *obs] -> [L, A] probabilities
@@ -25,6 +28,25 @@ class Starts(NamedTuple):
     obs: Any  # [n, *obs]; only a policy looks at it
     first: npt.NDArray[np.int64] | None = None  # [n] index of the first action; None: drawn too
     legal: npt.NDArray[np.bool_] | None = None  # [n, A] if the env says what states allow
+
+
+def starts_from(
+    request: PlanRequest,
+    rows: npt.NDArray[np.integer[Any]],
+    first: npt.NDArray[np.int64] | None,
+    policy: Policy | None,
+) -> Starts:
+    """Return n playouts that begin in the states that a planner was asked about.
+
+    Args:
+        request: the states, and what is known of them.
+        rows: `[n]` which state each begins in, ascending.
+        first: `[n]` its first action; None: drawn too.
+        policy: what draws the actions.
+    """
+    obs = None if policy is None else request.needed_obs("a rollout_policy")[rows]
+    legal = None if request.legal is None else request.legal[rows]
+    return Starts(rows, request.states[rows], obs, first, legal)
 
 
 class Playouts(NamedTuple):

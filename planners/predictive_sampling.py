@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from plangym_ext.planners.base import finite_between
 from plangym_ext.planners.shooting import Population, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
@@ -30,7 +29,7 @@ class PredictiveSampling(Shooting):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.noise_std = finite_between(self._option("noise_std"), self.noise_std, 0.0, math.inf)
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
 
     def _begin(self, row: Row) -> None:
         """The nominal sequence is the warm start, or the middle of the space."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Rng, SearchModel, States
+from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.simulator import RaterCode
 from plangym_ext.planners.waves import all_finite, first_improper
 

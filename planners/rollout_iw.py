@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import Clock, at_least
+from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.novelty import Novelty, next_nodes, take_in
 from plangym_ext.planners.novelty_search import NoveltySearch
 from plangym_ext.planners.search import Search
@@ -35,7 +35,7 @@ class RolloutIW(NoveltySearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.wave_size = at_least(self._option("wave_size"), self.wave_size, 1)
+        self.wave_size = self._integer("wave_size", 1)
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""

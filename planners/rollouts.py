@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.base import Rng, SearchModel, discrete_actions
+from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.model import Rng, SearchModel
 from plangym_ext.planners.playouts import Policy, Starts, play_out, returns_of
 from plangym_ext.planners.rating import (
     Evaluator,

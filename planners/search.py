@@ -10,48 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    Rng,
-    SearchModel,
-    States,
-    Transitions,
-    action_masks,
-    discrete_actions,
-    has_masks,
-)
-from plangym_ext.planners.gumbel import Halving, gumbel_summary, halving_schedule, no_halving
+from plangym_ext.planners.costs import Costs
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.gumbel import new_halving, no_halving
+from plangym_ext.planners.masks import action_masks, has_masks
+from plangym_ext.planners.model import Rng, Transitions
 from plangym_ext.planners.node_states import node_states
-from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Leaves, Rater, Rating
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.selection import GUMBEL, select_wave
-from plangym_ext.planners.tree import (
-    NO_ACTION,
-    NO_PARENT,
-    OPEN,
-    ROOT,
-    UNVISITED,
-    Tree,
-    backup,
-    expand,
-    new_tree,
-    reroot,
-    restart,
-    summarize,
-)
-from plangym_ext.planners.tree_export import exported
-from plangym_ext.planners.waves import (
-    all_finite,
-    edges,
-    pending,
-    tally,
-    tally_each,
-    tally_rating,
-    tally_steps,
-)
-
-# Rows of the counters, in the order of the fields of `Budget`.
-_COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
+from plangym_ext.planners.tree import ROOT, Tree, backup, expand, new_tree, restart
+from plangym_ext.planners.tree_reuse import reuse
+from plangym_ext.planners.waves import edges, pending, tally
 
 
 class Flight(NamedTuple):
@@ -71,19 +43,21 @@ class Search:
         tree: the B trees.
         states: the state of every node in use.
         rngs: the generators of the current plans.
+        costs: of the current plans.
     """
 
-    def __init__(self, model: SearchModel, rules: Rules, rater: Rater, shape: tuple[int, int]):
-        batch = shape[0]
-        num_actions, self.first_action = discrete_actions(model.action_space, "Search")
-        self.model, self.rules, self.rater, self.shape = model, rules, rater, shape
+    def __init__(self, request: PlanRequest, rules: Rules, rater: Rater):
+        num_actions, self.first_action = request.discrete_actions()
+        self.model, self.rules, self.rater = request.env, rules, rater
+        self.shape = batch, width = request.states.shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
         nodes = rules.capacity if rules.stores_states else 1
         # A rater that reads states would have to copy them out of their slots again.
         slots = rules.slots and not rater.reads_states
-        self.states = node_states(model, (batch, nodes, shape[1]), slots=slots)
+        self.states = node_states(self.model, (batch, nodes, width), slots=slots)
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch)
+        self.costs = Costs(batch)
         #: Simulations run for the current plans, and trees that lacked room for one.
         self.done = np.zeros(batch, np.int64)
         #: The old index of every node that `start` kept, by tree; none where it kept none.
@@ -91,52 +65,54 @@ class Search:
         self.full = np.zeros(batch, np.bool_)
         self._rows = np.empty(batch * rules.wave_size, np.int32)
         self._leaves = np.empty_like(self._rows)
-        self._counts = np.zeros((4, batch), np.int64)
         # No values, the uniform prior, and masks that allow everything: see `expand`.
         empty = (0, num_actions)
         self._nothing = np.zeros(0), np.zeros(empty, np.float32), np.zeros(empty, np.bool_)
         self._flights: deque[Flight] = deque()
         self._flying = np.zeros(batch, np.int64)  # simulations in flight
 
-    def start(
-        self,
-        states: States,
-        rngs: Sequence[Rng],
-        obs: Any,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> None:
-        """Put the B states at the roots, keeping what is known about them.
+    def fits(self, request: PlanRequest) -> bool:
+        """Whether what is asked for can be grown in the memory of this search."""
+        return self.model is request.env and self.shape == request.states.shape
+
+    def start(self, request: PlanRequest) -> None:
+        """Put B states at the roots, keeping what is known about them.
 
         Args:
-            states: `[B, S]` uint8; copied.
-            rngs: B generators, used until the next `start`.
-            obs: `[B, *obs]` of the states; unused if the rater rates no roots.
-            legal: `[B, A]` bool, actions that the roots allow; None: all.
+            request: whose states are copied, and whose generators are used until the
+                next `start`; `obs` is unused if the rater rates no roots.
         """
-        self.rngs = rngs
-        self._counts[:] = 0
-        self.kept = [np.zeros(0, np.intp)] * len(rngs)
-        fresh = np.arange(len(rngs))
-        if self.rules.keep_tree:
-            fresh = np.array([b for b in fresh.tolist() if not self._advance(b, states[b])], int)
-        restart(self.tree, fresh)
-        for b in fresh.tolist():
-            self.states.put(b, ROOT, states[b])
+        self.rngs = rngs = request.rngs
+        self.costs.clear()
+        self.done[:] = 0
+        self.full[:] = False
+        fresh = self._put_roots(request)
         for b, rng in enumerate(rngs):
             # Ties are broken at random, or else an action would be preferred
             # for its index wherever rewards are rare; one order per plan keeps
             # the kernels free of random numbers.
             self.tree.order[b] = rng.permutation(self.tree.order.shape[1])
-        self.done[:] = 0
-        self.full[:] = False
         if self.rater.rates_roots and len(fresh):
-            self._rate_roots(obs, fresh)
-        if legal is not None:
-            self.tree.legal[:, ROOT] = legal
+            self._rate_roots(request.obs, fresh)
+        if request.legal is not None:
+            self.tree.legal[:, ROOT] = request.legal
         if self.rules.root_noise > 0.0:
             self._add_noise()
         if self.rules.selection.rule == GUMBEL:
-            self.halving = self._new_halving()
+            rules = self.rules
+            self.halving = new_halving(self.tree, rngs, rules.num_considered, rules.num_simulations)
+
+    def _put_roots(self, request: PlanRequest) -> npt.NDArray[np.intp]:
+        """Put the states at the roots; return the trees that nothing is known about."""
+        states, trees = request.states, range(request.batch)
+        self.kept = [np.zeros(0, np.intp)] * request.batch
+        if self.rules.keep_tree:
+            self.kept = [reuse(self.tree, self.states, b, states[b]) for b in trees]
+        fresh = np.array([b for b in trees if not len(self.kept[b])], np.intp)
+        restart(self.tree, fresh)
+        for b in fresh.tolist():
+            self.states.put(b, ROOT, states[b])
+        return fresh
 
     def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
         """How many simulations of at most `cost` steps each tree may begin, `[B]`.
@@ -154,7 +130,7 @@ class Search:
                 f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
             )
         # What is in flight may cost as much as it can.
-        return np.minimum(left, (most - self._counts[0]) // cost - self._flying)
+        return np.minimum(left, (most - self.costs.model_steps) // cost - self._flying)
 
     def run_wave(self) -> bool:
         """Select, step, rate and back up one wave; False if there was none left.
@@ -233,8 +209,7 @@ class Search:
     ) -> None:
         """Rate L nodes that go on, and write what is known about all."""
         tree = self.tree
-        rewards = np.asarray(out.rewards, np.float64)
-        _check_rewards(rewards)
+        rewards = check_finite("search: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
         value, prior, legal = self._nothing
@@ -253,68 +228,18 @@ class Search:
                 prior = np.asarray(rating.prior, np.float32)
         discount = self.rules.discount
         expand(tree, rows, nodes, (over, cut), rewards, discount, value, prior, legal)
-        tally_steps(self._counts, rows)
+        self.costs.add_steps(rows)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
-        if not all_finite(rating.value):
-            raise ValueError(
-                f"search: leaf values must be finite; got {rating.value} from "
-                f"{type(self.rater).__name__}. Look for rewards that are not finite."
-            )
-        tally_rating(
-            self._counts, leaves.rows, rating.model_steps, rating.evaluator_rows, rating.restores
-        )
+        check_finite(f"search: leaf values of {type(self.rater).__name__}", rating.value)
+        self.costs.add_rating(leaves.rows, rating)
         return rating
 
-    def count(self, rows: npt.NDArray[np.integer[Any]], **costs: Any) -> None:
-        """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
-        for name, cost in costs.items():
-            counter = self._counts[_COUNTED.index(name)]
-            (tally if isinstance(cost, int) else tally_each)(counter, rows, cost)
-
-    def budgets(self, seconds: float) -> list[Budget]:
-        """Return what each of the B plans has cost so far; each has an equal share of the time."""
-        share = seconds / self.shape[0]
-        counts = self._counts.T.tolist()
-        return [Budget(steps, nodes, asked, back, share) for steps, nodes, asked, back in counts]
-
-    def plans(self, seconds: float) -> list[Plan]:
-        """Read the B plans off the roots; each has an equal share of `seconds`."""
-        batch, _, num_actions = self.tree.children.shape
-        visits = np.empty((batch, num_actions), np.int64)
-        q = np.empty((batch, num_actions))
-        best = np.empty(batch, np.int64)
-        summarize(self.tree, visits, q, best)
-        if (best == NO_ACTION).any():
-            raise ValueError(
-                f"search: states {np.flatnonzero(best == NO_ACTION)} have no legal action. "
-                f"Do not plan from a state whose episode has ended."
-            )
-        weights = visits / visits.sum(axis=1, keepdims=True)
-        if self.rules.selection.rule == GUMBEL:
-            _, _, scale, _, c_visit, c_scale = self.rules.selection
-            gumbel_summary(self.tree, self.halving, scale, c_visit, c_scale, weights, best)
-        elif self.rules.temperature > 0.0:
-            best = np.array([self._sampled(visits[b], self.rngs[b]) for b in range(batch)])
-        full = self.full & (self.done < self.rules.num_simulations)
-        # Numbers of Python's all at once: one by one they take as long as a fast search.
-        actions = (self.first_action + best).tolist()
-        values, budgets = self.tree.q[:, ROOT].tolist(), self.budgets(seconds)
-        return [
-            Plan(
-                action=actions[b],
-                value=values[b],
-                budget=budgets[b],
-                visits=visits[b],
-                q=q[b],
-                weights=weights[b],
-                full=cut,
-                tree=exported(self.tree, b) if self.rules.return_tree else None,
-            )
-            for b, cut in enumerate(full.tolist())
-        ]
+    def cut_short(self) -> npt.NDArray[np.bool_]:
+        """`[B]`: which trees ran out of room before their simulations were run."""
+        return self.full & (self.done < self.rules.num_simulations)
 
     def taken(self, rows: npt.NDArray[np.intp]) -> Search:
         """Return a search with the trees of some rows only; this one is used up.
@@ -331,33 +256,8 @@ class Search:
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)
-        other._counts = self._counts[:, rows]
+        other.costs = self.costs.taken(rows)
         return other
-
-    def _advance(self, b: int, state: States) -> bool:
-        """Re-root tree b on a child of its root in exactly this state, if any.
-
-        Comparing bytes covers everything that could have gone differently: the
-        action that was executed, chance, and a new episode. Of two actions
-        that led to the same state, the one that is known better is kept.
-        """
-        tree, best = self.tree, NO_PARENT
-        here = np.array([b])
-        for child in tree.children[b, ROOT]:
-            if (
-                child != UNVISITED
-                and tree.kind[b, child] == OPEN
-                and (best == NO_PARENT or tree.visits[b, child] > tree.visits[b, best])
-                and np.array_equal(self.states.get(here, np.array([child]))[0], state)
-            ):
-                best = int(child)
-        if best == NO_PARENT:
-            return False
-        remap = np.empty(tree.parent.shape[1], np.int32)
-        reroot(tree, b, best, remap)
-        self.kept[b] = np.flatnonzero(remap >= 0)
-        self.states.keep(b, self.kept[b])
-        return True
 
     def _rate_roots(self, obs: Any, fresh: npt.NDArray[np.intp]) -> None:
         """Give the roots in `fresh` the rater's value and prior.
@@ -373,35 +273,8 @@ class Search:
             tree.prior[fresh, ROOT] = rating.prior
 
     def _add_noise(self) -> None:
-        """Mix Dirichlet noise over the legal actions into the roots' priors."""
-        share, tree = self.rules.root_noise, self.tree
+        """Mix noise over the legal actions into the roots' priors."""
+        tree, rules = self.tree, self.rules
         for b, rng in enumerate(self.rngs):
-            legal = np.flatnonzero(tree.legal[b, ROOT])
-            noise = np.zeros(tree.prior.shape[2])
-            if len(legal):
-                noise[legal] = rng.dirichlet(np.full(len(legal), self.rules.dirichlet_alpha))
-            tree.prior[b, ROOT] = (1.0 - share) * tree.prior[b, ROOT] + share * noise
-
-    def _new_halving(self) -> Halving:
-        """Draw the noise of all actions and schedule the simulations."""
-        sims, legal = self.rules.num_simulations, self.tree.legal[:, ROOT].sum(axis=1)
-        schedules = [
-            halving_schedule(min(self.rules.num_considered, int(count)), sims) for count in legal
-        ]
-        considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
-        noise = np.stack([rng.gumbel(size=self.tree.order.shape[1]) for rng in self.rngs])
-        return Halving(noise, considered.copy(), ends.copy())
-
-    def _sampled(self, visits: npt.NDArray[np.int64], rng: Rng) -> int:
-        """Draw an action with probability proportional to visits**(1 / temperature)."""
-        logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
-        return int(np.argmax(logits + self.rules.temperature * rng.gumbel(size=len(visits))))
-
-
-def _check_rewards(rewards: npt.NDArray[np.float64]) -> None:
-    """Refuse what would silently spoil the tree."""
-    if not all_finite(rewards):
-        raise ValueError(
-            f"search: rewards must be finite; got {rewards}. "
-            f"Look for a division by zero in the env's reward."
-        )
+            prior, legal = tree.prior[b, ROOT], tree.legal[b, ROOT]
+            prior[:] = with_noise(prior, legal, rules.root_noise, rules.dirichlet_alpha, rng)

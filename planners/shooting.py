@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    at_least,
-    check_rows,
-)
+from plangym_ext.planners.action_spaces import Box, box_actions
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.kept import KeptRows
+from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.playouts import discounted_sums
 from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.spline import SPLINES, Floats, Spline
 
 
@@ -92,10 +89,11 @@ class Shooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.horizon = at_least(self._option("horizon"), self.horizon, 1)
-        self.iterations = at_least(self._option("iterations"), self.iterations, 1)
-        repeat = at_least(self._option("action_repeat"), self.action_repeat, 1)
-        knots, kind = self.num_knots, self.spline
+        self.horizon = self._integer("horizon", 1)
+        self.iterations = self._integer("iterations", 1)
+        repeat = self._integer("action_repeat", 1)
+        knots = None if self.num_knots is None else self._integer("num_knots", 1)
+        kind = self.spline
         if kind not in SPLINES:
             raise unknown(self._option("spline"), kind, list(SPLINES))
         if repeat > 1:
@@ -105,20 +103,15 @@ class Shooting(Planner):
                     f"ways; got {repeat} and {knots}. Set one of them."
                 )
             knots, kind = -(-self.horizon // repeat), "zero"
-        knots = self.horizon if knots is None else at_least(self._option("num_knots"), knots, 1)
+        knots = self.horizon if knots is None else knots
         if knots > self.horizon:
             raise InvalidOption(
                 f"{self._option('num_knots')} must be at most the horizon, {self.horizon}; "
                 f"got {knots}."
             )
-        if self.max_model_steps is not None and self.max_model_steps < self.horizon:
-            raise InvalidOption(
-                f"{self._option('max_model_steps')} must pay for one sequence of "
-                f"{self.horizon} steps; got {self.max_model_steps}. Raise it, or lower horizon."
-            )
+        self._check_pays(self.horizon, "sequence")
         self._curve = Spline(self.horizon, knots, kind)
-        self._kept: list[Row] = []
-        self._model: SearchModel | None = None
+        self._kept: KeptRows[Row] = KeptRows()
 
     # What a planner of this kind says -------------------------------------------
 
@@ -148,46 +141,31 @@ class Shooting(Planner):
 
     def reset(self) -> None:
         """Forget the last plan."""
-        self._kept, self._model = [], None
+        self._kept.clear()
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Keep what is known of some rows; see `Planner.keep_rows`."""
-        self._kept = [self._kept[i] for i in rows] if self._kept else []
+        self._kept.keep(rows)
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,  # noqa: ARG002 - sequences are judged by rewards alone
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002 - masks are of discrete actions
-    ) -> list[Plan]:
-        """Improve B sequences in lockstep; see `Planner.plan_batch`."""
-        clock, name = Clock(self.max_seconds), type(self).__name__
-        box = box_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
-        # Taken out first: a plan that an error leaves half way is not begun from.
-        kept, self._kept = self._kept, []
-        if self._model is not env or len(kept) != len(states):
-            kept = []
-        rows = [self._row(rng, box, kept[b] if kept else None) for b, rng in enumerate(rngs)]
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Improve B sequences in lockstep; sequences are judged by rewards alone."""
+        box = box_actions(request.env.action_space, request.planner)
+        kept = self._kept.take(request.env, request.batch)
+        rows = [
+            self._row(rng, box, kept[b] if kept else None) for b, rng in enumerate(request.rngs)
+        ]
         for iteration, count in enumerate(self._rounds()):
-            self._run(env, states, rows, box, count, iteration)
-            if clock.over:
+            self._run(request, rows, box, count, iteration)
+            if request.clock.over:
                 break
         if self.warm_start:
-            self._kept, self._model = rows, env
-        seconds = clock.seconds / len(rows)
+            self._kept.put(request.env, rows)
+        seconds = request.clock.seconds / len(rows)
         return [self._plan(row, box, seconds) for row in rows]
 
     def _rounds(self) -> Iterator[int]:
         """Sizes of the rounds; without end if only time bounds them."""
-        total = self.num_simulations
-        if self.max_model_steps is not None:
-            paid = self.max_model_steps // self.horizon
-            total = paid if total is None else min(total, paid)
+        total = self._affordable(self.horizon)
         if total is None:
             return itertools.cycle(self._counts(self.default_simulations))
         return iter(self._counts(total))
@@ -206,25 +184,15 @@ class Shooting(Planner):
         return row
 
     def _run(
-        self,
-        env: SearchModel,
-        states: States,
-        rows: list[Row],
-        box: Box,
-        count: int,
-        iteration: int,
+        self, request: PlanRequest, rows: list[Row], box: Box, count: int, iteration: int
     ) -> None:
         """Try `count` sequences from every state and learn from them."""
         knots = [np.clip(self._propose(row, count, iteration), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
-        out = env.rollout_batch(actions, np.repeat(states, count, axis=0))
+        out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
         returns = np.empty(len(actions))
         discounted_sums(np.asarray(out.rewards, np.float64), self.discount, returns)
-        if not np.isfinite(returns).all():
-            raise ValueError(
-                f"{type(self).__name__}: returns must be finite; got {returns[:8]}. "
-                f"Look for rewards that are not finite."
-            )
+        check_finite(f"{request.planner}: returns", returns)
         for b, row in enumerate(rows):
             own = slice(b * count, (b + 1) * count)
             row.steps += int(out.steps[own].sum())
@@ -241,38 +209,3 @@ class Shooting(Planner):
         actions = box.actions(self._curve.sequences(answer[None]))[0]
         budget = Budget(model_steps=row.steps, restores=row.tried, seconds=seconds)
         return Plan(action=actions[0].copy(), value=row.best_return, budget=budget, actions=actions)
-
-
-class Box(NamedTuple):
-    """A bounded space of continuous actions."""
-
-    low: Any  # [*act]
-    high: Any  # [*act]
-    size: int  # D, numbers in an action
-
-    def actions(self, units: Floats) -> npt.NDArray[Any]:
-        """Bring `[n, H, D]` from [-1, 1], clipped, to actions `[n, H, *act]` of the space."""
-        shaped = np.clip(units, -1.0, 1.0).reshape(*units.shape[:2], *self.low.shape)
-        wide = self.low.astype(np.float64), self.high.astype(np.float64)
-        found = (wide[0] + (shaped + 1.0) * 0.5 * (wide[1] - wide[0])).astype(self.low.dtype)
-        # Rounding to the space's own type may step over its edge.
-        return np.clip(found, self.low, self.high)
-
-
-def box_actions(space: Any, planner: str) -> Box:
-    """Return the bounds of a space, if it is a bounded `Box` of floats.
-
-    Judged by its attributes: naming the class would import gymnasium here.
-    """
-    low, high = getattr(space, "low", None), getattr(space, "high", None)
-    if low is None or high is None or np.asarray(low).dtype.kind != "f":
-        raise InvalidOption(
-            f"{planner}: plans over continuous actions; got the action space {space}. "
-            f"Use a planner for discrete actions, such as MCTS."
-        )
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise InvalidOption(
-            f"{planner}: samples between the bounds of the action space, which must be finite; "
-            f"got {space}. Wrap the env so that its actions are bounded, with RescaleAction."
-        )
-    return Box(low, high, max(1, int(np.prod(low.shape))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from plangym_ext.planners.base import SearchModel, States
+from plangym_ext.planners.model import SearchModel, States
 
 
 class Functions(Protocol):

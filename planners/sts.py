@@ -6,19 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.base import at_least
 from plangym_ext.planners.compiled_search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled_shoot import make_shoot_wave
-from plangym_ext.planners.multi_step import (
-    add_children,
-    backup_returns,
-    credit_creation,
-    follow,
-    observed,
-    select_frontier,
-)
+from plangym_ext.planners.descent import begin_descent, end_descent, expand_nodes, go_on
+from plangym_ext.planners.multi_step import credit_creation, observed, select_frontier
 from plangym_ext.planners.search import Search
-from plangym_ext.planners.tree import OPEN
 from plangym_ext.planners.tree_search import TreeSearch
 
 
@@ -52,8 +44,7 @@ class STS(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        where = self._option("num_expansions")
-        self.num_expansions = at_least(where, self.num_expansions, 1)
+        self.num_expansions = self._integer("num_expansions", 1)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:
         """Every expansion adds all children."""
@@ -69,61 +60,25 @@ class STS(TreeSearch):
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
         count = select_frontier(tree, limits, rules.selection, search.halving, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
-        done = self._descend(search, rows, leaves)
+        descent, going = begin_descent(tree, rows, leaves)
+        for step in range(self.num_expansions):
+            if going == 0:
+                break
+            new_rows, new_nodes = expand_nodes(tree, descent, going)
+            if len(new_nodes):
+                search.observe(new_rows, new_nodes)
+                credit_creation(tree, new_rows, new_nodes)
+            early = self.intermediate_backups and step < self.num_expansions - 1
+            going = go_on(
+                tree, rules.selection, search.halving, descent, going, search.full, step == 0, early
+            )
+        run = end_descent(tree, descent)
         observed(tree, rows, leaves)
-        search.done += np.bincount(rows[done], minlength=len(search.done))
-        return bool(done.any())
+        search.done += np.bincount(rows[descent.done], minlength=len(search.done))
+        return run > 0
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Run the same waves in compiled code."""
         nodes = self._nodes_per_simulation(search.tree.order.shape[1])
         expansions = (self.num_expansions, bool(self.intermediate_backups))
         return compiled_search(search, make_shoot_wave, nodes, expansions)
-
-    def _descend(self, search: Search, rows: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-        """Expand up to H nodes under every leaf; `[L]` False where not even one fitted."""
-        tree = search.tree
-        at, done = leaves.copy(), np.ones(len(leaves), np.bool_)
-        # What a simulation hands up: the node above which it is credited, and the
-        # return from there on. An ended leaf hands up its own value once more.
-        above, returns = leaves.copy(), tree.value[rows, leaves].copy()
-        owed = np.ones(len(leaves), np.bool_)
-        going = np.flatnonzero(tree.kind[rows, leaves] == OPEN)
-        for step in range(self.num_expansions):
-            if going.size == 0:
-                break
-            fitted, chosen = self._expand(search, rows[going], at[going])
-            search.full[rows[going[~fitted]]] = True
-            if step == 0:
-                done[going[~fitted]] = False
-            going, chosen = going[fitted], chosen[fitted]
-            # A node that allows nothing is a leaf with the value it was rated.
-            going, chosen = going[chosen >= 0], chosen[chosen >= 0]
-            above[going] = at[going]
-            returns[going] = tree.q[rows[going], chosen]
-            at[going] = chosen
-            owed[going] = True
-            last = step == self.num_expansions - 1
-            ended = tree.kind[rows[going], chosen] != OPEN
-            if self.intermediate_backups and not last:
-                early = going[~ended]
-                backup_returns(tree, rows[early], above[early], returns[early])
-                owed[early] = False
-            going = going[~ended]
-        owed &= done
-        backup_returns(tree, rows[owed], above[owed], returns[owed])
-        return done
-
-    def _expand(
-        self, search: Search, rows: np.ndarray, nodes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Expand L nodes; which of them had room, and the child to follow of each."""
-        tree, num_actions = search.tree, search.tree.order.shape[1]
-        new_rows, new_nodes = np.empty((2, len(nodes) * num_actions), np.int32)
-        counts, chosen = np.empty((2, len(nodes)), np.int32)
-        total = add_children(tree, rows, nodes, new_rows, new_nodes, counts)
-        if total:
-            search.observe(new_rows[:total], new_nodes[:total])
-            credit_creation(tree, new_rows[:total], new_nodes[:total])
-        follow(tree, rows, nodes, search.rules.selection, search.halving, chosen)
-        return counts >= 0, chosen

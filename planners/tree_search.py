@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import (
-    UNBOUNDED,
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    at_least,
-    check_obs,
-    check_rows,
-    discrete_actions,
-    finite_between,
-)
+from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled_search import CompiledSearch
+from plangym_ext.planners.leaf_rater import default_depth, leaf_rater
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.playouts import Policy
-from plangym_ext.planners.rating import Evaluator, EvaluatorRater, Rater, ZeroRater
+from plangym_ext.planners.rating import Evaluator, Rater
 from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts import Rollouts
 from plangym_ext.planners.rules import Rules
 from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.search import Search
 from plangym_ext.planners.selection import GUMBEL, PUCT, UCT, Selection
+from plangym_ext.planners.tree_plans import tree_plans
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
@@ -109,20 +98,15 @@ class TreeSearch(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        for name in ("evaluator", "rollout_policy"):
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise InvalidOption(
-                    f"{self._option(name)} must be a function of observations or None; "
-                    f"got {given!r}."
-                )
+        self._check_function("evaluator")
+        self._check_function("rollout_policy")
         if self.rollout_depth is None:
-            self.rollout_depth = 8 if self.evaluator is None else 0
-        self.rollout_depth = at_least(self._option("rollout_depth"), self.rollout_depth, 0)
-        self.num_rollouts = at_least(self._option("num_rollouts"), self.num_rollouts, 1)
-        self.wave_size = at_least(self._option("wave_size"), self.wave_size, 1)
+            self.rollout_depth = default_depth(self.evaluator)
+        self.rollout_depth = self._integer("rollout_depth", 0)
+        self.num_rollouts = self._integer("num_rollouts", 1)
+        self.wave_size = self._integer("wave_size", 1)
         if self.capacity is not None:
-            self.capacity = at_least(self._option("capacity"), self.capacity, 2)
+            self.capacity = self._integer("capacity", 2)
         self.root_noise = self._number("root_noise", 0.0, 1.0)
         self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
         self.temperature = self._number("temperature", 0.0, math.inf)
@@ -147,37 +131,27 @@ class TreeSearch(Planner):
         if self._kept is not None:
             self._kept = self._kept.taken(rows)
 
-    def plan_batch(
-        self,
-        env: SearchModel,
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Grow B trees in lockstep; see `Planner.plan_batch`."""
-        name = type(self).__name__
-        num_actions, _ = discrete_actions(env.action_space, name)
-        states = np.asarray(states)
-        check_rows(name, states, rngs)
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Grow B trees in lockstep."""
+        num_actions, _ = request.discrete_actions()
         # Its memory is used again even if its trees are not. Taken out first: a search
         # that an error leaves half way is not kept.
         search, self._kept = self._kept, None
-        if search is None or search.model is not env or search.shape != states.shape:
-            search = Search(env, self._rules(num_actions), self._rater(num_actions), states.shape)
+        if search is None or not search.fits(request):
+            search = Search(request, self._rules(num_actions), self._rater(num_actions))
         if search.rater.rates_roots:
-            check_obs(name, obs, len(states))
-        in_code = self._compiled_search(search)
-        clock = Clock(self.max_seconds)
+            request.needed_obs("an evaluator")
+        in_code, clock = self._compiled_search(search), request.clock
+        # Compiling is done once, and no part of a plan.
+        clock.restart()
         if in_code is not None:
-            in_code.start(states)
-        search.start(states, rngs, obs, legal)
+            in_code.start(request.states)
+        search.start(request)
         while self._waves(search, in_code, timed=clock.limited) and not clock.over:
             pass
         search.land_all()
         self._kept = search
-        return search.plans(clock.seconds)
+        return tree_plans(search, clock.seconds)
 
     def _waves(self, search: Search, in_code: CompiledSearch | None, *, timed: bool) -> bool:
         """Run a wave, or many in compiled code; False if there was none left to run."""
@@ -197,9 +171,6 @@ class TreeSearch(Planner):
         if self._in_code is None or self._in_code[0] is not search:
             self._in_code = search, self._compiled(search)
         return self._in_code[1]
-
-    def _number(self, name: str, low: float, high: float) -> float:
-        return finite_between(self._option(name), getattr(self, name), low, high)
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
@@ -249,14 +220,11 @@ class TreeSearch(Planner):
     def _rater(self, num_actions: int) -> Rater:
         """Return the leaf rater that the options describe."""
         assert self.rollout_depth is not None
-        if self.rollout_depth > 0:
-            return Rollouts(
-                self.rollout_depth,
-                self.num_rollouts,
-                self.discount,
-                self.evaluator,
-                self.rollout_policy,
-            )
-        if self.evaluator is not None:
-            return EvaluatorRater(self.evaluator, num_actions, self._option("evaluator"))
-        return ZeroRater()
+        rollouts = Rollouts(
+            self.rollout_depth,
+            self.num_rollouts,
+            self.discount,
+            self.evaluator,
+            self.rollout_policy,
+        )
+        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))

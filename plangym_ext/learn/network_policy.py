@@ -14,16 +14,10 @@ from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.planners.base import (
-    Clock,
-    Planner,
-    Rng,
-    SearchModel,
-    States,
-    check_obs,
-    finite_between,
-)
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.request import PlanRequest
 
 HEADS = ("auto", "policy", "q")
 
@@ -82,28 +76,18 @@ class NetworkPolicy(Planner):
             self._distribution(), self._params(self.evaluator.ask(obs)), rngs, legal
         )
 
-    def plan_batch(
-        self,
-        env: SearchModel,  # noqa: ARG002 - nothing is stepped
-        states: States,
-        *,
-        rngs: Sequence[Rng],
-        obs: Any = None,
-        legal: npt.NDArray[np.bool_] | None = None,
-    ) -> list[Plan]:
-        """Ask the network about B observations; see `Planner.plan_batch`."""
-        clock = Clock(None)
-        check_obs(type(self).__name__, obs, len(states))
-        out = self.evaluator.ask(obs)
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Ask the network about B observations; nothing is stepped."""
+        out = self.evaluator.ask(request.needed_obs("an evaluator"))
         distribution, params = self._distribution(), self._params(out)
-        actions = self._actions(distribution, params, rngs, legal)
+        actions = self._actions(distribution, params, request.rngs, request.legal)
         weights = None
         if isinstance(distribution, Categorical):
-            weights = distribution.probabilities(params, legal).astype(np.float64)
+            weights = distribution.probabilities(params, request.legal).astype(np.float64)
         values = out.value
         if values is None:
-            values = np.full(len(states), np.nan) if out.q is None else out.q.max(axis=1)
-        cost = Budget(evaluator_rows=1, seconds=clock.seconds / len(states))
+            values = np.full(request.batch, np.nan) if out.q is None else out.q.max(axis=1)
+        cost = Budget(evaluator_rows=1, seconds=request.clock.seconds / request.batch)
         return [
             Plan(
                 action=actions[b],
@@ -112,7 +96,7 @@ class NetworkPolicy(Planner):
                 q=None if out.q is None else out.q[b].astype(np.float64),
                 weights=None if weights is None else weights[b],
             )
-            for b in range(len(states))
+            for b in range(request.batch)
         ]
 
     def _distribution(self) -> Distribution:
@@ -160,6 +144,3 @@ class NetworkPolicy(Planner):
             dice = np.array([rng.random() < self.epsilon for rng in rngs])
             actions[dice] = anything[dice]
         return actions
-
-    def _number(self, name: str, low: float, high: float) -> float:
-        return finite_between(self._option(name), getattr(self, name), low, high)

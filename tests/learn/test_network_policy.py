@@ -26,6 +26,7 @@ def rngs(count):
 
 
 OBS = np.zeros((400, 4), np.float32)
+STATES = np.zeros((1, 8), np.uint8)
 
 
 def test_it_plays_the_most_likely_legal_action():
@@ -61,7 +62,7 @@ def test_any_action_space_is_played(space, temperature):
 def test_q_values_are_played_where_there_is_no_policy():
     player = policy(Discrete(3), heads=("q",), bias=[1, 3, 2])
     assert player.act(OBS[:1]).tolist() == [1]
-    (plan,) = player.plan_batch(None, OBS[:1], rngs=rngs(1), obs=OBS[:1])
+    (plan,) = player.plan_batch(None, STATES, rngs=rngs(1), obs=OBS[:1])
     assert plan.value == 3
     assert plan.q.tolist() == [1, 3, 2]
 
@@ -78,10 +79,10 @@ def test_it_plays_episodes_like_a_planner():
 
 def test_a_plan_carries_policy_and_value():
     player = policy(bias=[0, np.log(3), 7])
-    (plan,) = player.plan_batch(None, OBS[:1], rngs=rngs(1), obs=OBS[:1])
+    (plan,) = player.plan_batch(None, STATES, rngs=rngs(1), obs=OBS[:1])
     np.testing.assert_allclose(plan.weights, [0.25, 0.75], rtol=1e-6)
     assert (plan.action, plan.value) == (1, 7)
-    (plan,) = policy(heads=("policy",)).plan_batch(None, OBS[:1], rngs=rngs(1), obs=OBS[:1])
+    (plan,) = policy(heads=("policy",)).plan_batch(None, STATES, rngs=rngs(1), obs=OBS[:1])
     assert np.isnan(plan.value)
 
 
@@ -93,4 +94,4 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(InvalidOption, match=r"epsilon must be a finite number in \[0.0, 1.0\]"):
         policy(epsilon=2.0)
     with pytest.raises(ValueError, match=r"an evaluator needs obs"):
-        policy().plan_batch(None, OBS[:1], rngs=rngs(1))
+        policy().plan_batch(None, STATES, rngs=rngs(1))

@@ -19,7 +19,7 @@ def plan_of(model, sims, evaluator=None, start=0, **options):
     options = {"discount": 0.5, "rollout_depth": 0} | options
     planner = GraphSearch(sims, evaluator=evaluator, **options)
     plan = planner.plan(model, model.state(start), rng=0, obs=np.array([start], np.float32))
-    return plan, planner._kept[0].graph
+    return plan, planner._kept.rows[0].graph
 
 
 @pytest.mark.parametrize("run", [backup_walk, backup_walk.py_func], ids=["jit", "python"])
@@ -147,13 +147,13 @@ def test_the_graph_is_kept_for_the_episode(models):
     for index in range(5):
         obs = np.array([index], np.float32)
         planner.plan(model, model.state(index), rng=0, obs=obs)
-        expanded.append(planner._kept[0].graph.expanded.sum())
+        expanded.append(planner._kept.rows[0].graph.expanded.sum())
     # Room for four moves: three new nodes each, none stepped twice. Then anew.
     assert expanded == [3, 6, 9, 12, 3]
     assert model.model_steps == 15
     planner.reset()
     planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
-    assert planner._kept[0].graph.expanded.sum() == 3
+    assert planner._kept.rows[0].graph.expanded.sum() == 3
 
 
 @pytest.mark.parametrize("expansions", [1, 3])
@@ -198,7 +198,7 @@ def test_states_may_be_known_by_what_is_seen(models):
     for key, states in (("state", 7), ("obs", 3)):
         planner = GraphSearch(6, state_key=key, rollout_depth=0, capacity=20)
         planner.plan(model, start, rng=0, obs=np.zeros(1, np.float32))
-        assert len(planner._kept[0].states) == states
+        assert len(planner._kept.rows[0].states) == states
 
 
 def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
@@ -206,7 +206,7 @@ def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
     walk = GraphWalk(10, 2)
     mask, later, now = np.ones(2, bool), np.full(3, 9, np.uint8), np.full(3, 4, np.uint8)
     node, _ = walk.node_of(b"board", later, mask, ended=True)
-    walk.start(b"board", now, None, np.random.default_rng(0))
+    walk.start(b"board", now, np.ones(2, bool), np.random.default_rng(0))
     assert walk.root == node
     assert walk.begin(avoid_loops=True) == FRONTIER
     np.testing.assert_array_equal(walk.states[walk.root], now)

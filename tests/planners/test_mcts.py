@@ -8,6 +8,7 @@ from gymnasium.spaces import Box
 
 from plangym_ext.errors import UnknownName
 from plangym_ext.planners import MCTS
+from plangym_ext.planners.tree_reuse import reuse
 
 
 def table_evaluator(seed, states, actions):
@@ -228,8 +229,8 @@ def test_kept_statistics_are_those_of_the_subtree(models):
     visits = np.where(grand >= 0, search.tree.visits[0, grand], 0)
     state = search.states.rows[0, child].copy()
     # A second row's tree, and other bytes, take no part in it.
-    assert not search._advance(0, np.zeros_like(state) + 255)
-    assert search._advance(0, state)
+    assert not len(reuse(search.tree, search.states, 0, np.zeros_like(state) + 255))
+    assert len(reuse(search.tree, search.states, 0, state))
     tree = search.tree
     np.testing.assert_array_equal(
         np.where(tree.children[0, 0] >= 0, tree.visits[0, tree.children[0, 0]], 0), visits
@@ -261,7 +262,7 @@ def test_a_failed_search_is_not_kept(models):
     with pytest.raises(ValueError, match=r"rewards must be finite; got \[nan"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:2] = 1.0
-    with pytest.raises(ValueError, match=r"leaf values must be finite; got \[nan\] from Rollouts"):
+    with pytest.raises(ValueError, match=r"leaf values of Rollouts must be finite; got \[nan\]"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:] = 1.0
     same(planner.plan(model, model.state(1), rng=1), MCTS(8).plan(model, model.state(1), rng=1))

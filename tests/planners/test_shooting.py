@@ -16,9 +16,10 @@ from plangym_ext.planners import (
     RandomShooting,
     play,
 )
+from plangym_ext.planners.action_spaces import box_actions
 from plangym_ext.planners.cem import fit, top
 from plangym_ext.planners.icem import coloured_noise
-from plangym_ext.planners.shooting import Population, Row, box_actions
+from plangym_ext.planners.shooting import Population, Row
 
 ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI]
 

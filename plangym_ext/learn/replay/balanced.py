@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
 from plangym_ext.learn.replay.nested import joined, mapped
 from plangym_ext.learn.replay.ring import Ring
-from plangym_ext.planners.base import at_least
 
 Group = tuple[int, ...]
 

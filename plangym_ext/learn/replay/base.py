@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples
-from plangym_ext.planners.base import at_least
 
 #: Nested rows: numpy arrays `[N, ...]` by name.
 Samples = Mapping[str, Any]

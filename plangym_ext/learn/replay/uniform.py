@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
 from plangym_ext.learn.replay.ring import Ring
-from plangym_ext.planners.base import at_least
 
 
 @final

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from plangym_ext.core.numbers import finite_between
 from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
 from plangym_ext.learn.returns.rows import Rows
-from plangym_ext.planners.base import finite_between
 
 
 def deltas(

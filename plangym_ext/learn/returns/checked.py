@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, suggestion
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
-from plangym_ext.planners.base import finite_between
 
 
 class Ends(TypedDict, total=False):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
 from plangym_ext.learn.returns.namespace import namespace_of
 from plangym_ext.learn.returns.recurrence import recurrence
-from plangym_ext.planners.base import at_least
 
 
 def returns(

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.returns.checked import Ends, checked_rows
 from plangym_ext.learn.returns.namespace import converter, namespace_of
 from plangym_ext.learn.returns.rows import Rows
-from plangym_ext.planners.base import at_least
 
 
 class NStep(NamedTuple):

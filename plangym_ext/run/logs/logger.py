@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import FolderTaken, InvalidOption
-from plangym_ext.planners.base import at_least
 from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.csv_file import STEP, CsvFile
 from plangym_ext.run.logs.jsonl_file import JsonlFile

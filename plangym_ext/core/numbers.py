@@ -1,0 +1,28 @@
+"""Numbers that callers give as options: whole or finite, and within bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.errors import InvalidOption
+
+
+def at_least(where: str, value: Any, least: int) -> int:
+    """Return `value` as an int, or say that it is not an integer >= `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidOption(f"{where} must be an integer >= {least}; got {value!r}.")
+    return int(value)
+
+
+def finite_between(where: str, value: float, low: float, high: float) -> float:
+    """Return `value` as a float, or say that it is not in [low, high] (NaN is not)."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and low <= number <= high):
+        raise InvalidOption(f"{where} must be a finite number in [{low}, {high}]; got {value!r}.")
+    return number

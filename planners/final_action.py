@@ -1,0 +1,38 @@
+"""Which action is played, by the counts of those that were tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.model import Rng
+
+
+def most_visited(
+    visits: npt.NDArray[np.integer[Any]],
+    scores: npt.NDArray[np.float64],
+    order: npt.NDArray[np.integer[Any]],
+) -> int:
+    """Return the most visited action; among equals the best, then the first in the order.
+
+    Args:
+        visits: `[A]`, how often each was tried.
+        scores: `[A]`, how good each is.
+        order: `[A]`, a permutation of the actions.
+    """
+    top = order[visits[order] == visits.max()]
+    return int(top[np.argmax(scores[top])])
+
+
+def sampled(visits: npt.NDArray[np.integer[Any]], temperature: float, rng: Rng) -> int:
+    """Draw an action with probability proportional to visits**(1 / temperature).
+
+    Args:
+        visits: `[A]`, how often each was tried, at least one of them.
+        temperature: above 0.
+        rng: draws once per action.
+    """
+    logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
+    return int(np.argmax(logits + temperature * rng.gumbel(size=len(visits))))

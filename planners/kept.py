@@ -1,0 +1,45 @@
+"""What a planner keeps of its rows from one plan to the next."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.model import SearchModel
+
+Row = TypeVar("Row")
+
+
+class KeptRows(Generic[Row]):
+    """What is known of each of B rows, as long as they are planned for over the same env.
+
+    Attributes:
+        rows: the B rows; empty if nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._env: SearchModel | None = None
+
+    def take(self, env: SearchModel, batch: int) -> list[Row]:
+        """Take the rows out, so that nothing goes on from a plan that ended in an error.
+
+        Returns:
+            What is known of the `batch` rows; an empty list if it is of others.
+        """
+        rows, self.rows = self.rows, []
+        return rows if self._env is env and len(rows) == batch else []
+
+    def put(self, env: SearchModel, rows: list[Row]) -> None:
+        """Keep what is known of the rows of the last plan."""
+        self._env, self.rows = env, rows
+
+    def keep(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget all rows but some; see `Planner.keep_rows`."""
+        self.rows = [self.rows[i] for i in which] if self.rows else []
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.rows, self._env = [], None

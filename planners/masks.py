@@ -1,0 +1,39 @@
+"""Which actions the states after a step allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def has_masks(infos: Any) -> bool:
+    """Whether the infos of a batch say which actions its states allow."""
+    return "action_mask" in infos.keys()  # noqa: SIM118 - iterating gives rows
+
+
+def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
+    """Return which actions the states after a step allow, `[L, A]` bool.
+
+    Args:
+        infos: of the step; `action_mask`, if it is there, holds 0 or 1 per action, as
+            gymnasium's spaces have it.
+        ended: `[L]` bool; nothing is played from these.
+        num_actions: A.
+
+    Raises:
+        ValueError: a mask has another width, or a row that goes on has none.
+    """
+    if not has_masks(infos):
+        return np.ones((len(ended), num_actions), np.bool_)
+    masks = np.asarray(infos["action_mask"]).astype(np.bool_)
+    if masks.shape != (len(ended), num_actions):
+        raise ValueError(
+            f"search: infos['action_mask'] must be one entry per action, {num_actions}; got "
+            f"shape {masks.shape}."
+        )
+    for i in np.flatnonzero(~masks.any(axis=1) & ~ended):
+        # A row whose infos are of another kind has zeros here.
+        masks[i] = np.asarray(infos[int(i)].get("action_mask", True), np.bool_)
+    return masks

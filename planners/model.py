@@ -1,0 +1,81 @@
+"""What planners ask of the env that they plan over: restore these rows, play these actions.
+
+Nothing here knows how, or in how many processes, that is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+States = npt.NDArray[np.uint8]
+Rng = np.random.Generator
+
+
+class Transitions(Protocol):
+    """Result of `SearchModel.step_batch`; a named tuple in practice."""
+
+    @property
+    def states(self) -> States:
+        """`[B, S]` uint8, the rows after the step."""
+
+    @property
+    def obs(self) -> Any:
+        """`[B, *obs]`, what a policy sees in `states`."""
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float64]:
+        """`[B]` float64, in the env's reward units."""
+
+    @property
+    def terminateds(self) -> npt.NDArray[np.bool_]:
+        """`[B]` bool, True where nothing can be earned any more."""
+
+    @property
+    def truncateds(self) -> npt.NDArray[np.bool_]:
+        """`[B]` bool, True where the episode was cut although it could go on."""
+
+    @property
+    def infos(self) -> Any:
+        """Mapping of names to `[B, ...]` columns; only `action_mask` is looked at."""
+
+
+class Rollout(Protocol):
+    """Result of `SearchModel.rollout_batch`; states and obs are the last ones."""
+
+    @property
+    def obs(self) -> Any:
+        """`[B, *obs]` after the last step that was taken."""
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float64]:
+        """`[B, H]` float64, zero after an ending."""
+
+    @property
+    def terminateds(self) -> npt.NDArray[np.bool_]:
+        """`[B]` bool, as in `Transitions`."""
+
+    @property
+    def steps(self) -> npt.NDArray[np.int32]:
+        """`[B]` int32, how many of the H steps were taken."""
+
+
+class SearchModel(Protocol):
+    """An env that steps any state it is given.
+
+    Row i of a result depends on row i of the inputs alone. States hold the
+    env's random generator, so (state, action) decides what happens. Returned
+    arrays belong to the caller.
+    """
+
+    @property
+    def action_space(self) -> Any:
+        """A gymnasium space; planners for discrete actions want `Discrete`."""
+
+    def step_batch(self, actions: npt.NDArray[Any], states: States) -> Transitions:
+        """Restore `states` `[B, S]` and play `actions` `[B]`, one step each."""
+
+    def rollout_batch(self, actions: npt.NDArray[Any], states: States) -> Rollout:
+        """Restore each row once and play `actions` `[B, H]` until an ending."""

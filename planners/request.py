@@ -1,0 +1,97 @@
+"""What a planner is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.model import Rng, SearchModel, States
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanRequest:
+    """Plans that are to be made for B states at once; see `Planner.plan_batch`.
+
+    Attributes:
+        planner: who is asked, as messages call it.
+        env: the model.
+        states: `[B, S]` uint8.
+        rngs: B generators.
+        obs: `[B, *obs]` of the states; None if they did not come along.
+        legal: `[B, A]` bool, the actions that the states allow; None: all.
+        clock: runs since the planner was asked.
+
+    Raises:
+        ValueError: the states are not `[B, S]` uint8 with one generator each.
+    """
+
+    planner: str
+    env: SearchModel
+    states: States
+    rngs: Sequence[Rng]
+    obs: Any
+    legal: npt.NDArray[np.bool_] | None
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        """Check that there is a generator for every state."""
+        states, rngs = self.states, self.rngs
+        if states.ndim != 2 or states.dtype != np.uint8 or 0 in states.shape:
+            raise ValueError(
+                f"{self.planner}: states must be [B, S] uint8, B and S at least 1; got shape "
+                f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
+            )
+        if len(rngs) != len(states):
+            raise ValueError(
+                f"{self.planner}: needs one generator per state, {len(states)}; got {len(rngs)}. "
+                f"np.random.default_rng(seed).spawn({len(states)}) makes that many."
+            )
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return len(self.states)
+
+    def discrete_actions(self) -> tuple[int, int]:
+        """How many actions the env has, A, and its first one.
+
+        Raises:
+            InvalidOption: its actions are not discrete.
+            ValueError: `legal` is not `[B, A]`.
+        """
+        num_actions, first_action = discrete_actions(self.env.action_space, self.planner)
+        if self.legal is not None and self.legal.shape != (self.batch, num_actions):
+            raise ValueError(
+                f"{self.planner}: legal must be {(self.batch, num_actions)}, one row per state and "
+                f"one column per action, or None for all; got shape {self.legal.shape}."
+            )
+        return num_actions, first_action
+
+    def masks(self) -> npt.NDArray[np.bool_]:
+        """`[B, A]`: which of its discrete actions each state allows."""
+        if self.legal is not None:
+            return self.legal
+        return np.ones((self.batch, self.discrete_actions()[0]), np.bool_)
+
+    def needed_obs(self, who: str) -> Any:
+        """Return the observations `[B, *obs]`, without which the planner cannot do.
+
+        Args:
+            who: needs them.
+
+        Raises:
+            ValueError: they did not come along.
+        """
+        if self.obs is None or len(self.obs) != self.batch:
+            raise ValueError(
+                f"{self.planner}: {who} needs obs, one per state, {self.batch}; got "
+                f"{'none' if self.obs is None else len(self.obs)}. Pass what reset or step "
+                f"returned beside the state."
+            )
+        return self.obs
