@@ -46,7 +46,7 @@ class IW(NoveltySearch):
                 [
                     node
                     for node in one
-                    if see(novelty, b, node, 0)
+                    if see(tree, novelty, b, node, 0)
                     and tree.kind[b, node] == OPEN
                     and novelty.depth[b, node] < self.max_depth
                 ]

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.planners.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.tree import (
     NO_PARENT,
     OPEN,
@@ -21,7 +22,6 @@ from plangym_ext.planners.tree import (
 
 # A power of two, so that numbers of features are brought into it by their last bits.
 TABLE = 2**20
-NEVER = 2**30
 # Chances are compared in so many parts.
 _PARTS = 2**24
 
@@ -37,9 +37,12 @@ class Novelty(NamedTuple):
     depth: npt.NDArray[np.int32]  # [B, N]
     solved: npt.NDArray[np.bool_]  # [B, N] True: nothing new is to be found below
     chance: npt.NDArray[np.uint64]  # [B] states of the generators of random walks
+    pairs: Pairs  # of features; without room where they are not looked at
 
 
-def new_novelty(batch: int, capacity: int, num_features: int) -> Novelty:
+def new_novelty(
+    batch: int, capacity: int, num_features: int, pairs: Pairs | None = None
+) -> Novelty:
     """Return tables in which nothing has been seen."""
     return Novelty(
         table=np.full((batch, TABLE), NEVER, np.int32),
@@ -47,12 +50,19 @@ def new_novelty(batch: int, capacity: int, num_features: int) -> Novelty:
         depth=np.zeros((batch, capacity), np.int32),
         solved=np.zeros((batch, capacity), np.bool_),
         chance=np.ones(batch, np.uint64),
+        pairs=no_pairs(batch) if pairs is None else pairs,
     )
 
 
+def taken(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
+    """Return what is known of the trees of some rows `[n]`."""
+    pairs = Pairs._make([field[rows] for field in novelty.pairs])
+    return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
+
+
 @numba.njit(cache=True, nogil=True)
-def see(novelty: Novelty, b: int, node: int, slack: int) -> bool:
-    """Write a node's features into the table; whether one was new at its depth.
+def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
+    """Write a node's features into the tables; whether one was new at its depth.
 
     New is what was never seen at a depth less than the node's, or, with a slack of
     0, not even at that depth; 1 allows the node's own earlier visit.
@@ -64,6 +74,10 @@ def see(novelty: Novelty, b: int, node: int, slack: int) -> bool:
             at = feature % TABLE
             new |= depth < novelty.table[b, at] + slack
             novelty.table[b, at] = min(novelty.table[b, at], depth)
+    if novelty.pairs.space.shape[1] > 0:
+        here, parent = novelty.features[b, node], tree.parent[b, node]
+        before = novelty.features[b, parent] if parent != NO_PARENT else here[:0]
+        new |= see_pairs(novelty.pairs, b, here, before, depth, slack)
     return new
 
 
@@ -158,7 +172,7 @@ def walk_down(
             novelty.depth[b, child] = novelty.depth[b, node] + 1
             novelty.solved[b, child] = False
             return child
-        if tree.kind[b, child] != OPEN or not see(novelty, b, child, 1):
+        if tree.kind[b, child] != OPEN or not see(tree, novelty, b, child, 1):
             solve(tree, novelty, b, child)
             return STOPPED
         node = child
@@ -221,7 +235,7 @@ def take_in(
     """Judge L nodes that the model has answered; walks go on from those that are new."""
     for i in range(len(nodes)):
         b, node = rows[i], nodes[i]
-        if see(novelty, b, node, 0) and tree.kind[b, node] == OPEN:
+        if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:
             cursors[b, which[i]] = node
         else:
             solve(tree, novelty, b, node)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.features import FEATURES, default_features
-from plangym_ext.planners.novelty import NEVER, Novelty, best_returns, new_novelty, see
+from plangym_ext.planners.features import FEATURES, TilePairs, default_features, tile_grid
+from plangym_ext.planners.novelty import Novelty, best_returns, new_novelty, see, taken
+from plangym_ext.planners.pairs import NEVER, new_pairs, with_room
 from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
 from plangym_ext.planners.registry import unknown
@@ -43,9 +44,10 @@ class NoveltySearch(Planner):
     Args:
         features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none, told apart by
             their last 20 bits; or the name of such a function of `planners.features`:
-            "bytes", "tiles", "numbers", or "whole", which leaves out nothing but what
-            comes to the same. None: bytes of uint8 vectors, tiles of screens, intervals
-            of other numbers.
+            "bytes", "tiles", "numbers"; "pairs" and "pairs-in-time", which look at all
+            pairs of coloured tiles too (`TilePairs`); or "whole", which leaves out nothing
+            but what comes to the same. None: bytes of uint8 vectors, tiles of screens,
+            intervals of other numbers.
         max_depth: depth below which nothing is looked for.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
@@ -72,10 +74,10 @@ class NoveltySearch(Planner):
         self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
-        if isinstance(self.features, str) and self.features not in FEATURES:
-            raise unknown(self._option("features"), self.features, list(FEATURES))
         if not isinstance(self.features, str):
-            self._check_function("features", "a function of observations, the name of one")
+            self._check_function("features")
+        elif self.features not in FEATURES:
+            raise unknown(self._option("features"), self.features, list(FEATURES))
         self._kept: tuple[Search, Novelty] | None = None
 
     @abstractmethod
@@ -90,7 +92,7 @@ class NoveltySearch(Planner):
         """Keep the trees of some rows; see `Planner.keep_rows`."""
         if self._kept is not None:
             search, novelty = self._kept
-            self._kept = search.taken(rows), Novelty._make([field[rows] for field in novelty])
+            self._kept = search.taken(rows), taken(novelty, rows)
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Look for new things from B states in lockstep."""
@@ -127,8 +129,9 @@ class NoveltySearch(Planner):
         """Return empty tables, but for the roots' features and those of kept nodes."""
         found = self.features_of(np.asarray(request.obs))
         batch, capacity = search.tree.parent.shape
-        novelty = known or new_novelty(batch, capacity, found.shape[1])
-        novelty.table[:] = NEVER
+        novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
+        for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
+            table[:] = NEVER
         novelty.solved[:] = False
         for b, rng in enumerate(request.rngs):
             kept = search.kept[b]
@@ -140,13 +143,26 @@ class NoveltySearch(Planner):
             novelty.chance[b] = rng.integers(1, 2**63, dtype=np.uint64)
         novelty = self.write_features(novelty, np.arange(batch), np.zeros(batch, np.int64), found)
         for b in range(batch):
-            see(novelty, b, ROOT, 0)
+            see(search.tree, novelty, b, ROOT, 0)
         return novelty
+
+    def _empty(self, obs: Any, batch: int, capacity: int, num_features: int) -> Novelty:
+        """Return tables for features of observations like `obs` in which nothing was seen."""
+        function = self._function()
+        if not isinstance(function, TilePairs):
+            return new_novelty(batch, capacity, num_features)
+        pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
+        return new_novelty(batch, capacity, num_features, pairs)
+
+    def _function(self) -> Features:
+        """Return the function of the option `features`."""
+        if isinstance(self.features, str):
+            return FEATURES[self.features]
+        return self.features or default_features
 
     def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
         """Return the features `[L, F]` of L observations."""
-        function = FEATURES[self.features] if isinstance(self.features, str) else self.features
-        found = np.asarray((function or default_features)(obs))
+        found = np.asarray(self._function()(obs))
         if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
             raise ValueError(
                 f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "
@@ -166,6 +182,8 @@ class NoveltySearch(Planner):
             novelty = novelty._replace(features=wider)
         novelty.features[rows, nodes] = -1
         novelty.features[rows, nodes, :came] = found
+        if novelty.pairs.number.shape[1]:
+            novelty = novelty._replace(pairs=with_room(novelty.pairs, rows, found))
         return novelty
 
     def _plans(self, search: Search, seconds: float) -> list[Plan]:

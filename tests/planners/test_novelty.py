@@ -15,26 +15,32 @@ from plangym_ext.planners.features import (
     whole_features,
 )
 from plangym_ext.planners.novelty import NEVER, draw_below, new_novelty, see
+from plangym_ext.planners.tree import new_tree
 
 
 def both(kernel):
     return pytest.mark.parametrize("run", [kernel, kernel.py_func], ids=["jit", "python"])
 
 
+@pytest.fixture
+def tree():
+    return new_tree(1, 4, 2)
+
+
 @both(see)
-def test_a_feature_is_new_at_its_least_depth(run):
+def test_a_feature_is_new_at_its_least_depth(run, tree):
     novelty = new_novelty(1, 4, 2)
     novelty.features[0] = [[3, 4], [4, -1], [4, 5], [2**20 + 3, 4]]
     novelty.depth[0] = [1, 1, 2, 0]
-    assert run(novelty, 0, 0, 0)
-    assert not run(novelty, 0, 1, 0)
+    assert run(tree, novelty, 0, 0, 0)
+    assert not run(tree, novelty, 0, 1, 0)
     # Its own earlier visit does not make a node old.
-    assert run(novelty, 0, 1, 1)
+    assert run(tree, novelty, 0, 1, 1)
     # Depth 2: 4 is old, 5 is new.
-    assert run(novelty, 0, 2, 0)
-    assert not run(novelty, 0, 2, 0)
+    assert run(tree, novelty, 0, 2, 0)
+    assert not run(tree, novelty, 0, 2, 0)
     # Told apart by the last 20 bits: it is feature 3, now at depth 0.
-    assert run(novelty, 0, 3, 0)
+    assert run(tree, novelty, 0, 3, 0)
     assert list(novelty.table[0, [3, 4, 5, 6]]) == [0, 0, 2, NEVER]
 
 
