@@ -72,6 +72,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._poller = select.poll()
+        self._poller.register(sock.fileno(), select.POLLIN)
         self._read = bytearray()
         self._fds: list[int] = []
 
@@ -137,11 +139,9 @@ class Channel:
         if meanwhile is not None and event & select.POLLIN:
             meanwhile()
 
-    def linger(self, seconds: float) -> None:
-        """Stay awake for a while in case the next message comes at once."""
-        poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
-        wait_awake(poller, seconds)
+    def has_come(self) -> bool:
+        """Whether there is something to receive."""
+        return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
         """All whole messages that have come, at least one, which is waited for.
