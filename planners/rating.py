@@ -35,7 +35,7 @@ def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
         leaves: L of them.
     """
     alive = np.flatnonzero(~ended)
-    return Leaves(*(None if part is None else part[alive] for part in leaves))
+    return Leaves._make(None if part is None else part[alive] for part in leaves)
 
 
 class Rating(NamedTuple):

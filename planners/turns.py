@@ -63,7 +63,7 @@ class Landed(NamedTuple):
 
 def new_wave(room: int) -> Wave:
     """Return room for R leaves."""
-    return Wave(*np.empty((5, room), np.int32), np.empty(room, np.int64))
+    return Wave._make([*np.empty((5, room), np.int32), np.empty(room, np.int64)])
 
 
 def nothing_landed(num_actions: int) -> Landed:
@@ -157,8 +157,10 @@ def for_types_of(kernel: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     Whoever calls it sees to it that types and memory layouts are these.
     """
     if not hasattr(kernel, "get_overload"):
-        return kernel  # type: ignore[no-any-return] # numba is told to compile nothing
-    types = tuple(numba.typeof(argument) for argument in arguments)
+        plain: Callable[..., Any] = kernel  # numba is told to compile nothing
+        return plain
+    typeof: Callable[[Any], Any] = numba.typeof
+    types = tuple(typeof(argument) for argument in arguments)
     kernel.compile(types)
     typed: Callable[..., Any] = kernel.get_overload(types)
     return typed

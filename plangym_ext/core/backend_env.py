@@ -66,7 +66,7 @@ class BackendEnv(PlanEnv):
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_rows_free("reset")
         found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
-        self._drop_rows()
+        self._continued.drop()
         return found
 
     @one_call

@@ -10,6 +10,7 @@ from typing import Any, Self
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.choice import choose_codec
 from plangym_ext.core.codec import StateCodec, layers
 from plangym_ext.core.envelope import HEADER, Envelope
@@ -135,7 +136,7 @@ class GymEnv(PlanEnv):
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         obs, info = self.gym_env.reset(seed=seed, options=options)
         self.is_reset = True
-        self._drop_rows()
+        self._continued.drop()
         return (self.get_state(), obs, info) if return_state else (obs, info)
 
     @one_call
@@ -149,7 +150,7 @@ class GymEnv(PlanEnv):
         """Advance the env; see `PlanEnv.step`."""
         self._check_open("step")
         leaves = check_actions(self.layout.action, action, (), "step")
-        repeats = int(self._checked_dt(dt, None, "step")) * self.frameskip
+        repeats = int(checked_dt(dt, None, "step")) * self.frameskip
         if state is not None:
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:

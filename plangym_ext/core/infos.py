@@ -130,7 +130,7 @@ class InfoBatch(Sequence[dict[str, Any]]):
         self, columns: Mapping[str, np.ndarray], own: Mapping[int, Mapping[str, Any]]
     ) -> None:
         self._columns = dict(columns)
-        self._own = {i: dict(row) for i, row in own.items()}
+        self._own = {i: dict(row) for i, row in own.items()} if own else {}
         self._size = len(self._columns["n_step"])
 
     @property

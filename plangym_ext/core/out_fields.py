@@ -46,8 +46,11 @@ class OutFields:
         self, layout: RowLayout, out: Mapping[str, Any] | None, shape: tuple[int, ...], where: str
     ) -> None:
         self._layout = layout
-        self._given = _fields(out, where)
         self.arrays: dict[str, np.ndarray] = {}
+        self._given: dict[str, Any] = {}
+        if out is None:
+            return
+        self._given = _fields(out, where)
         known = _STEP_FIELDS if len(shape) == 1 else tuple(_NAMES)
         for name, value in self._given.items():
             if name not in known:
@@ -99,8 +102,6 @@ class OutFields:
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:
-    if out is None:
-        return {}
     if not isinstance(out, Mapping):
         raise TypeError(
             f"{where}: out must map names of the result's fields to arrays; got {out!r}"

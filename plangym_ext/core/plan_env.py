@@ -13,10 +13,10 @@ import numpy as np
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.results import StateTransition, Transition
-from plangym_ext.core.row_stepper import RowStepper
+from plangym_ext.core.slot_stepper import SlotStepper
 
 
-class PlanEnv(RowStepper, Closing):
+class PlanEnv(SlotStepper, Closing):
     """One env to play, and any number of rows to plan with.
 
     The env proper is moved by `reset`, `step` and `set_state`. `step_batch` with
@@ -145,7 +145,7 @@ class PlanEnv(RowStepper, Closing):
                 return
             self._check_rows_free("set_state")
             self._set_env_state(self._checked_state(state, "set_state"))
-            self._drop_rows()
+            self._continued.drop()
 
     def sync_states(self, state: np.ndarray) -> None:
         """Bring the env and all its rows to one saved `[S]` state."""

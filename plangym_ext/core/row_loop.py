@@ -201,9 +201,9 @@ def row_actions(batch: RowBatch, first: int, stop: int) -> Any:
     They are views of a private copy: an env may keep an action, and the shared memory
     behind it belongs to the next batch.
     """
-    parts = tuple(actions[first:stop].copy() for actions in batch.actions)
     if batch.layout.action.is_flat:
-        return parts[0]
+        return batch.actions[0][first:stop].copy()
+    parts = tuple(actions[first:stop].copy() for actions in batch.actions)
     join = batch.layout.action.join
     return [
         [join(tuple(part[row, h] for part in parts)) for h in range(batch.horizon)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -11,20 +10,17 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.envelope import Envelope, stacked
+from plangym_ext.core.batch_inputs import ONE_STEP, checked_dt, one_array
+from plangym_ext.core.continued_rows import ContinuedRows
+from plangym_ext.core.envelope import Envelope
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
-from plangym_ext.core.row_request import RowRequest, SlotRequest, checked_infos
+from plangym_ext.core.row_request import RowRequest, checked_infos
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.core.spaces import check_actions
-from plangym_ext.core.state_store import StateStore
 from plangym_ext.errors import BatchPending, InvalidAction
-
-_ONE = np.ones((), np.int32)
-_ONE.flags.writeable = False
 
 
 class RowStepper(ABC):
@@ -42,16 +38,12 @@ class RowStepper(ABC):
 
     #: Whether those who run rows look at what is in the states themselves.
     rows_are_checked_where_they_run = False
-    #: Where the slots of `states` lie.
-    slot_storage: Storage = "local"
 
     def __init__(self) -> None:
         self._one_caller = OneCaller(type(self).__name__)
-        self._store: StateStore | None = None
-        self._row_states: np.ndarray | None = None
-        self._row_ended: np.ndarray | None = None
+        self._continued = ContinuedRows()
         #: The last batch that was begun without states.
-        self._continuing: weakref.ref[PendingBatch[Any]] | None = None
+        self._moving: weakref.ref[PendingBatch[Any]] | None = None
 
     @abstractmethod
     def _run_rows(self, request: RowRequest) -> RowResults:
@@ -93,19 +85,6 @@ class RowStepper(ABC):
     def state_width(self) -> int:
         """S, the bytes of one state row."""
         return self.layout.state_width
-
-    @property
-    def states(self) -> StateStore:
-        """Slots for states that `step_slots` steps without copying them through here."""
-        if self._store is None:
-            self._store = StateStore(
-                self.state_width,
-                self.slot_storage,
-                self.checked_states,
-                self._one_caller,
-                self._end_abandoned,
-            )
-        return self._store
 
     # Batches --------------------------------------------------------------------
 
@@ -211,7 +190,7 @@ class RowStepper(ABC):
             request = RowRequest(
                 leaves,
                 rows,
-                _ONE,
+                ONE_STEP,
                 infos=checked_infos(infos, "rollout_batch"),
                 out=targets.arrays,
                 unchecked=unchecked,
@@ -226,59 +205,6 @@ class RowStepper(ABC):
                 targets.field("steps", found.steps),
                 found.infos,
             )
-
-    def step_slots(
-        self,
-        actions: Any,
-        src: Any,
-        dst: Any,
-        dt: int | np.ndarray = 1,
-        *,
-        infos: str = "numeric",
-        out: Mapping[str, Any] | None = None,
-    ) -> Transitions:
-        """Advance row i from the state in slot `src[i]`, and put the state after it in `dst[i]`.
-
-        All rows read before any writes: a slot may be source and target at once. After an
-        error, what the targets hold is undefined if none of them is a source, else unchanged.
-
-        Args:
-            actions: as in `step_batch`.
-            src: `[B]` int slots of `env.states`; one may occur several times.
-            dst: `[B]` int slots, distinct.
-            dt: as in `step_batch`.
-            infos: as in `step_batch`.
-            out: as in `step_batch`.
-
-        Returns:
-            As `step_batch`, without the states.
-
-        Raises:
-            IndexError: a slot is not in use, or a target is named twice.
-            InvalidAction, ConcurrentUse: as `step_batch`.
-        """
-        with self._one_caller:
-            request, finish = self._slot_request(actions, src, dst, dt, infos, out)
-            return finish(self._run(request))
-
-    def step_slots_async(
-        self,
-        actions: Any,
-        src: Any,
-        dst: Any,
-        dt: int | np.ndarray = 1,
-        *,
-        infos: str = "numeric",
-        out: Mapping[str, Any] | None = None,
-    ) -> PendingBatch[Transitions]:
-        """Begin `step_slots` and return at once; `wait()` gives its result.
-
-        Of batches in flight, none may write a slot that another reads or writes. What the
-        targets of a batch hold that failed, or that nobody has waited for, is undefined.
-        """
-        with self._one_caller:
-            request, finish = self._slot_request(actions, src, dst, dt, infos, out)
-            return PendingBatch(self._start(request), finish, self._one_caller)
 
     # How they are asked for -----------------------------------------------------
 
@@ -296,11 +222,14 @@ class RowStepper(ABC):
         if states is None:
             leaves = self._checked_actions(actions, (-1,), "step_batch")
             self._check_rows_free("step_batch")
-            rows, reset_first = self._continued_rows(len(leaves[0]))
+            num_rows = len(leaves[0])
+            self._continued.first(num_rows, self._first_state)
+            rows = self._continued.states[:num_rows]
+            reset_first = self._continued.ended[:num_rows] & self.autoreset
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
-        held = self._checked_dt(dt, len(rows), "step_batch")
+        held = checked_dt(dt, len(rows), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
         wants_states = return_state or (return_state is None and states is not None)
         request = RowRequest(
@@ -320,59 +249,17 @@ class RowStepper(ABC):
                 # The rows that go on keep an array that the caller has no hand on.
                 shown = wants_states or "states_out" in targets.arrays
                 kept = found.states.copy() if shown else found.states
-                self._keep_rows(kept, found.terminated | found.truncated)
-            result = _transitions(targets, found)
+                self._continued.keep(kept, found.terminated | found.truncated)
+            result = transitions(targets, found)
             if not wants_states:
                 return result
             return StateTransitions(targets.field("states", found.states), *result)
 
         return request, finish
 
-    def _slot_request(
-        self,
-        actions: Any,
-        src: Any,
-        dst: Any,
-        dt: Any,
-        infos: str,
-        out: Mapping[str, Any] | None,
-    ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
-        """The checked request of a `step_slots`, and what makes its result."""
-        store = self.states
-        store.widen(self.state_width)
-        sources = store.checked(src, "step_slots: src")
-        targets = store.checked(dst, "step_slots: dst", distinct=True)
-        if len(targets) != len(sources):
-            raise ValueError(
-                f"step_slots: dst must name as many slots as src, {len(sources)}; "
-                f"got {len(targets)}"
-            )
-        leaves = self._checked_actions(actions, (len(sources),), "step_slots")
-        fields = OutFields(self.layout, out, (len(sources),), "step_slots")
-        request = RowRequest(
-            tuple(a[:, None] for a in leaves),
-            store.rows,
-            self._checked_dt(dt, len(sources), "step_slots"),
-            infos=checked_infos(infos, "step_slots"),
-            out=fields.arrays,
-            slots=SlotRequest(store, sources, targets),
-        )
-
-        def finish(found: RowResults) -> Transitions:
-            return _transitions(fields, fields.filled(found))
-
-        return request, finish
-
     def _run(self, request: RowRequest) -> RowResults:
-        """Run a request, which may name slots; a backend may do so without the copies."""
-        slots = request.slots
-        if slots is None:
-            return self._run_rows(request)
-        rows = request.states[slots.sources]
-        found = self._run_rows(dataclasses.replace(request, states=rows, slots=None))
-        slots.store.widen(found.states.shape[1])
-        slots.store.rows[slots.targets] = found.states
-        return found
+        """Run a request."""
+        return self._run_rows(request)
 
     def _start(self, request: RowRequest) -> RunningRows:
         """Begin what `_run` does; a backend that cannot, does it at once."""
@@ -384,12 +271,12 @@ class RowStepper(ABC):
     def _remembered(self, pending: PendingBatch[Any], *, moves_rows: bool) -> PendingBatch[Any]:
         """The same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
-            self._continuing = weakref.ref(pending)
+            self._moving = weakref.ref(pending)
         return pending
 
     def _check_rows_free(self, where: str) -> None:
         """Refuse to touch the rows while a batch without states is in flight."""
-        pending = self._continuing() if self._continuing is not None else None
+        pending = self._moving() if self._moving is not None else None
         if pending is not None and pending.open:
             raise BatchPending(
                 f"{where}: a batch without states is in flight and will move the rows. Wait for "
@@ -410,7 +297,7 @@ class RowStepper(ABC):
             StateError: a state is damaged or belongs to another env.
             ValueError: not rows of bytes, or None among them.
         """
-        rows = self.envelope.check(_one_array(states, where), where)
+        rows = self.envelope.check(one_array(states, where), where)
         if rows.shape[1] > self.layout.state_width:
             # Captured by an equal env that has widened its rows.
             self.widen(rows.shape[1])
@@ -431,23 +318,6 @@ class RowStepper(ABC):
         """Leaf arrays of a batch of actions; see `check_actions`."""
         return check_actions(self.layout.action, actions, batch_shape, where)
 
-    def _checked_dt(self, dt: Any, num_rows: int | None, where: str) -> np.ndarray:
-        """`dt` as int32, of shape `()` or `[B]`; None rows stand for a single step."""
-        if type(dt) is int and dt == 1:
-            return _ONE
-        held = np.asarray(dt)
-        if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
-            rows = "" if num_rows is None else f" or ({num_rows},) int"
-            raise ValueError(
-                f"{where}: dt must be an int{rows}, control steps per row; "
-                f"got {held.shape} {held.dtype}"
-            )
-        if held.size and (held.min() < 1 or held.max() > np.iinfo(np.int32).max):
-            raise ValueError(
-                f"{where}: dt must be at least 1 in every row; got {held.min()} to {held.max()}"
-            )
-        return held.astype(np.int32)
-
     def set_row_states(self, states: np.ndarray) -> None:
         """Continue rows 0 to B - 1 from `[B, S]` states; later rows stay where they are.
 
@@ -456,41 +326,11 @@ class RowStepper(ABC):
         """
         self._check_rows_free("set_state")
         rows = self.checked_states(states, "set_state")
-        self._keep_rows(rows.copy(), np.zeros(len(rows), bool))
-
-    def _continued_rows(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """States `[B, S]` of rows 0 to B - 1, and which of them to reset first."""
-        known = 0 if self._row_states is None else len(self._row_states)
-        if num_rows > known:
-            root = self._first_state()
-            fresh = np.broadcast_to(root, (num_rows - known, len(root)))
-            if self._row_states is not None:
-                self._row_states, fresh = equally_wide(self._row_states, fresh)
-            ended = np.zeros(num_rows - known, bool)
-            if self._row_states is None or self._row_ended is None:
-                self._row_states, self._row_ended = fresh.copy(), ended
-            else:
-                self._row_states = np.concatenate([self._row_states, fresh])
-                self._row_ended = np.concatenate([self._row_ended, ended])
-        assert self._row_states is not None
-        assert self._row_ended is not None
-        return self._row_states[:num_rows], self._row_ended[:num_rows] & self.autoreset
-
-    def _keep_rows(self, states: np.ndarray, ended: np.ndarray) -> None:
-        """Rows 0 to B - 1 are now at `states`; later ones stay where they are."""
-        if self._row_states is None or len(self._row_states) <= len(states):
-            self._row_states, self._row_ended = states, ended
-        else:
-            assert self._row_ended is not None
-            self._row_states, states = equally_wide(self._row_states, states)
-            self._row_states[: len(states)] = states
-            self._row_ended[: len(states)] = ended
-
-    def _drop_rows(self) -> None:
-        self._row_states = self._row_ended = None
+        self._continued.keep(rows.copy(), np.zeros(len(rows), bool))
 
 
-def _transitions(targets: OutFields, found: RowResults) -> Transitions:
+def transitions(targets: OutFields, found: RowResults) -> Transitions:
+    """What a step returns, without the states."""
     return Transitions(
         targets.obs(found),
         targets.field("rewards", found.rewards.reshape(-1)),
@@ -498,26 +338,3 @@ def _transitions(targets: OutFields, found: RowResults) -> Transitions:
         targets.field("truncateds", found.truncated),
         found.infos,
     )
-
-
-def _one_array(states: Any, where: str) -> Any:
-    """A sequence of `[S]` rows as one array; anything else as it is."""
-    if not isinstance(states, list | tuple):
-        return states
-    for index, state in enumerate(states):
-        if state is None:
-            raise ValueError(
-                f"{where}: states[{index}] is None; expected a state in every row. "
-                "Pass states=None to continue all rows, or a state for each."
-            )
-    return stacked(states, where)
-
-
-def equally_wide(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two `[*, S]` arrays of states, the narrower rows followed by zeros."""
-    width = max(first.shape[1], second.shape[1])
-    wide = [
-        rows if rows.shape[1] == width else np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
-        for rows in (first, second)
-    ]
-    return wide[0], wide[1]

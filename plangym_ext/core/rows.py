@@ -119,6 +119,15 @@ class RowBatch:
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
         self._offsets = offsets
+        keys = [] if self.infos == "none" else [column.key for column in self.layout.info]
+        #: What results consist of: fields, of which the last are columns of infos.
+        self._columns = (*keys, "n_step", "dt")
+        self._returned = (
+            *("states_out", "rewards", "terminated", "truncated", "steps"),
+            *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
+            *(f"info{k}" for k in range(len(keys))),
+            *("env_steps", "dt"),
+        )
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
@@ -135,6 +144,10 @@ class RowBatch:
         self.progress = memoryview(bytearray(8)).cast("q")
         #: What the row loop has gathered of this batch.
         self.cells: Any = None
+        #: The `dt` that is in place, if it cannot have changed since, and whether rows are
+        #: to be reset first.
+        self._dt: np.ndarray | None = None
+        self._resets = True
 
     def field(self, name: str) -> np.ndarray:
         """The array of a field, by `RowLayout`'s name for it."""
@@ -142,6 +155,8 @@ class RowBatch:
 
     def load(self, request: RowRequest, *, states: bool = True) -> None:
         """Copy the inputs of all rows in and mark no row as done.
+
+        What is there from the load before, as `dt` mostly is, is not written again.
 
         Args:
             request: whose rows.
@@ -151,12 +166,24 @@ class RowBatch:
             mine[...] = theirs
         if states:
             width = request.states.shape[1]
-            self.states_in[:, :width] = request.states
-            self.states_in[:, width:] = 0
-        self.dt[...] = request.dt
-        self.reset_first[...] = False if request.reset_first is None else request.reset_first
-        self.done[...] = False
-        self.own_infos.clear()
+            if width == self.layout.state_width:
+                self.states_in[...] = request.states
+            else:
+                self.states_in[:, :width] = request.states
+                self.states_in[:, width:] = 0
+        if request.dt is not self._dt:
+            self.dt[...] = request.dt
+            self._dt = None if request.dt.flags.writeable else request.dt
+        if request.reset_first is not None or self._resets:
+            self._resets = request.reset_first is not None
+            self.reset_first[...] = request.reset_first if self._resets else False
+        self.done.fill(False)
+        if self.own_infos:
+            self.own_infos.clear()
+
+    def forget_inputs(self) -> None:
+        """Somebody else has used the memory: what is in it is not known."""
+        self._dt, self._resets = None, True
 
     def results(
         self,
@@ -173,26 +200,26 @@ class RowBatch:
             given: arrays to return instead, by field; those of the batch if None.
         """
         given = self.given if given is None else given
-
-        def out(name: str) -> np.ndarray:
-            if name in given:
-                return given[name]
-            array = self._views[name]
-            if root is not None:
-                return np.ndarray(array.shape, array.dtype, root, self._offsets[name])
-            return array.copy() if copy else array
-
-        columns = {}
-        if self.infos != "none":
-            columns = {c.key: out(f"info{k}") for k, c in enumerate(self.layout.info)}
-        columns["n_step"], columns["dt"] = out("env_steps"), out("dt")
+        fields: list[np.ndarray] = []
+        for name in self._returned:
+            array = given.get(name)
+            if array is None:
+                array = self._views[name]
+                if root is not None:
+                    array = np.ndarray(array.shape, array.dtype, root, self._offsets[name])
+                elif copy:
+                    array = array.copy()
+            fields.append(array)
+        states, rewards, terminated, truncated, steps, *others = fields
+        num_obs = len(self.obs)
+        columns = dict(zip(self._columns, others[num_obs:], strict=True))
         return RowResults(
-            out("states_out"),
-            tuple(out(f"obs{k}") for k in range(len(self.obs))),
-            out("rewards"),
-            out("terminated"),
-            out("truncated"),
-            out("steps"),
+            states,
+            tuple(others[:num_obs]),
+            rewards,
+            terminated,
+            truncated,
+            steps,
             InfoBatch(columns, self.own_infos),
         )
 

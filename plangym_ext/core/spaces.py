@@ -188,6 +188,8 @@ def check_actions(
     Raises:
         InvalidAction: wrong nesting, shape, dtype, range, or NaN.
     """
+    if layout.is_flat:
+        return (_checked_actions(layout.leaves[0], actions, batch_shape, where),)
     if not _nested_alike(layout.space, actions):
         raise InvalidAction(
             f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
@@ -224,6 +226,9 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
         raise InvalidAction(
             f"{where}: actions{leaf.name} must be one array; rows differ in shape"
         ) from error
+    if values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype:
+        _check_range(leaf, values, where)
+        return values
     ndim = len(batch_shape)
     shape_fits = (
         values.ndim == ndim + len(leaf.shape)
@@ -259,16 +264,18 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = leaf.bounds
     # Two reductions instead of four arrays: this is paid for every batch.
-    one_pair = values.size and isinstance(leaf.space, spaces.Discrete)
-    if one_pair and low <= values.min() and values.max() <= high:
-        return
+    if type(low) is int and values.size:
+        least, most = np.minimum.reduce, np.maximum.reduce
+        if low <= least(values, axis=None) and most(values, axis=None) <= high:
+            return
     cast = values
     if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
         # The comparison is in the space's dtype: a float64 copy of the bound is in range.
         with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
             cast = values.astype(leaf.dtype)
-    good = (cast >= low) & (cast <= high)  # False for NaN
-    if good.all():
+    good = np.greater_equal(cast, low)  # False for NaN
+    good &= cast <= high
+    if np.logical_and.reduce(good, axis=None):
         return
     first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
     got = values[first] if values.ndim else values

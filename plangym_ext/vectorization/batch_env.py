@@ -16,8 +16,8 @@ from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
+from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
 from plangym_ext.vectorization.crew import Crew
 from plangym_ext.vectorization.external_process import CLOSE_GRACE, ExternalProcess
@@ -28,7 +28,7 @@ from plangym_ext.vectorization.promise import Promise
 ROW_TIMEOUT = 300.0
 
 
-class BatchEnv(RowStepper):
+class BatchEnv(SlotStepper):
     """Combine envs in worker processes to step them together.
 
     With states, any number of rows is shared out among the workers. Without, row i
@@ -183,21 +183,19 @@ class BatchEnv(RowStepper):
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
         """Rows begin at these states; one behind a row without a state waits for it."""
         self._waiting |= states
-        known = 0 if self._row_states is None else len(self._row_states)
-        count = known
+        count = known = len(self._continued.states)
         while count in self._waiting:
             count += 1
         rows = np.zeros((count, self.layout.state_width), np.uint8)
         ended = np.zeros(count, bool)
-        if self._row_states is not None and self._row_ended is not None:
-            rows[:known, : self._row_states.shape[1]] = self._row_states
-            ended[:known] = self._row_ended
+        rows[:known, : self._continued.states.shape[1]] = self._continued.states
+        ended[:known] = self._continued.ended
         for i in range(count):
             state = self._waiting.pop(i, None)
             if state is not None:
                 rows[i, : len(state)], ended[i] = state, False
         if count:
-            self._keep_rows(rows, ended)
+            self._continued.keep(rows, ended)
 
     def _first_state(self) -> np.ndarray:
         raise ResetNeeded(

@@ -72,6 +72,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._poller = select.poll()
+        self._poller.register(sock.fileno(), select.POLLIN)
         self._read = bytearray()
         self._fds: list[int] = []
 
@@ -136,6 +138,10 @@ class Channel:
         ((_, event),) = poller.poll()
         if meanwhile is not None and event & select.POLLIN:
             meanwhile()
+
+    def has_come(self) -> bool:
+        """Whether there is something to receive."""
+        return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
         """All whole messages that have come, at least one, which is waited for.

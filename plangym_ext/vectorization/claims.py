@@ -1,102 +1,159 @@
 """Who runs which rows: a queue of row ranges that idle workers take from.
 
-The queue is a pipe. The parent writes every range of a batch at once, each worker
-reads one range at a time until none is left. A read of a whole token is atomic, so
-a range is run by exactly one worker and no worker waits for another. Ranges shrink
-towards the end of the batch, which evens out rows of unequal cost.
+parent                                 workers
+offer ranges      ==== claims ====>    each reads one range at a time
+reports           <=== reports ====    "I have run n rows", behind the last range
+
+Both are pipes that all workers share. The parent writes every range of a batch at once,
+which wakes whoever waits: no worker has to be called by name. A read or write of a whole
+token is atomic, so a range is run by exactly one worker, and none waits for another.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import struct
 import weakref
 from collections.abc import Iterator
 
-_TOKEN = struct.Struct("<QII")  # request, first row, row behind the last
+_CLAIM = struct.Struct("<QIII")  # request, plan, first row, row behind the last
+_REPORT = struct.Struct("<QIIIQ")  # request, worker, rows, what more there is to hear, time
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
-MAX_RANGES = 65536 // _TOKEN.size
-#: A range is worth claiming if it takes this long: some fifteen times what the claim costs.
-_LEAST_SECONDS = 200e-6
+MAX_RANGES = 65536 // _CLAIM.size
 
+#: A report that says all; one with more to hear on the worker's channel; one of a failure,
+#: which is to be heard there too.
+DONE, MORE, FAILED = 0, 1, 2
 
-def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tuple[int, int]]:
-    """Ranges `(first, stop)` that cover `num_rows` rows, larger ones first.
-
-    A range is a share of what is left (guided self-scheduling, Polychronopoulos &
-    Kuck 1987), but takes at least `_LEAST_SECONDS`: a claim costs about as much as
-    stepping a light env. A batch that is too light for that is cut into equal parts.
-
-    Args:
-        num_rows: B.
-        num_workers: how many will claim ranges.
-        row_seconds: what a row is expected to cost.
-    """
-    if num_workers == 1 or num_rows < 2:
-        return [(0, num_rows)] if num_rows else []
-    # A row that takes no time at all makes any range too small.
-    share = min(num_rows, _LEAST_SECONDS / max(row_seconds, _LEAST_SECONDS / num_rows))
-    smallest = max(math.ceil(share), -(-num_rows // (MAX_RANGES // 2)))
-    if num_rows <= 3 * num_workers * smallest:
-        edges = [num_rows * k // num_workers for k in range(num_workers + 1)]
-        return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
-    ranges, first = [], 0
-    while first < num_rows:
-        left = num_rows - first
-        size = min(left, max(smallest, left // (3 * num_workers)))
-        ranges.append((first, first + size))
-        first += size
-    return ranges
+#: Request, plan, first row, row behind the last.
+Claim = tuple[int, int, int, int]
+#: Request, number of the worker among those that share the queue, rows that it has run,
+#: `DONE`, `MORE` or `FAILED`, and the nanoseconds that it took.
+Report = tuple[int, int, int, int, int]
 
 
 class ClaimQueue:
-    """The parent's end: both descriptors of the pipe."""
+    """The parent's ends.
+
+    Attributes:
+        report_fd: readable when there are reports.
+        worker_fds: what workers need to make a `ClaimEnd`.
+    """
 
     def __init__(self) -> None:
-        self.read_fd, self._write_fd = os.pipe()
-        # Workers share this descriptor's flags; an empty queue must not block them.
-        os.set_blocking(self.read_fd, False)
-        os.set_blocking(self._write_fd, False)
-        self._finalizer = weakref.finalize(self, _close, (self.read_fd, self._write_fd))
+        claim_fd, self._offer_fd = os.pipe()
+        try:
+            self.report_fd, write_fd = os.pipe()
+        except OSError:
+            _close((claim_fd, self._offer_fd))
+            raise
+        self.worker_fds = (claim_fd, write_fd)
+        # Workers share these descriptors' flags; an empty queue must not block them.
+        for fd in (claim_fd, self._offer_fd, self.report_fd):
+            os.set_blocking(fd, False)
+        fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
+        self._finalizer = weakref.finalize(self, _close, fds)
 
-    def offer(self, request: int, ranges: list[tuple[int, int]]) -> None:
+    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]]) -> None:
         """Put the ranges of one batch up for claiming; the queue must be empty."""
         assert len(ranges) <= MAX_RANGES
-        data = b"".join(_TOKEN.pack(request, first, stop) for first, stop in ranges)
-        os.write(self._write_fd, data)
+        pack = _CLAIM.pack
+        os.write(self._offer_fd, b"".join([pack(request, plan, *edges) for edges in ranges]))
+
+    def reports(self) -> list[Report]:
+        """What workers have reported since the last time."""
+        try:
+            data = os.read(self.report_fd, _REPORT.size * MAX_RANGES)
+        except BlockingIOError:
+            return []
+        return list(_REPORT.iter_unpack(data))
 
     def discard(self) -> None:
         """Take back every range that nobody has claimed."""
-        for _ in claims(self.read_fd, None):
-            pass
+        _drain(self.worker_fds[0])
 
     def close(self) -> None:
-        """Close both ends; further calls do nothing."""
+        """Close all ends; further calls do nothing."""
         self._finalizer()
-        self.read_fd = self._write_fd = -1
+        self.report_fd = self._offer_fd = -1
+
+
+class ClaimEnd:
+    """A worker's end.
+
+    Args:
+        claim_fd: non-blocking, to read claims from.
+        report_fd: to write reports to.
+        index: the worker's number among those that share the queue.
+
+    Attributes:
+        closed: whether the parent has closed its ends, as far as was seen.
+    """
+
+    def __init__(self, claim_fd: int, report_fd: int, index: int) -> None:
+        self.claim_fd, self._report_fd, self.index = claim_fd, report_fd, index
+        self.closed = False
+
+    def take(self) -> Claim | None:
+        """Claim a range; None if there is none."""
+        try:
+            token = os.read(self.claim_fd, _CLAIM.size)
+        except BlockingIOError:
+            return None
+        if not token:
+            self.closed = True
+            return None
+        request, plan, first, stop = _CLAIM.unpack(token)
+        return request, plan, first, stop
+
+    def report(self, request: int, rows: int, kind: int, taken: int) -> None:
+        """Say how many rows of a batch were run here, now that none are left to claim."""
+        os.write(self._report_fd, _REPORT.pack(request, self.index, rows, kind, taken))
+
+    def discard(self) -> None:
+        """Take what is left, so that nobody runs it."""
+        _drain(self.claim_fd)
+
+
+class Claims:
+    """The ranges of one batch that a worker claims, one after another.
+
+    Args:
+        end: to take them from.
+        claim: the first, taken already.
+
+    Attributes:
+        rows: how many of them have been run: those of all ranges before the present one.
+        ahead: a claim of another batch, if one was met; it ends the ranges.
+    """
+
+    def __init__(self, end: ClaimEnd, claim: Claim) -> None:
+        self._end, self.ahead = end, claim
+        self.rows = 0
+
+    ahead: Claim | None
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        claim = self.ahead
+        assert claim is not None
+        request = claim[0]
+        while claim is not None and claim[0] == request:
+            _, _, first, stop = claim
+            self.ahead = None
+            yield first, stop
+            self.rows += stop - first
+            self.ahead = claim = self._end.take()
+
+
+def _drain(fd: int) -> None:
+    try:
+        # More than a pipe holds, and at its end nothing.
+        while os.read(fd, 1 << 20):
+            pass
+    except BlockingIOError:
+        pass
 
 
 def _close(fds: tuple[int, ...]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def claims(fd: int, request: int | None) -> Iterator[tuple[int, int]]:
-    """Claim ranges from the queue behind `fd` until it is empty.
-
-    Args:
-        fd: non-blocking read end.
-        request: the batch being run; ranges of any other are dropped. None takes all.
-    """
-    while True:
-        try:
-            token = os.read(fd, _TOKEN.size)
-        except BlockingIOError:
-            return
-        if len(token) < _TOKEN.size:  # the parent has closed the queue
-            return
-        of, first, stop = _TOKEN.unpack(token)
-        if request is None or of == request:
-            yield first, stop

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import select
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
+from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_awake, wait_readable
-from plangym_ext.vectorization.claims import ClaimQueue
 from plangym_ext.vectorization.external_process import START_TIMEOUT, ExternalProcess
+from plangym_ext.vectorization.lane import Lane, numbers
 from plangym_ext.vectorization.pages import Pages
 from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, lines_bytes
+from plangym_ext.vectorization.worker_process import WorkerProcess
 
 #: Times that a worker may be started for one batch, on average.
 _MAX_STARTS = 3
@@ -26,9 +27,6 @@ _MAX_KEPT = 256
 _MAX_PLANS = 256
 #: Seconds that a step is expected to cost before one was seen.
 _USUAL_STEP = 30e-6
-
-# Numbers that a worker knows memory and queues by; it may serve several crews.
-_numbers = itertools.count()
 
 
 class Batch(Protocol):
@@ -54,12 +52,19 @@ class Batch(Protocol):
         """End it with an error that names workers which hang, and replace those."""
 
 
-class Lane:
-    """A claim queue that serves one batch at a time."""
+class Plan:
+    """A kind of batch that workers know by a number.
 
-    def __init__(self) -> None:
-        self.number = next(_numbers)
-        self.queue = ClaimQueue()
+    Attributes:
+        number: which.
+        message: what they are told.
+        forgotten: whether they know it no more.
+    """
+
+    def __init__(self, message: RowsMessage) -> None:
+        self.number = next(numbers)
+        self.message = message
+        self.forgotten = False
 
 
 class Crew:
@@ -76,8 +81,11 @@ class Crew:
         self.flights: set[Batch] = set()
         self._step_seconds: float | None = None
         self._sizes: dict[tuple[int, int, int], int] = {}
-        #: Numbers that workers know kinds of batches by.
-        self._plans: dict[RowsMessage, int] = {}
+        self._plans: dict[RowsMessage, Plan] = {}
+        #: The processes of all workers, when all were ready, and lanes and plans, by number,
+        #: that all of those know.
+        self._roster: list[WorkerProcess] = []
+        self._known: set[tuple[int, int]] = set()
         self._free_lanes: list[Lane] = []
         self._lanes: list[Lane] = []
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
@@ -85,6 +93,7 @@ class Crew:
         self._gone: list[int] = []
         self._poller = select.poll()
         self._watched: dict[int, ExternalProcess] = {}
+        self._reporting: dict[int, Lane] = {}
         self._watched_processes: list[object] = []
 
     # Batches --------------------------------------------------------------------
@@ -151,7 +160,7 @@ class Crew:
         """The number that workers know a block by."""
         known = self._numbers.get(block)
         if known is None:
-            known = self._numbers[block] = next(_numbers)
+            known = self._numbers[block] = next(numbers)
             weakref.finalize(block, self._gone.append, known)
         return known
 
@@ -161,75 +170,94 @@ class Crew:
             return self._free_lanes.pop()
         lane = Lane()
         self._lanes.append(lane)
+        self._reporting[lane.queue.report_fd] = lane
+        self._poller.register(lane.queue.report_fd, select.POLLIN)
         return lane
 
     def give_back(self, lane: Lane) -> None:
         """Let another batch use a lane; nobody runs rows of the last one any more."""
         self._free_lanes.append(lane)
 
-    def plan(self, message: RowsMessage) -> int:
-        """The number that workers know a kind of batch by."""
-        known = self._plans.get(message)
-        if known is None:
+    def plan(self, message: RowsMessage) -> Plan:
+        """The kind of batch that a message describes."""
+        plan = self._plans.get(message)
+        if plan is None:
             if len(self._plans) >= _MAX_PLANS:
-                self._forget("plan", self._plans.pop(next(iter(self._plans))))
-            known = self._plans[message] = next(_numbers)
-        return known
+                oldest = self._plans.pop(next(iter(self._plans)))
+                oldest.forgotten = True
+                self._forget("plan", oldest.number)
+            plan = self._plans[message] = Plan(message)
+        return plan
 
     def introduce(
         self,
-        worker: ExternalProcess,
+        workers: list[ExternalProcess],
         lane: Lane,
-        blocks: Iterable[SharedBlock],
-        plan: int,
-        message: RowsMessage,
-    ) -> None:
-        """Tell a worker of the lane, the memory and the kind of a batch, unless it knows them.
+        blocks: Sequence[SharedBlock],
+        plan: Plan,
+    ) -> bool:
+        """Tell workers of the lane, the memory and the kind of a batch, unless they know them.
 
         Args:
-            worker: who.
+            workers: who, from `ready_workers`; those that are gone are left out.
             lane: that the batch has.
             blocks: in which its arrays lie.
-            plan: the number of its kind.
-            message: its kind.
+            plan: its kind.
 
-        Raises:
-            WorkerDied: it is gone.
+        Returns:
+            Whether there was something to tell.
         """
-        worker.describe()
         while self._gone:
             self._forget("block", self._gone.pop())
-        told, gone = worker.process.told, worker.process.gone
-        if (lane.number, plan) in worker.process.at_home and not gone:
-            return
-        while gone:
-            worker.post(("forget", *gone.pop()))
-        if ("lane", lane.number) not in told:
-            index = self.workers.index(worker)
-            worker.post(("lane", lane.number, index), (lane.queue.read_fd,))
-            told.add(("lane", lane.number))
-        for block in blocks:
-            number = self.number(block)
-            if ("block", number) not in told:
-                worker.post(("block", number, block.nbytes), (block.fd,))
-                told.add(("block", number))
-        if ("plan", plan) not in told:
-            worker.post(("plan", plan, message))
-            told.add(("plan", plan))
-        worker.process.at_home.add((lane.number, plan))
+        key = (lane.number, plan.number)
+        if workers is self.workers and key in self._known:
+            return False
+        told = False
+        for worker in workers:
+            with contextlib.suppress(WorkerDied):  # seen again when it is waited for
+                told = self._tell(worker, lane, blocks, plan) or told
+        if workers is self.workers:
+            self._known.add(key)
+        return told
+
+    def _tell(
+        self, worker: ExternalProcess, lane: Lane, blocks: Sequence[SharedBlock], plan: Plan
+    ) -> bool:
+        """Tell one worker what it does not know, and what is gone; whether there was anything."""
+        worker.describe()
+        process = worker.process
+        news = [("lane", lane.number), *(("block", self.number(block)) for block in blocks)]
+        news.append(("plan", plan.number))
+        news = [one for one in news if one not in process.told]
+        if not (news or process.gone):
+            return False
+        while process.gone:
+            worker.post(("forget", *process.gone.pop()))
+        by_number = {self.number(block): block for block in blocks}
+        for kind, number in news:
+            if kind == "lane":
+                index = self.workers.index(worker)
+                worker.post((kind, number, index), lane.queue.worker_fds)
+            elif kind == "block":
+                block = by_number[number]
+                worker.post((kind, number, block.nbytes), (block.fd,))
+            else:
+                worker.post((kind, number, plan.message))
+            process.told.add((kind, number))
+        return True
 
     def _forget(self, kind: str, number: int) -> None:
         """Note for every worker that knows something that it has to forget it."""
+        self._known.clear()
         for worker in self.workers:
             if (kind, number) in worker.process.told:
                 worker.process.told.remove((kind, number))
                 worker.process.gone.append((kind, number))
-                worker.process.at_home.clear()
 
     # What workers say -----------------------------------------------------------
 
     def pump(self, timeout: float | None, awake: float = 0.0) -> bool:
-        """Receive answers and notice deaths, of any worker.
+        """Take in reports and answers, and notice deaths, of any worker.
 
         Args:
             timeout: seconds to wait for the first of them; None waits as long as it takes.
@@ -243,6 +271,9 @@ class Crew:
         if not events:
             events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
+            if (lane := self._reporting.get(fd)) is not None:
+                lane.collect()
+                continue
             worker = self._watched.get(fd)
             if worker is None or worker.fallen is not None:
                 continue
@@ -257,10 +288,12 @@ class Crew:
 
     def _watch(self) -> None:
         """Poll the workers of now: some may have been replaced since the last time."""
-        processes = [worker.process for worker in self.workers if worker.fallen is None]
+        processes = [worker.process for worker in self.workers if worker.process.fallen is None]
         if processes == self._watched_processes:
             return
         self._poller = select.poll()
+        for fd in self._reporting:
+            self._poller.register(fd, select.POLLIN)
         self._watched.clear()
         for worker in self.workers:
             if worker.fallen is None:
@@ -278,7 +311,14 @@ class Crew:
             WorkerDied: they die while they build their envs, again and again.
             WorkerTimeout: none has built its env in time.
         """
-        if all(worker.fallen is None and worker.ready for worker in self.workers):
+        present = [worker.process for worker in self.workers if worker.process.fallen is None]
+        complete = len(present) == len(self.workers)
+        if complete and present == self._roster:
+            return self.workers
+        self._known.clear()
+        self._roster = []
+        if complete and all(worker.ready for worker in self.workers):
+            self._roster = present
             return self.workers
         deadline = time.monotonic() + START_TIMEOUT
         starts_left = _MAX_STARTS * len(self.workers)
@@ -309,6 +349,7 @@ class Crew:
         for flight in list(self.flights):
             flight.cancel(error)
         self._watched.clear()
+        self._reporting.clear()
         for lane in self._lanes:
             lane.queue.close()
         self._lanes.clear()

@@ -145,18 +145,18 @@ class ExternalProcess(Closing):
             EnvClosed: `close` was called.
             WorkerDied: the worker is gone.
         """
-        self.post_pickled(str(message[0]), pickle.dumps(message, protocol=5), fds)
-
-    def post_pickled(self, name: str, message: bytes, fds: tuple[int, ...] = ()) -> None:
-        """`post` for a message that is pickled already."""
         self._check_open()
         if self.fallen is not None:
             raise self.fallen
-        self._last_command = name
+        self.begun(message[0])
         try:
-            self.process.channel.send_pickled(message, fds, meanwhile=self.receive)
+            self.process.channel.send(message, fds, meanwhile=self.receive)
         except ChannelClosed:
             raise self.death() from None
+
+    def begun(self, command: str) -> None:
+        """Note what the worker is about to do, for messages."""
+        self._last_command = command
 
     def _check_open(self) -> None:
         if self._closed:

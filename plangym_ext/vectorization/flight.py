@@ -3,9 +3,11 @@
 parent                              workers
 load rows into a page
 offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
-ring each worker   --- socket -->
-wait for all       <-- socket ---   "no ranges left"
+wait for all rows  <--- pipe ---    "I have run n rows"
 give the page to the caller
+
+A worker that has claimed nothing has nothing to report. Only if something goes wrong or takes
+long is each asked to finish: once all have answered or died, none runs rows any more.
 """
 
 from __future__ import annotations
@@ -23,16 +25,13 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.batch_memory import BatchMemory
-from plangym_ext.vectorization.claims import MAX_RANGES, split_rows
 from plangym_ext.vectorization.crew import Crew, StillWatch
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
-from plangym_ext.vectorization.rows_message import NO_ROW, ROW, TAKEN
+from plangym_ext.vectorization.row_blame import MAX_KILLS, RowBlame
+from plangym_ext.vectorization.row_ranges import ranges_of, split_rows
+from plangym_ext.vectorization.rows_message import NO_ROW, ROW
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
-#: Workers that one row may kill before it is held to be the cause.
-_MAX_KILLS = 2
-#: Rounds in a row that may lose workers without any row being done or blamed for it.
-_MAX_IDLE_ROUNDS = 3
 #: Seconds for which the parent stays awake behind a batch that should end within them.
 _AWAKE = 500e-6
 #: Seconds between two looks at workers that have not answered.
@@ -67,13 +66,15 @@ class Flight:
         self._outcome: RowResults | BaseException | None = None
         #: Nobody will ask for the results.
         self.abandoned: bool = False
-        #: Number of the round's request, and who was asked: processes, for a worker may
-        #: be replaced before the round is over.
+        #: Number of the round's request, and who may run its rows: processes, for a worker
+        #: may be replaced before the round is over.
         self._round = 0
+        #: Number of the request to finish the round, if that was made.
+        self._finish: int | None = None
+        #: Whether the workers were told something before it.
+        self._told = False
         self._rung: dict[ExternalProcess, WorkerProcess] = {}
-        self._kills: dict[int, int] = {}
-        self._idle_rounds = 0
-        self._num_left = request.num_rows
+        self._blame = RowBlame(request.num_rows)
         self._lane = crew.take_lane()
         try:
             self._memory = BatchMemory(crew, layout, request)
@@ -102,33 +103,43 @@ class Flight:
     def _ring(self, ranges: list[tuple[int, int]]) -> None:
         """Have workers run ranges; nobody is running any."""
         crew = self._crew
-        self._round = next_request()
+        self._round, self._finish = next_request(), None
         self._rung = {}
         if not ranges:
+            self._lane.begin(self._round, ranges, 0)
             return
         able = crew.ready_workers()
-        able = crew.workers[:1] if self._one_by_one else able[: len(ranges)]
+        able = crew.workers[:1] if self._one_by_one else able
         # An env that cannot be built any more raises here, before anybody runs a row.
-        memory, plan = self._memory, crew.plan(self._memory.message)
-        for worker in able:
-            with contextlib.suppress(WorkerDied):  # seen again when it is waited for
-                crew.introduce(worker, self._lane, memory.blocks, plan, memory.message)
+        memory, lane = self._memory, self._lane
+        self._told = crew.introduce(able, lane, memory.blocks, memory.plan)
         memory.lines[:, ROW] = NO_ROW
-        memory.lines[:, TAKEN] = 0
-        self._lane.queue.offer(self._round, ranges)
-        pickled = pickle.dumps(("rows", self._round, self._lane.number, plan), protocol=5)
         for worker in able:
             self._rung[worker] = worker.process
-            with contextlib.suppress(WorkerDied):
-                worker.post_pickled("rows", pickled)
+            worker.begun("rows")
+        lane.begin(self._round, ranges, len(able))
+        lane.queue.offer(self._round, memory.plan.number, ranges)
 
     def _waiting(self) -> list[ExternalProcess]:
-        """Workers that have neither answered nor died."""
+        """Workers that may be running rows: as long as there are such, the round is not over."""
+        if not self._lane.rows_left and self._finish is None:
+            return []
         return [
             worker
             for worker, process in self._rung.items()
-            if process.fallen is None and not worker.has_answer(self._round)
+            if process.fallen is None
+            and not (self._finish is not None and worker.has_answer(self._finish))
         ]
+
+    def _ask_to_finish(self) -> None:
+        """Have every worker say when it has run what it has claimed; once a round."""
+        if self._finish is None:
+            self._finish = next_request()
+            for worker, process in self._rung.items():
+                if worker.process is process:
+                    with contextlib.suppress(WorkerDied, EnvClosed):
+                        worker.post(("finish", self._finish, self._lane.number))
+                    worker.begun("rows")
 
     def progress_of(self, worker: int) -> int:
         """The row of this batch that a worker is running, or `NO_ROW`."""
@@ -188,6 +199,9 @@ class Flight:
                 # At once, so that the new one is ready when this round is over.
                 if process.fallen is not None and worker.process is process:
                     worker.restart()
+                    self._ask_to_finish()
+            if self._lane.failed or self._wants_all():
+                self._ask_to_finish()
             if not came:
                 self._look_for_hung()
         except BaseException as error:  # an interrupt: whoever runs rows would go on writing
@@ -195,7 +209,29 @@ class Flight:
             raise
         return came
 
+    def _wants_all(self) -> bool:
+        """Whether all workers are to be heard, though the rows are done without some.
+
+        So that what they were told has been done, such as to let go of memory, and batches that
+        were abandoned do not pile up; and for a worker that is stopped while others run what it
+        would have.
+        """
+        lane, crew = self._lane, self._crew
+        if lane.rows_left:
+            return False
+        if self._told:
+            return True
+        if len(crew.flights) > 1 and any(one.abandoned for one in crew.flights if one is not self):
+            return True
+        if len(lane.reporters) >= lane.sharers:
+            return False
+        workers = crew.workers
+        silent = set(self._rung) - {workers[index] for index in lane.reporters}
+        return any(worker.process.stopped for worker in silent)
+
     def _look_for_hung(self) -> None:
+        # Who has nothing to run answers at once, and is not held to hang.
+        self._ask_to_finish()
         for worker in self._waiting():
             if self._watch.stuck(self._rung[worker], self._crew.progress_of(worker)):
                 # It may be another batch that it does not get on with.
@@ -210,7 +246,7 @@ class Flight:
         found = []
         for worker in hung:
             row = self._row_of(worker)
-            doing = "" if row == NO_ROW else f" at row {row}, action {self._action(row)},"
+            doing = "" if row == NO_ROW else f" at row {row}, action {self._memory.action(row)},"
             found.append(str(worker.hung(seconds, doing)))
             worker.restart()
         numbers = tuple(worker.index for worker in hung)
@@ -223,17 +259,18 @@ class Flight:
         """Read the answers of a round that is over; run on what dead workers left."""
         try:
             deaths = self._judge_answers()
-            if not deaths:
-                if self._num_left:
-                    took = 1e-9 * float(self._memory.lines[:, TAKEN].sum())
-                    self._crew.note_cost(took, self._num_left, self._request.horizon)
+            # Ranges that were taken back from an abandoned batch are missed by nobody.
+            if not deaths and (self.abandoned or not self._lane.rows_left):
+                if num_rows := self._blame.num_left:
+                    took = 1e-9 * self._lane.taken
+                    self._crew.note_cost(took, num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.
             self._lane.queue.discard()
             left = self._rows_left()
-            self._blame(deaths, left)
-            self._ring(_ranges(left))
+            self._judge_deaths(deaths, len(left))
+            self._ring(ranges_of(left))
         except Exception as error:
             self._land(error)
         except BaseException as error:
@@ -249,17 +286,16 @@ class Flight:
         deaths: dict[ExternalProcess, WorkerDied] = {}
         errors: list[tuple[Any, str]] = []
         excess = 0
-        answers = [(*asked, asked[0].taken(self._round)) for asked in self._rung.items()]
-        self._rung = {}
-        for worker, process, answer in answers:
-            if answer is None:
-                assert process.fallen is not None
+        for worker, process, answer in self._end_round():
+            if process.fallen is not None and self._lane.rows_left:
                 deaths[worker] = process.fallen
-            elif answer[0] == "too wide":
+            if answer is None:
+                continue
+            if answer[0] == "too wide":
                 excess = max(excess, answer[1])
             elif answer[0] == "error":
                 errors.append((answer[1], worker.where))
-            elif answer[1]:
+            else:
                 self._batch.own_infos.update(pickle.loads(answer[1]))
         if errors or excess:
             self._lane.queue.discard()
@@ -271,50 +307,52 @@ class Flight:
             raise StateTooWide(excess)
         return deaths
 
-    def _blame(self, deaths: dict[ExternalProcess, WorkerDied], left: np.ndarray) -> None:
-        """Count which rows were being run when their workers died.
+    def _end_round(self) -> list[tuple[ExternalProcess, WorkerProcess, tuple[str, Any] | None]]:
+        """End the round: what each of its workers had to say beside its report, if anything."""
+        rung, self._rung = self._rung, {}
+        if not (self._lane.rows_left or self._lane.speakers or self._finish is not None):
+            return []  # nothing went wrong, and nobody had to say more than a report does
+        speakers = [self._crew.workers[index] for index in self._lane.speakers]
+        found = []
+        for worker, process in rung.items():
+            # What it had to say was said before the report: it is in the channel.
+            while worker in speakers and process.fallen is None:
+                if worker.has_answer(self._round):
+                    break
+                worker.receive()
+            if self._finish is not None and process.fallen is None:
+                worker.forget(self._finish)
+            found.append((worker, process, worker.taken(self._round)))
+        return found
+
+    def _judge_deaths(self, deaths: dict[ExternalProcess, WorkerDied], num_left: int) -> None:
+        """Find out whether a row kills workers.
 
         Args:
             deaths: the workers, and how they ended.
-            left: rows that are not done.
+            num_left: rows that are not done.
 
         Raises:
-            PoisonState: one of them was, twice.
+            PoisonState: one of them was being run when two workers died.
             WorkerDied: the workers die, again and again, and no row gets done.
         """
-        idle = len(left) == self._num_left
-        self._num_left = len(left)
-        for worker, death in deaths.items():
-            row = self._row_of(worker)
-            if row == NO_ROW or self._batch.done[row]:
-                continue
-            idle = False
-            self._kills[row] = self._kills.get(row, 0) + 1
-            if self._kills[row] >= _MAX_KILLS:
-                raise PoisonState(
-                    f"states[{row}] with action {self._action(row)} has killed {_MAX_KILLS} "
-                    f"workers; the last: {death} Run the other rows without this one.",
-                    row=row,
-                    state=self._state(row),
-                    action=self._action(row),
-                    worker=death.worker,
-                    pid=death.pid,
-                    exit_status=death.exit_status,
-                    last_command=death.last_command,
-                )
-        self._idle_rounds = self._idle_rounds + 1 if idle else 0
-        if self._idle_rounds >= _MAX_IDLE_ROUNDS:
-            raise next(iter(deaths.values()))
-
-    def _action(self, row: int) -> Any:
-        action = self._layout.action.join(tuple(a[row].copy() for a in self._batch.actions))
-        return action[0] if self._request.horizon == 1 and self._layout.action.is_flat else action
-
-    def _state(self, row: int) -> np.ndarray:
-        slots = self._request.slots
-        source = row if slots is None else int(slots.sources[row])
-        state: np.ndarray = self._request.states[source].copy()
-        return state
+        rows = [(self._row_of(worker), death) for worker, death in deaths.items()]
+        done = self._batch.done
+        found = [(NO_ROW if row != NO_ROW and done[row] else row, death) for row, death in rows]
+        if (culprit := self._blame.note(found, num_left)) is None:
+            return
+        row, death = culprit
+        raise PoisonState(
+            f"states[{row}] with action {self._memory.action(row)} has killed {MAX_KILLS} "
+            f"workers; the last: {death} Run the other rows without this one.",
+            row=row,
+            state=self._memory.state(row),
+            action=self._memory.action(row),
+            worker=death.worker,
+            pid=death.pid,
+            exit_status=death.exit_status,
+            last_command=death.last_command,
+        )
 
     def _rows_left(self) -> np.ndarray:
         """Rows that have to be run again from the caller's states."""
@@ -338,11 +376,12 @@ class Flight:
         """Release a batch that has landed or was abandoned, if its workers are through."""
         if self._outcome is None:
             self._lane.queue.discard()
-        if self._waiting() or self not in self._crew.flights:
+        if self not in self._crew.flights:
             return
-        for worker in self._rung:
-            worker.taken(self._round)
-        self._rung = {}
+        if self._waiting():
+            self._ask_to_finish()
+            return
+        self._end_round()
         if self._outcome is None:
             self._outcome = WorkerDied("this batch was abandoned")
         self._memory.release()
@@ -360,17 +399,3 @@ class Flight:
         """End it with an error; all workers are gone."""
         self._rung = {}
         self._land(error)
-
-
-def _ranges(rows: np.ndarray) -> list[tuple[int, int]]:
-    """Ranges that cover some rows.
-
-    Single rows, so that one that kills its worker takes no other along; longer ranges if
-    there are more rows than the queue can hold.
-    """
-    size = max(1, -(-len(rows) // MAX_RANGES))
-    # Rows that lie between are done, and running them again gives the same.
-    return [
-        (int(rows[k]), int(rows[min(k + size, len(rows)) - 1]) + 1)
-        for k in range(0, len(rows), size)
-    ]

@@ -27,13 +27,16 @@ class Page:
         block: the memory.
         busy: whether a batch is running on it.
         views: whatever its user wants to keep beside it, such as views made before.
+        user: which of them was used last.
     """
 
     def __init__(self, nbytes: int) -> None:
         self.block = SharedBlock.create(nbytes)
+        self.nbytes = nbytes
         self.busy = False
         self.memory = self.block.ndarray((nbytes,), np.uint8)
         self.views: dict[object, object] = {}
+        self.user: object = None
         self._lease: weakref.ref[np.ndarray] | None = None
 
     @property
@@ -57,12 +60,14 @@ class Pages:
 
     def take(self, nbytes: int) -> Page:
         """A page of at least `nbytes`, busy from now on."""
-        free = [page for page in self._pages if not (page.busy or page.leased)]
-        fitting = [page for page in free if page.block.nbytes >= nbytes]
-        if fitting:
-            page = min(fitting, key=lambda page: page.block.nbytes)
-        else:
-            for small in free:
+        page = None
+        for one in self._pages:
+            if one.busy or one.nbytes < nbytes or (page is not None and page.nbytes <= one.nbytes):
+                continue
+            if not one.leased:
+                page = one
+        if page is None:
+            for small in [one for one in self._pages if not (one.busy or one.leased)]:
                 self._pages.remove(small)
                 small.block.close()
             # Half as much again, so that slowly growing batches do not remap each time.

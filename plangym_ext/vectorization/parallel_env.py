@@ -202,9 +202,10 @@ class ParallelEnv(BackendEnv):
         return self._start(request).wait(None)
 
     def _start(self, request: RowRequest) -> RunningRows:
-        if self.plan_env.state_width > self.batch_env.state_width:
-            self.batch_env.widen(self.plan_env.state_width)
-        return self.batch_env._start(request)
+        batch_env, width = self.batch_env, self.plan_env.layout.state_width
+        if width > batch_env.layout.state_width:
+            batch_env.widen(width)
+        return batch_env._start(request)
 
     def _widened(self, width: int) -> None:
         """The workers have made their rows wider."""

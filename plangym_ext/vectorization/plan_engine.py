@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from plangym_ext.core.continued_rows import equally_wide
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.row_stepper import equally_wide
 from plangym_ext.errors import ResetNeeded
 from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard

@@ -12,8 +12,6 @@ from plangym_ext.arrays.storage import SharedBlock
 _LINE = 8
 #: The first of them: the row that it is running, or none.
 ROW, NO_ROW = 0, -1
-#: The second: nanoseconds that it took for its rows.
-TAKEN = 1
 
 
 class Place(NamedTuple):

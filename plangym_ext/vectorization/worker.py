@@ -6,13 +6,16 @@ env's constructor; after that the worker answers one request at a time:
 
     ("block", id, nbytes)                map shared memory; brings its descriptor
     ("forget", kind, id)                 let go of a "block" or a "plan"
-    ("lane", id, index)                  a claim queue; brings its descriptor
+    ("lane", id, index)                  a claim queue; brings its descriptors
     ("plan", id, RowsMessage)            a kind of batch
-    ("rows", request, lane, plan)        run the rows of a batch that this worker claims
+    ("finish", request, lane)            answer when a claim queue is empty
     ("call", request, name, pickle)      call a method of the env with (args, kwargs)
     ("get", request, name)               read an attribute of the env
     ("widen", width)                     make state rows wider
     ("close",)                           leave
+
+Batches come through claim queues, which wake it like a request. What was said before a
+batch counts for it. It reports through the queue, and answers only what a report cannot say.
 
 Every answer is `(request, status, payload)`. The status is "result"; "pickled", with a
 payload that is pickled once more, so that one which cannot be read is an error of its own
@@ -36,7 +39,7 @@ from typing import Any
 from plangym_ext.core import trust
 from plangym_ext.core.families import register_family
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, Message
-from plangym_ext.vectorization.claims import claims
+from plangym_ext.vectorization.claims import DONE, FAILED, MORE, Claim, ClaimEnd, Claims
 from plangym_ext.vectorization.remote_errors import ErrorReport
 from plangym_ext.vectorization.service import Service
 from plangym_ext.vectorization.vigil import Vigil
@@ -78,14 +81,21 @@ class Worker:
         from plangym_ext.vectorization.worker_env import WorkerEnv
 
         self._channel = channel
-        poller = select.poll()
-        poller.register(channel.fileno(), select.POLLIN)
-        self._vigil = Vigil(poller)
         self._env: Any = (
             constructor() if isinstance(constructor, Service) else WorkerEnv(constructor)
         )
-        #: Claim queues, and this worker's number among those that share one.
-        self._lanes: dict[int, tuple[int, int]] = {}
+        self._lanes: dict[int, ClaimEnd] = {}
+        #: What there is to wait for: messages, and claims by descriptor.
+        self._poller = select.poll()
+        self._poller.register(channel.fileno(), select.POLLIN)
+        self._vigil = Vigil(self._poller)
+        self._woke = time.monotonic()
+        self._queues: dict[int, ClaimEnd] = {}
+        self._inbox: list[Message] = []
+        #: The last descriptor that was read from.
+        self._served = -1
+        #: Whether something was done that may be asked for again at once.
+        self._busy = False
 
     def description(self) -> dict[str, Any]:
         """What the parent has to know of the env."""
@@ -93,30 +103,51 @@ class Worker:
 
     def serve(self, messages: list[Message]) -> None:
         """Answer requests, those that have come already first, until told to close."""
+        self._inbox += messages
         while True:
-            began = time.monotonic()
-            for message, fds in messages:
+            while self._inbox:
+                message, fds = self._inbox.pop(0)
                 if message[0] == "close":
                     self._env.close()
                     return
                 self._serve(message, fds)
-            if messages and messages[-1][0][0] in ("rows", "call"):
-                self._vigil.wait(time.monotonic() - began)
-            messages = self._channel.receive()
+            if (queue := self._queues.get(self._ready())) is None:
+                self._inbox += self._channel.receive()
+            else:
+                self._run_claims(queue)
+
+    def _ready(self) -> int:
+        """A descriptor with something to read, which is waited for."""
+        if self._busy:
+            events = self._vigil.wait(time.monotonic() - self._woke)
+        else:
+            events = self._poller.poll()
+        self._busy, self._woke = False, time.monotonic()
+        fd = events[0][0]
+        # Messages first; of two queues not the same twice, or one would wait for all that
+        # follows in the other.
+        if fd in self._queues and fd == self._served and len(events) > 1:
+            fd = events[1][0]
+        self._served = fd
+        return fd
 
     def _serve(self, message: tuple[Any, ...], fds: list[int]) -> None:
         kind = message[0]
-        if kind == "rows":
-            self._answer(message[1], self._run_rows, *message[1:])
-        elif kind == "block":
+        if kind == "block":
             self._env.open_block(message[1], fds[0], message[2])
         elif kind == "plan":
             self._env.learn(message[1], message[2])
         elif kind == "forget":
             self._env.forget(message[1], message[2])
         elif kind == "lane":
-            self._lanes[message[1]] = (fds[0], message[2])
+            claim_fd, report_fd = fds
+            queue = self._lanes[message[1]] = ClaimEnd(claim_fd, report_fd, message[2])
+            self._queues[queue.claim_fd] = queue
+            self._poller.register(queue.claim_fd, select.POLLIN)
+        elif kind == "finish":
+            self._answer(message[1], self._finish, message[2])
         elif kind == "call":
+            self._busy = True
             self._answer(message[1], self._call, message[2], message[3])
         elif kind == "widen":
             self._env.widen(message[1])
@@ -133,15 +164,51 @@ class Worker:
     def _get(self, name: str) -> bytes:
         return pickle.dumps(self._env.get(name), protocol=5)
 
-    def _run_rows(self, request: int, lane: int, plan: int) -> bytes:
-        claim_fd, index = self._lanes[lane]
+    def _finish(self, lane: int) -> bytes:
+        self._run_claims(self._lanes[lane])
+        return b""
+
+    def _run_claims(self, queue: ClaimEnd) -> None:
+        """Run what a queue offers until it is empty; others may have emptied it already."""
+        claim = queue.take()
+        while claim is not None:
+            self._busy = True
+            self._heed()
+            claims = Claims(queue, claim)
+            begun = time.perf_counter_ns()
+            kind = self._run_batch(queue, claim, claims)
+            queue.report(claim[0], claims.rows, kind, time.perf_counter_ns() - begun)
+            claim = claims.ahead
+        if queue.closed and queue.claim_fd in self._queues:
+            del self._queues[queue.claim_fd]
+            self._poller.unregister(queue.claim_fd)
+
+    def _heed(self) -> None:
+        """Do what was said before a batch was offered: it may be what the batch lies in."""
+        while self._channel.has_come():
+            self._inbox += self._channel.receive()
+        if self._inbox:
+            heard, self._inbox = self._inbox, []
+            for message, fds in heard:
+                # A claim is held here: nothing is finished before it has been run.
+                if message[0] in ("finish", "close"):
+                    self._inbox.append((message, fds))
+                else:
+                    self._serve(message, fds)
+
+    def _run_batch(self, queue: ClaimEnd, claim: Claim, claims: Claims) -> int:
+        request, plan, *_ = claim
         try:
-            return self._env.run(plan, index, claims(claim_fd, request))
-        except BaseException:
+            own_infos = self._env.run(plan, queue.index, claims)
+        except Exception as error:  # any error of the env belongs to the caller
             # The batch has failed: what nobody has begun need not be run.
-            for _ in claims(claim_fd, None):
-                pass
-            raise
+            queue.discard()
+            self._channel.send((request, *self._problem(error)))
+            return FAILED
+        if own_infos:
+            self._channel.send((request, "pickled", own_infos))
+            return MORE
+        return DONE
 
     def _answer(self, request: int, function: Any, *args: Any) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +13,7 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_loop import row_error, run_rows
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.vectorization.rows_message import NO_ROW, ROW, TAKEN, RowsMessage, worker_lines
+from plangym_ext.vectorization.rows_message import NO_ROW, ROW, RowsMessage, worker_lines
 
 
 class WorkerEnv:
@@ -96,7 +95,6 @@ class WorkerEnv:
         if batch is None:
             batch = self._batches[plan, worker] = self._batch(what, worker)
         batch.own_infos.clear()
-        begun = time.perf_counter_ns()
         try:
             for first, stop in ranges:
                 if what.unchecked:
@@ -104,7 +102,6 @@ class WorkerEnv:
                 run_rows(self._env, batch, first, stop)
         finally:
             batch.progress[ROW] = NO_ROW
-            batch.progress[TAKEN] = time.perf_counter_ns() - begun
         return _pickled(batch) if batch.own_infos else b""
 
     def _check(self, states: np.ndarray, where: str) -> None:

@@ -53,8 +53,6 @@ class WorkerProcess:
         self.fallen: WorkerDied | None = None
         #: What it has been told of: memory, queues and kinds of batches, by number.
         self.told: set[tuple[str, int]] = set()
-        #: Queues and kinds of batches, by number, of which it knows all that there is.
-        self.at_home: set[tuple[int, int]] = set()
         #: What it has been told of and has to forget, for it is gone.
         self.gone: list[tuple[str, int]] = []
         # The parent's module path, so that the library and the caller's modules are
@@ -109,6 +107,16 @@ class WorkerProcess:
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._kill.alive and self._process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it, and none has continued it."""
+        if not hasattr(os, "waitid"):
+            return False
+        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, flags) is not None
+        return False
 
     def begin_stop(self) -> None:
         """Ask the worker to leave, without waiting for it."""

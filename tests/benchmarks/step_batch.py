@@ -134,7 +134,9 @@ def main() -> None:
     print(f"load average {min(loads, default=0)} to {max(loads, default=0)}")
     print_table(results, list(wanted))
     if options.page is not None:
-        write_section(options.page, "step_batch", report(here, results))
+        # In the order of the parts, whatever was measured first.
+        ordered = {name: results[name] for name in wanted} | results
+        write_section(options.page, "step_batch", report(here, ordered))
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ def test_values_that_are_no_numbers(infos):
                     messages.append((str(caught.value), caught.value.__notes__))
                 assert messages[0] == messages[1]
                 # The rows are where they were.
-                assert env._row_states.tobytes() == states.tobytes()
+                assert env._continued.states.tobytes() == states.tobytes()
             else:
                 want = serial.step_batch(_ACTIONS[0, :, :1], infos=infos)
                 assert np.isnan(want.rewards).any()

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plangym_ext.vectorization.claims import MAX_RANGES, ClaimQueue, claims, split_rows
+from plangym_ext.vectorization.claims import (
+    DONE,
+    FAILED,
+    MAX_RANGES,
+    MORE,
+    ClaimEnd,
+    ClaimQueue,
+    Claims,
+)
+from plangym_ext.vectorization.row_ranges import split_rows
 
 
 @given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10))
@@ -29,15 +38,20 @@ def sizes(*arguments):
 
 
 def test_ranges_shrink_and_leave_something_for_everyone():
-    # Of 64 rows, 2 workers: a sixth of what is left, at least 2 of 100 us.
-    assert sizes(64, 2, 100e-6) == [10, 9, 7, 6, 5, 4, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1]
+    # Of 64 rows, 2 workers: a sixth of what is left, at least 2 of 50 us.
+    assert sizes(64, 2, 50e-6) == [10, 9, 7, 6, 5, 4, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1]
     assert len(split_rows(2, 3, 1.0)) == 2
 
 
 def test_light_batches_are_cut_into_equal_parts():
     assert sizes(16, 2, 10e-6) == [8, 8]
     assert sizes(7, 3, 10e-6) == [2, 2, 3]
-    assert sizes(3, 8, 10e-6) == [1, 1, 1]
+    assert sizes(3, 8, 20e-6) == [1, 1, 1]
+
+
+def test_the_lightest_batches_are_not_cut():
+    assert sizes(5, 2, 10e-6) == [5]
+    assert sizes(100, 2, 0.0) == [100]
 
 
 def test_rows_that_cost_much_are_claimed_one_by_one_in_the_end():
@@ -51,28 +65,59 @@ def queue():
     queue.close()
 
 
+def ends(queue, count):
+    return [ClaimEnd(*queue.worker_fds, index) for index in range(count)]
+
+
 def test_each_claim_is_given_once(queue):
-    queue.offer(7, [(0, 5), (5, 8), (8, 9)])
-    one, two = claims(queue.read_fd, 7), claims(queue.read_fd, 7)
-    assert [next(one), next(two), next(one)] == [(0, 5), (5, 8), (8, 9)]
-    assert list(one) == list(two) == []
+    one, two = ends(queue, 2)
+    queue.offer(7, 3, [(0, 5), (5, 8), (8, 9)])
+    assert [one.take(), two.take(), one.take()] == [(7, 3, 0, 5), (7, 3, 5, 8), (7, 3, 8, 9)]
+    assert one.take() is two.take() is None
 
 
-def test_claims_of_another_batch_are_dropped(queue):
-    queue.offer(1, [(0, 1)])
-    queue.offer(2, [(1, 2)])
-    assert list(claims(queue.read_fd, 2)) == [(1, 2)]
+def test_rows_count_once_the_next_range_is_asked_for(queue):
+    (end,) = ends(queue, 1)
+    queue.offer(7, 3, [(0, 5), (5, 8)])
+    claims = Claims(end, end.take())
+    assert [(rows, claims.rows) for rows in claims] == [((0, 5), 0), ((5, 8), 5)]
+    assert (claims.rows, claims.ahead) == (8, None)
 
 
-def test_discarded_claims_are_gone(queue):
-    queue.offer(1, [(k, k + 1) for k in range(MAX_RANGES)])
-    queue.discard()
-    assert list(claims(queue.read_fd, 1)) == []
+def test_ranges_end_where_another_batch_begins(queue):
+    (end,) = ends(queue, 1)
+    queue.offer(1, 3, [(0, 1)])
+    queue.offer(2, 3, [(1, 2)])
+    claims = Claims(end, end.take())
+    assert list(claims) == [(0, 1)]
+    assert list(Claims(end, claims.ahead)) == [(1, 2)]
+
+
+@pytest.mark.parametrize("who", ["parent", "worker"])
+def test_discarded_claims_are_gone(queue, who):
+    (end,) = ends(queue, 1)
+    queue.offer(1, 3, [(k, k + 1) for k in range(MAX_RANGES)])
+    (queue if who == "parent" else end).discard()
+    assert end.take() is None
+    assert not end.closed
+
+
+def test_reports_are_read_once(queue):
+    one, two = ends(queue, 2)
+    one.report(1, 5, DONE, 70)
+    two.report(1, 3, FAILED, 80)
+    assert queue.reports() == [(1, 0, 5, DONE, 70), (1, 1, 3, FAILED, 80)]
+    two.report(2, 1, MORE, 90)
+    assert queue.reports() == [(2, 1, 1, MORE, 90)]
+    assert queue.reports() == []
 
 
 def test_closed_queue_ends_the_claims(queue):
-    reader = os.dup(queue.read_fd)
+    reader, writer = map(os.dup, queue.worker_fds)
+    end = ClaimEnd(reader, writer, 0)
     queue.close()
     queue.close()
-    assert list(claims(reader, 1)) == []
+    assert end.take() is None
+    assert end.closed
     os.close(reader)
+    os.close(writer)

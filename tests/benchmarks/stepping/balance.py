@@ -16,7 +16,7 @@ from stepping import spin_env
 from stepping.limit import Limit
 from stepping.rounds import finding, interleaved, ratios, usual_microseconds
 
-LIGHT, HEAVY = 4_000, 40_000  # turns of an empty loop, some 5 ns each
+LIGHT, HEAVY = 20_000, 200_000  # ns
 ROWS = 64
 
 

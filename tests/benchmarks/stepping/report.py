@@ -16,6 +16,15 @@ least and the greatest behind it.
   with the parent run a fixed share of the rows in that loop, woken by one pipe message
   each; the parent copies states in and results out. No checks, no seals, no infos, no
   flags, no balance, and nobody notices a death.
+
+A target that is not met stands as it is. What is known of the distance: a rollout cannot reach
+three times the steps of a batch where the two limits' own ratio is below that. At 16 rows one
+of the two workers shares its processor with the parent, begins when the parent waits, and runs
+with cold caches; the sketch's share is what is left of the limit without any of the checks. Of
+the parent's time the sketch needs what stands beside it, most of it to copy states that come
+from private memory; states that lie in shared memory (slots, the last batch's results) are not
+copied. A MsPacman worker loads its game twice, 75 ms each, since an emulator learns when it
+loads that its frames are not to be sticky; the imports it is compared with load none.
 """
 
 

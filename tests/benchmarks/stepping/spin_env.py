@@ -1,9 +1,9 @@
-"""An env whose steps cost what the action says, nothing for action 0."""
+"""An env whose steps take the processor time that the action says, none for action 0."""
 
 from __future__ import annotations
 
-import itertools
 import struct
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +19,7 @@ _COUNT = struct.Struct("<q")
 
 
 class Spin(gym.Env):
-    """Counts its steps; an action is a number of turns of an empty loop."""
+    """Counts its steps; an action is a number of nanoseconds."""
 
     observation_space = Box(0.0, np.inf, (1,), np.float32)
     action_space = Discrete(1_000_000)
@@ -32,10 +32,12 @@ class Spin(gym.Env):
         return self._seen, self._info
 
     def step(self, action: Any) -> Any:
-        # Without a number in each turn: how fast those are made depends on the heap's state,
-        # which differs by a fifth between equal processes.
-        for _ in itertools.repeat(None, int(action)):
-            pass
+        # Until the time is up, not for so many turns: equal processes differ by a fifth in how
+        # long the turns of a loop take them.
+        if action:
+            end = time.thread_time_ns() + int(action)
+            while time.thread_time_ns() < end:
+                pass
         self.count += 1
         return self._seen, 0.0, False, False, self._info
 
