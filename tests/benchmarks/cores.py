@@ -146,11 +146,8 @@ def part(kept: dict[str, Any]) -> str:
     ]
     for name in ("cores", "scores"):
         if name in kept:
-            about = kept[name]["machine"]
-            lines.append(
-                f"- {name}: {kept[name]['date']}; "
-                f"{', '.join(f'{key} {value}' for key, value in about.items())}."
-            )
+            about = ", ".join(f"{key} {value}" for key, value in kept[name]["machine"].items())
+            lines.append(f"- {name}: {kept[name]['date']}; {about}.")
     if "cores" in kept:
         lines += ["", *table(kept["cores"]["found"])]
     if "scores" in kept:
@@ -195,7 +192,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    about = {"date": datetime.date.today().isoformat(), "machine": machine.described()}
+    here = {key: value for key, value in machine.described().items() if key != "plangym"}
+    about = {"date": datetime.date.today().isoformat(), "machine": here}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if "cores" in options.only:
         found = busy_cores(options.rounds, options.seconds)
