@@ -44,10 +44,11 @@ SEEDS = 20
 GAMES: list[tuple[str, dict[str, Any], int, int, int]] = [
     ("CartPole-v1", {}, 200, 12, 4),
     ("CartPole-v1", {}, 200, 32, 2),
+    ("plangym_ext/NarrowPath-v0", {"n": 6}, 60, 32, 4),
     ("plangym_ext/NarrowPath-v0", {"n": 8}, 60, 64, 4),
 ]
 #: The first is sequential search.
-ORDERS = [(1, 1), (2, 2), (8, 1), (16, 2)]
+ORDERS = [(1, 1), (8, 1), (8, 2), (16, 2)]
 
 
 def pacman(**settings: Any) -> Any:
