@@ -79,7 +79,7 @@ def measure(env, evaluator, wave, repeats):
 def page(rows, repeats):
     """The part of the page of benchmarks."""
     lines = [
-        "# A search with a network",
+        "## A search with a network",
         "",
         f"{TREES} trees of {SIMULATIONS} simulations on CartPole; an MLP of two layers of 64 as",
         "evaluator, on one thread. Shares of a plan's time: in the env's `step_batch`, in",
