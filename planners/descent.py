@@ -66,7 +66,7 @@ def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array
 def go_on(
     tree: Tree,
     selection: Selection,
-    halving: Halving,
+    halving: Halving | None,
     descent: Descent,
     count: int,
     full: Array,
@@ -78,7 +78,7 @@ def go_on(
     Args:
         tree: the trees; all children have been observed.
         selection: the rule.
-        halving: the schedule at the roots; only GUMBEL looks at it.
+        halving: the schedule at the roots for GUMBEL; None for the other rules.
         descent: the simulations.
         count: how many of them went on.
         full: `[B]` bool, written: True where there was no room for children.
@@ -108,7 +108,8 @@ def go_on(
             on += 1
     if early:
         for k in range(on):
-            hand_up(tree, descent, going[k])
+            # As the indices of `end_descent`: other types would compile it once more.
+            hand_up(tree, descent, int(going[k]))
     return on
 
 
