@@ -107,7 +107,7 @@ def write(tree: Tree, tallies: Tallies, discount: float, landed: Landed) -> None
 def turn(
     tree: Tree,
     selection: Selection,
-    halving: Halving,
+    halving: Halving | None,
     discount: float,
     first_action: int,
     tallies: Tallies,
@@ -121,7 +121,7 @@ def turn(
     Args:
         tree: the trees.
         selection: the rule.
-        halving: the schedule at the roots; only GUMBEL looks at it.
+        halving: the schedule at the roots, if the rule is GUMBEL.
         discount: gamma.
         first_action: the action with index 0.
         tallies: counted up.

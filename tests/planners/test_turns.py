@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plangym_ext.planners.node_states import gathered, scatter
+from plangym_ext.planners.selection import PUCT, Selection
+from plangym_ext.planners.tree import OPEN, PENDING, ROOT, new_tree
+from plangym_ext.planners.turns import (
+    Landed,
+    Limits,
+    Tallies,
+    allowances,
+    for_types_of,
+    new_wave,
+    nothing_landed,
+    turn,
+)
+
+
+def both(kernel):
+    return pytest.mark.parametrize("run", [kernel, kernel.py_func], ids=["jit", "python"])
+
+
+def tallies(batch, **counted):
+    zeros = {"done": np.zeros(batch, np.int64), "flying": np.zeros(batch, np.int64)}
+    rest = {"full": np.zeros(batch, np.bool_), "counts": np.zeros((4, batch), np.int64)}
+    return Tallies(**{**zeros, **rest, **counted})
+
+
+@both(allowances)
+def test_a_tree_may_have_what_no_limit_forbids(run):
+    steps = np.zeros((4, 4), np.int64)
+    steps[0] = [0, 0, 0, 7]
+    counted = tallies(4, done=np.array([0, 9, 5, 0]), flying=np.array([0, 0, 4, 1]), counts=steps)
+    # A wave of 4; 10 simulations; 12 steps, 2 per simulation, (12 - 7) // 2 - 1 = 1.
+    np.testing.assert_array_equal(run(counted, Limits(10, 12, 2), 4), [4, 1, 1, 1])
+    np.testing.assert_array_equal(run(counted, Limits(10, -1, 2), 4), [4, 1, 1, 4])
+
+
+def take_turn(run, tree, counted, landed, wave, wave_size=2):
+    rule = Selection(PUCT, 1.5, 0, 0.0, 0.0, 0.0)
+    return run(tree, rule, None, 0.9, 5, counted, Limits(8, -1, 1), wave_size, landed, wave)
+
+
+@both(turn)
+def test_a_wave_is_selected_and_written_when_it_has_landed(run):
+    tree, counted, wave = new_tree(2, 4, 2), tallies(2), new_wave(4)
+    assert take_turn(run, tree, counted, nothing_landed(2), wave) == (4, 4)
+    np.testing.assert_array_equal(wave.rows, [0, 0, 1, 1])
+    np.testing.assert_array_equal(wave.new_leaves, [1, 2, 1, 2])
+    np.testing.assert_array_equal(wave.parents, [ROOT] * 4)
+    np.testing.assert_array_equal(wave.actions, [5, 6, 5, 6])
+    np.testing.assert_array_equal(counted.flying, [2, 2])
+    assert (tree.kind[:, 1:3] == PENDING).all()
+
+    over, cut = np.array([False, True, False, False]), np.zeros(4, np.bool_)
+    reward, value = np.array([1.0, 2.0, 3.0, 4.0]), np.array([10.0, 20.0, 30.0])
+    nothing = nothing_landed(2)
+    landed = Landed(wave, (4, 4), (over, cut), reward, value, nothing.prior, nothing.legal)
+    size, _ = take_turn(run, tree, counted, landed, new_wave(4), wave_size=0)
+    assert size == 0
+    # Tree 0: 1 + 0.9 * 10, and 2 of the ended one; tree 1: 3 + 0.9 * 20, 4 + 0.9 * 30.
+    np.testing.assert_allclose(tree.q[:, 1:3], [[10, 2], [21, 31]])
+    np.testing.assert_array_equal(tree.kind[1, 1:3], OPEN)
+    np.testing.assert_array_equal(counted.done, [2, 2])
+    np.testing.assert_array_equal(counted.flying, [0, 0])
+    np.testing.assert_array_equal(counted.counts, [[2, 2], [2, 2], [0, 0], [2, 2]])
+    np.testing.assert_array_equal(counted.full, [False, False])
+
+
+def test_a_kernel_that_looks_at_no_types_does_the_same():
+    found = []
+    for direct in (False, True):
+        tree, counted, wave = new_tree(2, 4, 2), tallies(2), new_wave(4)
+        rule = Selection(PUCT, 1.5, 0, 0.0, 0.0, 0.0)
+        limits = Limits(8, -1, 1)
+        arguments = (tree, rule, None, 0.9, 0, counted, limits, 2, nothing_landed(2), wave)
+        run = for_types_of(turn, arguments) if direct else turn
+        found.append((run(*arguments), wave.leaves.tolist(), tree.size.tolist()))
+    assert found[0] == found[1]
+    # Where numba compiles nothing there is nothing to choose.
+    assert for_types_of(turn.py_func, ()) is turn.py_func
+
+
+def test_states_are_copied_to_and_from_their_nodes():
+    rows = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    trees, nodes = np.array([1, 0], np.int32), np.array([2, 1], np.int32)
+    for gather, write in ((gathered, scatter), (gathered.py_func, scatter.py_func)):
+        found = gather(rows, trees, nodes)
+        np.testing.assert_array_equal(found, rows[trees, nodes])
+        other = np.zeros_like(rows)
+        write(other, trees, nodes, found)
+        np.testing.assert_array_equal(other[trees, nodes], found)
+        assert np.count_nonzero(other) == np.count_nonzero(found)
