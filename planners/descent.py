@@ -1,4 +1,8 @@
-"""Simulations of Shoot Tree Search on their way down, which expand several nodes each."""
+"""Simulations of Shoot Tree Search on their way down, which expand several nodes each.
+
+The kernels become part of what calls them: handing over the arrays of a tree and of a
+descent takes as long as a short simulation.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,6 @@ from plangym_ext.planners.gumbel import Halving
 from plangym_ext.planners.multi_step import add_children, backup_return
 from plangym_ext.planners.selection import Selection, choose
 from plangym_ext.planners.tree import NO_ACTION, OPEN, Array, Tree
-
-
-# All of it becomes part of what calls it: handing over the arrays of a tree and of a
-# descent takes as long as a short simulation.
 
 
 class Descent(NamedTuple):
