@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -61,7 +61,7 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -
     actions are in flight, FULL that a new node was wanted and there is no room.
     """
     # As a literal, all that is called from here would be compiled a second time for it.
-    node = int(np.int64(ROOT))
+    node: Any = np.int64(ROOT)
     while tree.kind[b, node] == OPEN:
         action = choose(tree, b, node, selection, halving)
         if action == NO_ACTION:

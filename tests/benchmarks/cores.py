@@ -44,10 +44,11 @@ SEEDS = 20
 GAMES: list[tuple[str, dict[str, Any], int, int, int]] = [
     ("CartPole-v1", {}, 200, 12, 4),
     ("CartPole-v1", {}, 200, 32, 2),
+    ("plangym_ext/NarrowPath-v0", {"n": 6}, 60, 32, 4),
     ("plangym_ext/NarrowPath-v0", {"n": 8}, 60, 64, 4),
 ]
 #: The first is sequential search.
-ORDERS = [(1, 1), (2, 2), (8, 1), (16, 2)]
+ORDERS = [(1, 1), (8, 1), (8, 2), (16, 2)]
 
 
 def pacman(**settings: Any) -> Any:
@@ -146,11 +147,8 @@ def part(kept: dict[str, Any]) -> str:
     ]
     for name in ("cores", "scores"):
         if name in kept:
-            about = kept[name]["machine"]
-            lines.append(
-                f"- {name}: {kept[name]['date']}; "
-                f"{', '.join(f'{key} {value}' for key, value in about.items())}."
-            )
+            about = ", ".join(f"{key} {value}" for key, value in kept[name]["machine"].items())
+            lines.append(f"- {name}: {kept[name]['date']}; {about}.")
     if "cores" in kept:
         lines += ["", *table(kept["cores"]["found"])]
     if "scores" in kept:
@@ -195,7 +193,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    about = {"date": datetime.date.today().isoformat(), "machine": machine.described()}
+    here = {key: value for key, value in machine.described().items() if key != "plangym"}
+    about = {"date": datetime.date.today().isoformat(), "machine": here}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if "cores" in options.only:
         found = busy_cores(options.rounds, options.seconds)
