@@ -178,8 +178,8 @@ def test_icem_goes_on_from_its_mean_and_its_elites(models):
     model = models.Integrator()
     planner = ICEM(60, horizon=4, num_elites=4, keep_fraction=0.5)
     planner.plan(model, model.state(0.6), rng=0)
-    mean, elites = planner._kept[0].mean, planner._kept[0].elites.knots
-    assert not np.array_equal(mean, planner._kept[0].best)
+    mean, elites = planner._kept.rows[0].mean, planner._kept.rows[0].elites.knots
+    assert not np.array_equal(mean, planner._kept.rows[0].best)
     planner.init_std = 0.0
     planner.plan(model, model.state(0.5), rng=1)
     first_round = model.tried[3]
