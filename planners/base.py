@@ -75,13 +75,11 @@ class Planner(ABC):
         """Return an option as a float, or say that it is not a number in [low, high]."""
         return finite_between(self._option(name), getattr(self, name), low, high)
 
-    def _check_function(self, name: str) -> None:
-        """Refuse an option that is neither a function of observations nor None."""
+    def _check_function(self, name: str, what: str = "a function of observations") -> None:
+        """Refuse an option that is neither a function nor None; `what` says what it may be."""
         given = getattr(self, name)
         if given is not None and not callable(given):
-            raise InvalidOption(
-                f"{self._option(name)} must be a function of observations or None; got {given!r}."
-            )
+            raise InvalidOption(f"{self._option(name)} must be {what} or None; got {given!r}.")
 
     def _check_pays(self, cost: int, what: str) -> None:
         """Refuse a `max_model_steps` that does not pay for one simulation of `cost` steps."""

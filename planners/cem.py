@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -46,11 +46,11 @@ class CEM(Shooting):
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw from the distribution."""
-        return row.mean + row.std * row.rng.standard_normal((count, *row.mean.shape))
+        return row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:
         """Fit the distribution to the elites."""
         count = max(2, round(self.elite_fraction * len(tried.returns)))
         fit(row, top(tried, count), self.momentum)

@@ -21,6 +21,7 @@ from plangym_ext.planners.tree import Array, Tree
 class Before(NamedTuple):
     """What a wave changes in a tree of n nodes besides adding to it."""
 
+    size: int  # n
     visits: npt.NDArray[np.int32]  # [n]
     q: npt.NDArray[np.float32]  # [n]
     q_low: float
@@ -32,7 +33,13 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
     """Return the wave of `STS`, as `STS._wave` has it, for one tree."""
 
     def wave(
-        tree: Tree, job: Job, selection: Selection, halving: Halving, places: Any, b: int, lane: int
+        tree: Tree,
+        job: Job,
+        selection: Selection,
+        halving: Halving | None,
+        places: Any,
+        b: int,
+        lane: int,
     ) -> int:
         before = remember(tree, job.full, b)
         count = select_nodes(tree, b, allowance(job, b), selection, halving, job.wave[b])
@@ -62,13 +69,13 @@ def remember(tree: Tree, full: Array, b: int) -> Before:
     """Copy what `undo` puts back: backups of intermediate values cannot be taken back."""
     size = tree.size[b]
     visits, q = tree.visits[b, :size].copy(), tree.q[b, :size].copy()
-    return Before(visits, q, tree.q_low[b], tree.q_high[b], full[b])
+    return Before(size, visits, q, tree.q_low[b], tree.q_high[b], full[b])
 
 
 @numba.njit(cache=True, nogil=True)
 def undo(tree: Tree, full: Array, b: int, leaves: Array, before: Before) -> None:
     """Make tree b as it was before a wave that has selected `leaves`."""
-    withdraw(tree, b, leaves, len(before.visits))
-    for node in range(len(before.visits)):
+    withdraw(tree, b, leaves, before.size)
+    for node in range(before.size):
         tree.visits[b, node], tree.q[b, node] = before.visits[node], before.q[node]
     tree.q_low[b], tree.q_high[b], full[b] = before.q_low, before.q_high, before.full

@@ -43,11 +43,24 @@ def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
     tree.size[b] = size
 
 
+@numba.njit(cache=True, nogil=True)
+def copy_counts(source: Array, target: Array, b: int) -> None:
+    """Copy column b of `[4, B]`; a slice would bring in the text of its error, compiled."""
+    for i in range(len(source)):
+        target[i, b] = source[i, b]
+
+
 def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
     """Return the wave of `MCTS`, as `Search.run_wave` has it, for one tree."""
 
     def wave(
-        tree: Tree, job: Job, selection: Selection, halving: Halving, places: Any, b: int, lane: int
+        tree: Tree,
+        job: Job,
+        selection: Selection,
+        halving: Halving | None,
+        places: Any,
+        b: int,
+        lane: int,
     ) -> int:
         leaves, size = job.wave[b], tree.size[b]
         count = select_leaves(tree, b, allowance(job, b), selection, halving, leaves)
@@ -76,38 +89,12 @@ def make_loop(
     check = functions.check
     wave = make_wave(make_observe(functions, value, has_masks))
 
-    def tree_waves(
-        tree: Tree,
-        job: Job,
-        selection: Selection,
-        halving: Halving,
-        places: Any,
-        b: int,
-        lane: int,
-        waves: int,
-    ) -> int:
-        """Run at most `waves` waves in tree b; 0 if there is none left, LEFT if one is."""
-        if not check(places.context, places.nodes, b * tree.parent.shape[1] + ROOT):
-            return LEFT
-        count = 1
-        for _ in range(waves):
-            used = job.used[b]
-            if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
-                break
-            job.counts_before[:, b] = job.counts[:, b]
-            count = wave(tree, job, selection, halving, places, b, lane)
-            if count == LEFT:
-                job.counts[:, b] = job.counts_before[:, b]
-                job.used[b] = used
-            if count <= 0:
-                break
-        return count
-
+    # In one function: whatever calls all this is compiled with all of it once more.
     def loop(
         tree: Tree,
         job: Job,
         selection: Selection,
-        halving: Halving,
+        halving: Halving | None,
         places: Any,
         first: int,
         stop: int,
@@ -119,7 +106,18 @@ def make_loop(
         halving, places = borrowed(halving), borrowed(places)
         more = False
         for b in range(first, stop):
-            count = tree_waves(tree, job, selection, halving, places, b, lane, waves)
+            root = b * tree.parent.shape[1] + ROOT
+            count, run = 1 if check(places.context, places.nodes, root) else LEFT, 0
+            while count > 0 and run < waves:
+                used = job.used[b]
+                if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
+                    break
+                copy_counts(job.counts, job.counts_before, b)
+                count = wave(tree, job, selection, halving, places, b, lane)
+                run += 1
+                if count == LEFT:
+                    copy_counts(job.counts_before, job.counts, b)
+                    job.used[b] = used
             job.left[b] = count == LEFT
             more = more or count > 0
         return more

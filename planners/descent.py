@@ -1,4 +1,8 @@
-"""Simulations of Shoot Tree Search on their way down, which expand several nodes each."""
+"""Simulations of Shoot Tree Search on their way down, which expand several nodes each.
+
+The kernels become part of what calls them: handing over the arrays of a tree and of a
+descent takes as long as a short simulation.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class Descent(NamedTuple):
     counts: npt.NDArray[np.int32]  # [L] children of the nodes they expanded, -1: no room
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]:
     """Return L simulations that have come to `leaves` `[L]`, and how many of them go on."""
     size, count = leaves.size, 0
@@ -46,7 +50,7 @@ def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]
     return Descent(rows, at, above, returns, owed, done, going, counts), count
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array]:
     """Add all children of the nodes that `count` simulations go on from, as pending.
 
@@ -62,11 +66,11 @@ def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array
     return new_rows[:total], new_nodes[:total]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def go_on(
     tree: Tree,
     selection: Selection,
-    halving: Halving,
+    halving: Halving | None,
     descent: Descent,
     count: int,
     full: Array,
@@ -78,7 +82,7 @@ def go_on(
     Args:
         tree: the trees; all children have been observed.
         selection: the rule.
-        halving: the schedule at the roots; only GUMBEL looks at it.
+        halving: the schedule at the roots for GUMBEL; None for the other rules.
         descent: the simulations.
         count: how many of them went on.
         full: `[B]` bool, written: True where there was no room for children.
@@ -108,18 +112,19 @@ def go_on(
             on += 1
     if early:
         for k in range(on):
-            hand_up(tree, descent, going[k])
+            # As the indices of `end_descent`: other types would compile it once more.
+            hand_up(tree, descent, int(going[k]))
     return on
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def hand_up(tree: Tree, descent: Descent, i: int) -> None:
     """Credit what simulation i has come to, in place."""
     backup_return(tree, descent.rows[i], descent.above[i], descent.returns[i])
     descent.owed[i] = False
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def end_descent(tree: Tree, descent: Descent) -> int:
     """Hand up whatever is still owed; return how many simulations found room."""
     count = 0

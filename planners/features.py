@@ -26,7 +26,7 @@ def whole_features(obs: Any) -> npt.NDArray[np.int64]:
     out what comes to the same, and are otherwise not pruned. Observations are told apart
     by the last bits of a CRC-32 of their bytes.
     """
-    found = [zlib.crc32(np.ascontiguousarray(one)) for one in np.asarray(obs)]
+    found = [zlib.crc32(one.tobytes()) for one in np.asarray(obs)]
     return np.array(found, np.int64).reshape(-1, 1)
 
 

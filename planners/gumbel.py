@@ -28,7 +28,7 @@ class Halving(NamedTuple):
 
 
 def no_halving(batch: int) -> Halving:
-    """Return what a search passes that does not use any of it."""
+    """Return what a search holds before it draws one; what is compiled depends on its type."""
     empty = np.zeros((batch, 0), np.int32)
     return Halving(np.zeros((batch, 0)), empty, empty)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -43,13 +43,13 @@ class MPPI(Shooting):
     def _begin(self, row: Row) -> None:
         """The mean is the warm start, or the middle of the space."""
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw noise around the mean, which is a candidate itself."""
-        knots = row.mean + row.rng.normal(0.0, self.noise_std, (count, *row.mean.shape))
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
         knots[0] = row.mean
         return knots
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
         spread = float(tried.returns.std()) if self.scale_returns else 1.0
         gap = tried.returns - tried.returns.max()

@@ -30,7 +30,7 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def select_nodes(
-    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving, leaves: Array
+    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
 ) -> int:
     """Choose up to `limit` nodes of tree b, as `select_frontier` does in every tree.
 
@@ -57,7 +57,12 @@ def select_nodes(
 
 @numba.njit(cache=True, nogil=True)
 def select_frontier(
-    tree: Tree, limits: Array, selection: Selection, halving: Halving, rows: Array, leaves: Array
+    tree: Tree,
+    limits: Array,
+    selection: Selection,
+    halving: Halving | None,
+    rows: Array,
+    leaves: Array,
 ) -> int:
     """Choose up to `limits[b]` nodes without children in every tree, or ended ones.
 

@@ -57,10 +57,7 @@ class OpenLoopMCTS(TreeSearch):
                 "OpenLoopMCTS: keep_tree must be off: what state a node stands for is not known, "
                 "so none can be compared with the one that came about. MCTS can keep its tree."
             )
-        if self.resample is not None and not callable(self.resample):
-            raise InvalidOption(
-                f"OpenLoopMCTS: resample must be a function or None; got {self.resample!r}."
-            )
+        self._check_function("resample", "a function of states")
 
     def _rules(self, num_actions: int) -> Rules:
         """Return what the search runs with."""

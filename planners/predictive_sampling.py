@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -34,12 +34,12 @@ class PredictiveSampling(Shooting):
     def _begin(self, row: Row) -> None:
         """The nominal sequence is the warm start, or the middle of the space."""
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:  # noqa: ARG002
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Return the nominal sequence, then noisy ones."""
-        knots = row.mean + row.rng.normal(0.0, self.noise_std, (count, *row.mean.shape))
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
         knots[0] = row.mean
         return knots
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:  # noqa: ARG002
+    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
         """The best so far is the next nominal sequence."""
         row.mean = row.best

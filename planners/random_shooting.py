@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.planners.shooting import Population, Row, Shooting
+from plangym_ext.planners.shooting import Population, Round, Row, Shooting
 from plangym_ext.planners.spline import Floats
 
 
@@ -23,12 +23,13 @@ class RandomShooting(Shooting):
     def _begin(self, row: Row) -> None:
         """Nothing is learned from round to round."""
 
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:
+    def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw uniformly; the warm start is the very first."""
-        knots = row.rng.uniform(-1.0, 1.0, (count, *row.mean.shape))
-        if row.warm and iteration == 0:
+        knots = row.rng.uniform(-1.0, 1.0, (turn.count, *row.mean.shape))
+        if row.warm and turn.first:
             knots[0] = row.mean
         return np.asarray(knots)
 
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:
-        """Nothing."""
+    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
+        """The best so far is what the next plan begins with."""
+        row.mean = row.best

@@ -56,7 +56,7 @@ class Search:
         slots = rules.slots and not rater.reads_states
         self.states = node_states(self.model, (batch, nodes, width), slots=slots)
         self.rngs: Sequence[Rng] = ()
-        self.halving = no_halving(batch)
+        self.halving = no_halving(batch) if rules.selection.rule == GUMBEL else None
         self.costs = Costs(batch)
         #: Simulations run for the current plans, and trees that lacked room for one.
         self.done = np.zeros(batch, np.int64)
@@ -98,7 +98,7 @@ class Search:
             self.tree.legal[:, ROOT] = request.legal
         if self.rules.root_noise > 0.0:
             self._add_noise()
-        if self.rules.selection.rule == GUMBEL:
+        if self.halving is not None:
             rules = self.rules
             self.halving = new_halving(self.tree, rngs, rules.num_considered, rules.num_simulations)
 
@@ -252,7 +252,6 @@ class Search:
         other.tree = Tree._make([field[rows] for field in self.tree])
         other.states = self.states.taken(rows)
         other.shape = (len(rows), self.shape[1])
-        other.halving = no_halving(len(rows))
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._flights, other._flying = deque(), np.zeros(len(rows), np.int64)

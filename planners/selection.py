@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 
 from plangym_ext.planners.borrowed import borrowed
 from plangym_ext.planners.gumbel import Halving, halving_action, improved_action
@@ -38,27 +39,29 @@ class Selection(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
-def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving) -> int:
+def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None) -> int:
     """Return the action to follow from an open node, NO_ACTION if none can be."""
-    if selection.rule == UCT:
-        return uct_action(tree, b, node, selection.c, selection.scale)
-    if selection.rule == GUMBEL:
+    # Compiled for an argument that is None, only one of these branches is there.
+    if halving is not None:
         c_visit, c_scale = selection.c_visit, selection.c_scale
         if node == ROOT:
             return halving_action(tree, b, halving, selection.scale, c_visit, c_scale)
         return improved_action(tree, b, node, selection.scale, c_visit, c_scale)
+    if selection.rule == UCT:
+        return uct_action(tree, b, node, selection.c, selection.scale)
     return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
-def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
+def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -> int:
     """Walk tree b from its root and return the leaf, as a pending new node.
 
     An ended node, or one without legal actions, is returned as it is: its
     value is known. BLOCKED means that the walk came to a node all of whose
     actions are in flight, FULL that a new node was wanted and there is no room.
     """
-    node = ROOT
+    # As a literal, all that is called from here would be compiled a second time for it.
+    node: Any = np.int64(ROOT)
     while tree.kind[b, node] == OPEN:
         action = choose(tree, b, node, selection, halving)
         if action == NO_ACTION:
@@ -77,17 +80,18 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving) -> int:
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def select_leaves(
-    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving, leaves: Array
+    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
 ) -> int:
     """Choose up to `limit` leaves of tree b, as `select_wave` does in every tree.
 
     Returns:
         How many were written to `leaves`, in the order of choice.
     """
-    if selection.rule == GUMBEL and limit > 0:
+    if halving is not None:
         # The choice of who stays needs all returns of the phase before it.
         now = tree.visits[b, ROOT]
-        limit = min(limit, halving.phase_end[b, now] - now - tree.unobserved[b, ROOT])
+        if limit > 0:
+            limit = min(limit, halving.phase_end[b, now] - now - tree.unobserved[b, ROOT])
     count = 0
     while count < limit:
         leaf = descend(tree, b, selection, halving)
@@ -108,7 +112,7 @@ def select_wave(
     tree: Tree,
     limits: Array,
     selection: Selection,
-    halving: Halving,
+    halving: Halving | None,
     rows: Array,
     leaves: Array,
 ) -> int:
@@ -123,7 +127,7 @@ def select_wave(
         tree: the trees, nothing pending.
         limits: `[B]` int, how many leaves each tree may have.
         selection: the rule.
-        halving: the schedule at the roots; only GUMBEL looks at it.
+        halving: the schedule at the roots for GUMBEL; None for the other rules.
         rows: `[L]` int32, L >= limits.sum(); written: the tree of each leaf.
         leaves: `[L]` int32, written: its node, in the order of choice.
 

@@ -31,6 +31,15 @@ class Population(NamedTuple):
     returns: Floats  # [n]
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a plan."""
+
+    count: int  # sequences to try from every state
+    first: bool
+    last: bool  # of those planned; with time left they begin again
+
+
 @dataclass(eq=False)
 class Row:
     """What a planner knows about one of the states that it plans for.
@@ -120,12 +129,15 @@ class Shooting(Planner):
         """Set what the first round draws from; `row.warm` says whether it was known."""
 
     @abstractmethod
-    def _propose(self, row: Row, count: int, iteration: int) -> Floats:
-        """Return `[count, K, D]` knots to try; they will be clipped to [-1, 1]."""
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Return `[turn.count, K, D]` knots to try; they will be clipped to [-1, 1]."""
 
     @abstractmethod
-    def _learn(self, row: Row, tried: Population, iteration: int) -> None:
-        """Take in what the sequences of a round returned."""
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Take in what the sequences of a round returned.
+
+        The next plan begins with `row.mean`, shifted.
+        """
 
     def _answer(self, row: Row) -> Floats:
         """Return `[K, D]`: the sequence to play."""
@@ -154,8 +166,8 @@ class Shooting(Planner):
         rows = [
             self._row(rng, box, kept[b] if kept else None) for b, rng in enumerate(request.rngs)
         ]
-        for iteration, count in enumerate(self._rounds()):
-            self._run(request, rows, box, count, iteration)
+        for turn in self._rounds():
+            self._run(request, rows, box, turn)
             if request.clock.over:
                 break
         if self.warm_start:
@@ -163,12 +175,13 @@ class Shooting(Planner):
         seconds = request.clock.seconds / len(rows)
         return [self._plan(row, box, seconds) for row in rows]
 
-    def _rounds(self) -> Iterator[int]:
-        """Sizes of the rounds; without end if only time bounds them."""
+    def _rounds(self) -> Iterator[Round]:
+        """Yield the rounds of a plan; without end if only time bounds them."""
         total = self._affordable(self.horizon)
-        if total is None:
-            return itertools.cycle(self._counts(self.default_simulations))
-        return iter(self._counts(total))
+        counts = self._counts(self.default_simulations if total is None else total)
+        for i in itertools.count() if total is None else range(len(counts)):
+            k = i % len(counts)
+            yield Round(counts[k], first=i == 0, last=k == len(counts) - 1)
 
     def _row(self, rng: Rng, box: Box, last: Row | None) -> Row:
         """Return the row that a plan begins with, from the last plan's if there is one."""
@@ -176,18 +189,17 @@ class Shooting(Planner):
         row = Row(rng, np.zeros(shape), np.ones(shape), np.zeros(shape))
         if last is not None:
             row.warm = True
-            row.mean = self._curve.shifted(self._answer(last)[None])[0]
+            row.mean = self._curve.shifted(last.mean[None])[0]
             if len(last.elites.returns):
                 knots = self._curve.shifted(last.elites.knots)
                 row.elites = Population(knots, np.full(len(knots), np.nan))
         self._begin(row)
         return row
 
-    def _run(
-        self, request: PlanRequest, rows: list[Row], box: Box, count: int, iteration: int
-    ) -> None:
-        """Try `count` sequences from every state and learn from them."""
-        knots = [np.clip(self._propose(row, count, iteration), -1.0, 1.0) for row in rows]
+    def _run(self, request: PlanRequest, rows: list[Row], box: Box, turn: Round) -> None:
+        """Try as many sequences from every state as the round has, and learn from them."""
+        count = turn.count
+        knots = [np.clip(self._propose(row, turn), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
         out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
         returns = np.empty(len(actions))
@@ -201,7 +213,7 @@ class Shooting(Planner):
             top = int(np.argmax(tried.returns))
             if tried.returns[top] > row.best_return:
                 row.best, row.best_return = tried.knots[top], float(tried.returns[top])
-            self._learn(row, tried, iteration)
+            self._learn(row, tried)
 
     def _plan(self, row: Row, box: Box, seconds: float) -> Plan:
         """Read the plan off a row."""

@@ -9,7 +9,6 @@ from plangym_ext.planners.final_action import sampled
 from plangym_ext.planners.gumbel import gumbel_summary
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.search import Search
-from plangym_ext.planners.selection import GUMBEL
 from plangym_ext.planners.tree import NO_ACTION, ROOT, summarize
 from plangym_ext.planners.tree_export import exported
 
@@ -65,7 +64,7 @@ def _chosen(
         most_visited: `[B]` the action with most of them.
     """
     best, weights = most_visited, visits / visits.sum(axis=1, keepdims=True)
-    if search.rules.selection.rule == GUMBEL:
+    if search.halving is not None:
         _, _, scale, _, c_visit, c_scale = search.rules.selection
         gumbel_summary(search.tree, search.halving, scale, c_visit, c_scale, weights, best)
     elif search.rules.temperature > 0.0:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import indexing
 from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, place, quick_select, visible
-from plangym_ext.arrays.base import BaseArray
+from plangym_ext.arrays.base import BaseArray, make
 from plangym_ext.arrays.buffer import Buffer, Storage, misfit
 from plangym_ext.arrays.indexing import Location, Span, frozen
 from plangym_ext.arrays.tensors import as_tensor
@@ -79,20 +79,17 @@ class Array(BaseArray):
         **jagged: Any,
     ) -> Any:
         """Return an `Array`, or a `JaggedArray` for kind "jagged"."""
-        if kind == "jagged":
-            from plangym_ext.arrays.jagged import JaggedArray
-
-            return JaggedArray(
-                batch_shape,
-                dtype,
+        if kind != "default":
+            return make(
+                kind=kind,
+                batch_shape=batch_shape,
+                dtype=dtype,
                 feature_shape=feature_shape,
                 storage=storage,
                 padding=padding,
                 full_size=full_size,
                 **jagged,
             )
-        if kind != "default":
-            raise ValueError(f"Array: kind must be 'default' or 'jagged'; got {kind!r}.")
         if jagged:
             raise TypeError(
                 f"Array: unknown arguments {sorted(jagged)} for kind 'default'. "

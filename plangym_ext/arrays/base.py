@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,6 +13,9 @@ from plangym_ext.arrays import indexing
 from plangym_ext.arrays.buffer import Buffer, Storage
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.indexing import Location, Span
+
+#: The final classes, by kind. They add themselves, so that this module need not know them.
+_KINDS: dict[str, Callable[..., Any]] = {}
 
 # Arguments that only jagged arrays take.
 _JAGGED = ("max_mean_num_elem", "on_overflow")
@@ -25,6 +28,11 @@ class BaseArray(Closing):
 
     kind: Literal["default", "jagged"]
     _buffer: Buffer
+
+    def __init_subclass__(cls) -> None:
+        """Have `make` know the class by its kind."""
+        super().__init_subclass__()
+        _KINDS[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -180,7 +188,7 @@ class BaseArray(Closing):
             dtype = np.dtype(np.int32)
         # The first dimension of a jagged item is its number of points.
         shape = value.shape[1:] if spec.get("kind") == "jagged" else value.shape
-        return _make(**{"dtype": dtype, "feature_shape": shape, **spec}, batch_shape=batch_shape)
+        return make(**{"dtype": dtype, "feature_shape": shape, **spec}, batch_shape=batch_shape)
 
     def new_array(self, *, inherit_full_size: bool = False, **overrides: Any) -> Any:
         """Make an array of zeros of the same shape, dtype, kind and storage.
@@ -202,10 +210,15 @@ class BaseArray(Closing):
             spec.pop("full_size", None)
         if overrides.get("kind") == "default":
             spec = {name: spec[name] for name in spec if name not in _JAGGED}
-        return _make(**{**spec, **overrides})
+        return make(**{**spec, **overrides})
 
 
-def _make(**spec: Any) -> Any:
-    from plangym_ext.arrays.array import Array
+def make(*, kind: str = "default", **spec: Any) -> Any:
+    """Make an array of a kind; see its class for the arguments.
 
-    return Array(**spec)
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"Array: kind must be {' or '.join(map(repr, _KINDS))}; got {kind!r}.")
+    return _KINDS[kind](**spec)

@@ -94,7 +94,10 @@ def run(options: argparse.Namespace) -> int:
         line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page)
-        line.update(f"{env.name}: searching the first move", force=True)
+        # New to this machine, it compiles for up to half a minute before the first step.
+        line.update(
+            f"{env.name}: searching the first move; what is compiled for it is kept", force=True
+        )
         episode = play(
             env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step
         )

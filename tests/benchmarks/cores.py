@@ -1,34 +1,54 @@
-"""How busy does one search keep its workers? `python tests/benchmarks/cores.py [--json FILE]`.
+"""How busy does one search keep its workers, and what does that cost?
 
-MCTS on MsPacman with one tree and two workers, against as many processes that do the same
-restores and steps in a bare loop (`stepping/limit.py`). The states and actions of the bare
-loop are those of such a search. Every round measures all contestants in turn; the median
-of the rounds' ratios is held against the aim.
+    python tests/benchmarks/cores.py [--only cores scores] [--out FILE] [--page FILE]
 
-The last part asks what waves cost: scores at equal simulations, in order and in waves.
+`cores`: MCTS on MsPacman with one tree and two workers, against as many processes that do
+the same restores and steps in a bare loop (`stepping/limit.py`). The states and actions of
+the bare loop are those of such a search. Every round measures all contestants in turn; the
+median of the rounds' ratios is held against the aim.
+
+`scores`: what waves cost, returns at equal simulations, in order and in waves.
+
+What is not measured again stays in the file; the page is written from all that is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stepping import machine
 from stepping.limit import Limit, shared_out
+from stepping.report import table
 from stepping.rounds import finding, interleaved, ratios, rows_per_second
+from table.sections import write_section
 
 import plangym_ext
 from plangym_ext.planners import MCTS, play
+from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.files import write_json
 
 AIM = 0.85
 WORKERS = 2
 SIMULATIONS = 256
 #: Leaves per wave, and waves in flight.
-WAVES = [(8, 1), (16, 1), (32, 1), (8, 2), (16, 2), (32, 2)]
+WAVES = [(16, 1), (32, 1), (16, 2), (32, 2), (32, 3), (64, 2)]
 SEEDS = 20
+#: Env, its arguments, moves at most, simulations a move and steps of a rollout.
+GAMES: list[tuple[str, dict[str, Any], int, int, int]] = [
+    ("CartPole-v1", {}, 200, 12, 4),
+    ("CartPole-v1", {}, 200, 32, 2),
+    ("plangym_ext/NarrowPath-v0", {"n": 6}, 60, 32, 4),
+    ("plangym_ext/NarrowPath-v0", {"n": 8}, 60, 64, 4),
+]
+#: The first is sequential search.
+ORDERS = [(1, 1), (8, 1), (8, 2), (16, 2)]
 
 
 def pacman(**settings: Any) -> Any:
@@ -77,7 +97,7 @@ def busy_cores(rounds: int, seconds: float) -> list[dict[str, Any]]:
             f"MsPacman, one tree, {name}",
             ratios(rates, found["limit"]),
             "of 1",
-            at_least=AIM if name.startswith("2") else None,
+            at_least=None if name.startswith("1 ") else AIM,
             **{"steps/s": rates, "limit steps/s": found["limit"]},
         )
         for name, rates in found.items()
@@ -85,63 +105,112 @@ def busy_cores(rounds: int, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
-def scores() -> list[dict[str, Any]]:
+def scores() -> Iterator[dict[str, Any]]:
     """Mean returns at equal simulations and their 95 % bootstrap intervals."""
-    rows = []
-    cases = [
-        ("CartPole-v1", {"sutton_barto_reward": False}, 200, 12),
-        ("plangym_ext/NarrowPath-v0", {}, 60, 32),
-    ]
-    for name, arguments, max_steps, sims in cases:
-        for wave, flying in [(1, 1), (8, 1), (8, 2), (16, 2)]:
+    for name, arguments, max_steps, sims, depth in GAMES:
+        in_order: dict[str, Any] = {}
+        for wave, flying in ORDERS:
             with plangym_ext.make(name, **arguments) as env:
-                planner = MCTS(sims, rollout_depth=4, wave_size=wave, waves_in_flight=flying)
+                planner = MCTS(sims, rollout_depth=depth, wave_size=wave, waves_in_flight=flying)
                 episodes = play(env, planner, seed=100, max_steps=max_steps, num_episodes=SEEDS)
-            returns = np.array([episode.return_ for episode in episodes])
-            draws = np.random.default_rng(0).choice(returns, (10_000, SEEDS)).mean(axis=1)
-            low, high = np.quantile(draws, [0.025, 0.975])
-            rows.append(
-                {
-                    "env": name,
-                    "simulations": sims,
-                    "wave_size": wave,
-                    "waves_in_flight": flying,
-                    "mean": float(returns.mean()),
-                    "low": float(low),
-                    "high": float(high),
-                }
-            )
-    return rows
+            mean, low, high = mean_interval([episode.return_ for episode in episodes])
+            row = {
+                "env": " ".join([name, *(f"{key}={value}" for key, value in arguments.items())]),
+                "simulations": sims,
+                "rollout_depth": depth,
+                "wave_size": wave,
+                "waves_in_flight": flying,
+                "mean": mean,
+                "low": low,
+                "high": high,
+                "verdict": _verdict(in_order, mean) if in_order else "",
+            }
+            in_order = in_order or row
+            yield row
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _verdict(in_order: dict[str, Any], mean: float) -> str:
+    """Where a mean lies beside the interval of sequential search."""
+    if mean < in_order["low"]:
+        return "**below**"
+    return "above" if mean > in_order["high"] else "inside"
+
+
+def part(kept: dict[str, Any]) -> str:
+    """The part of the page of benchmarks."""
+    lines = [
+        "## One tree on several processors\n",
+        "`tests/benchmarks/cores.py` measures and writes this part. MCTS grows one tree on",
+        f"MsPacman with {WORKERS} workers, {SIMULATIONS} simulations without rollouts. Its steps",
+        f"per second are held against those of {WORKERS} processes that do the same restores and",
+        "steps in a bare loop and never talk.\n",
+    ]
+    for name in ("cores", "scores"):
+        if name in kept:
+            about = ", ".join(f"{key} {value}" for key, value in kept[name]["machine"].items())
+            lines.append(f"- {name}: {kept[name]['date']}; {about}.")
+    if "cores" in kept:
+        lines += ["", *table(kept["cores"]["found"])]
+    if "scores" in kept:
+        lines += ["", *_scores(kept["scores"]["found"])]
+    return "\n".join(lines)
+
+
+def _scores(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        "A wave decides on less than it would know in order. Mean return of",
+        f"{SEEDS} episodes at equal simulations, with 95 % bootstrap intervals; the last column",
+        "says where the mean lies beside the interval of sequential search. Waves are cut short",
+        "where all actions are in flight, so that of two actions large ones differ little.\n",
+        "| env | simulations | rollouts of | waves in flight | leaves each | mean return | |",
+        "|---|---:|---:|---:|---:|---:|---|",
+        *map(_score, rows),
+    ]
+
+
+def _score(row: dict[str, Any]) -> str:
+    return (
+        "| {env} | {simulations} | {rollout_depth} | {waves_in_flight} | {wave_size} "
+        "| {mean:.2f} [{low:.2f}, {high:.2f}] | {verdict} |"
+    ).format(**row)
+
+
+def parsed() -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--only", nargs="+", choices=("cores", "scores"), default=("cores", "scores")
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each contestant and round")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args()
-    found: dict[str, Any] = {}
+    parser.add_argument("--out", type=Path, default=Path("runs/cores.json"))
+    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    here = {key: value for key, value in machine.described().items() if key != "plangym"}
+    about = {"date": datetime.date.today().isoformat(), "machine": here}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     if "cores" in options.only:
-        found["cores"] = busy_cores(options.rounds, options.seconds)
-        for line in found["cores"]:
-            rate = line["beside"]["steps/s"]
-            print(
-                f"{line['name']:40} {line['median']:.2f} of the limit "
-                f"({line['min']:.2f} to {line['max']:.2f}), {rate}"
-            )
-        print(f"(aim: {AIM} with two waves in flight)")
+        found = busy_cores(options.rounds, options.seconds)
+        kept["cores"] = {**about, "found": found}
+        write_json(options.out, kept)
+        print("\n".join(table(found)), flush=True)
     if "scores" in options.only:
-        found["scores"] = scores()
-        for row in found["scores"]:
-            print(
-                "{env:28} {simulations:>3} simulations, {waves_in_flight} waves of "
-                "{wave_size:>2}: {mean:8.3f} [{low:.3f}, {high:.3f}]".format(**row)
-            )
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        rows = []
+        for row in scores():
+            rows.append(row)
+            print(_score(row), flush=True)
+        kept["scores"] = {**about, "found": rows}
+        write_json(options.out, kept)
+    if options.page:
+        write_section(options.page, "cores", part(kept))
+        print(f"wrote its part of {options.page}")
 
 
 if __name__ == "__main__":

@@ -1,38 +1,49 @@
-"""How fast is the tree? `python tests/benchmarks/search.py [--json FILE] [--only SECTION ...]`.
+"""How fast is the tree? `python tests/benchmarks/search.py [--only SECTION ...] [--page FILE]`.
 
 A trivial model with 4 actions and leaves that are worth nothing, so that nearly all of
 the time is the search's own. Sections:
 
     trees     MCTS in compiled code, in batches of numpy, and a plain-Python tree of the
-              usual design, with one object per node and one model call per simulation
-    mctx      mctx's two policies on the same model, where mctx is installed (`tox -e mctx`)
+              usual design, with one object per node and one model call per simulation;
+              beside them mctx's two policies on the same model, where mctx is installed
+              (`tox -e mctx`)
     cartpole  moves per second on the CartPole kernel, with random rollouts
 
-Every figure is the best of some repetitions, on as many threads as the program takes.
+Contestants are measured in turn, round after round, on as many threads as they take; the
+best time of each counts. What is not measured again stays in the file; the page is written
+from all that is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
 import importlib.util
 import json
 import math
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stepping import machine
+from stepping.rounds import Contestant, interleaved
+from table.sections import write_section
 
 import plangym_ext
 from plangym_ext.planners import MCTS
+from plangym_ext.run.files import write_json
 
 ACTIONS = 4
 #: Trees, simulations, and how many times mctx's better policy we aim at.
 SHAPES = [(1, 200, 20), (32, 128, 5), (128, 64, 3)]
 #: How many times the plain-Python tree we aim at, and moves per second on CartPole.
 AGAINST_PYTHON, CARTPOLE_MOVES = 100, 1000
+COMPILED, PYTHON = "MCTS, compiled", "plain Python"
 
 
 class Hashing(gym.Env):
@@ -109,53 +120,45 @@ def plain_python(sims, gamma=0.99, c=1.5):
             node.total += ret
 
 
-def best_of(repeats, call):
-    call()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return min(times)
+class Tree(NamedTuple):
+    """A contestant."""
 
-
-class Row(NamedTuple):
-    tree: str
+    name: str
     trees: int
-    num_simulations: int
-    wave_size: int
-    simulations_per_second: float
+    sims: int
+    wave: int
 
 
-def ours(batch, sims, wave, *, compiled, repeats=50):
+def fastest(call: Callable[[], Any]) -> Contestant:
+    """Contestant that gives the least seconds that one call took."""
+
+    def run(seconds):
+        least, stop = math.inf, time.perf_counter() + seconds
+        while (begun := time.perf_counter()) < stop:
+            call()
+            least = min(least, time.perf_counter() - begun)
+        return least
+
+    return run
+
+
+def ours(envs: contextlib.ExitStack, batch: int, sims: int, wave: int, *, compiled: bool) -> Any:
     planner = MCTS(sims, wave_size=wave, rollout_depth=0, compiled=compiled)
     rngs = [np.random.default_rng(i) for i in range(batch)]
-    with hashing_env() as env:
-        state, *_ = env.reset(seed=0)
-        states = np.repeat(state[None], batch, axis=0)
-        seconds = best_of(repeats, lambda: planner.plan_batch(env, states, rngs=rngs))
-    name = "MCTS, compiled" if compiled else "MCTS, batches"
-    return Row(name, batch, sims, wave, batch * sims / seconds)
+    env = envs.enter_context(hashing_env())
+    state, *_ = env.reset(seed=0)
+    states = np.repeat(state[None], batch, axis=0)
+    return lambda: planner.plan_batch(env, states, rngs=rngs)
 
 
-def trees():
-    rows = [Row("plain Python", 1, 200, 1, 200 / best_of(20, lambda: plain_python(200)))]
-    for batch, sims, _ in SHAPES:
-        for wave in (1, 8):
-            rows.append(ours(batch, sims, wave, compiled=True))
-            rows.append(ours(batch, sims, wave, compiled=False, repeats=5))
-    return rows
-
-
-def mctx_rows():
-    """The same model in JAX, compiled for each shape."""
+def mctx_plan(policy: Any, batch: int, sims: int) -> Callable[[], Any]:
+    """The same model in JAX, compiled for a shape."""
     import jax
     import jax.numpy as jnp
     import mctx
 
     def recurrent(params, key, action, embedding):
         number = embedding * 31 + action.astype(jnp.uint32) + 1
-        batch = number.shape[0]
         output = mctx.RecurrentFnOutput(
             reward=(number % 7).astype(jnp.float32),
             discount=jnp.full(batch, 0.99),
@@ -164,93 +167,143 @@ def mctx_rows():
         )
         return output, number
 
-    rows = []
-    for policy in (mctx.muzero_policy, mctx.gumbel_muzero_policy):
-        for batch, sims, _ in SHAPES:
-            root = mctx.RootFnOutput(
-                prior_logits=jnp.zeros((batch, ACTIONS)),
-                value=jnp.zeros(batch),
-                embedding=jnp.zeros(batch, jnp.uint32),
-            )
-
-            @jax.jit
-            def plan(key, root=root, policy=policy, sims=sims):
-                return policy(None, key, root, recurrent, sims).action_weights
-
-            key = jax.random.PRNGKey(0)
-            seconds = best_of(50, lambda plan=plan, key=key: plan(key).block_until_ready())
-            rows.append(Row(policy.__name__, batch, sims, 1, batch * sims / seconds))
-    return rows
+    root = mctx.RootFnOutput(
+        prior_logits=jnp.zeros((batch, ACTIONS)),
+        value=jnp.zeros(batch),
+        embedding=jnp.zeros(batch, jnp.uint32),
+    )
+    key = jax.random.PRNGKey(0)
+    plan = jax.jit(lambda key: policy(None, key, root, recurrent, sims).action_weights)
+    return lambda: plan(key).block_until_ready()
 
 
-def cartpole():
-    """Moves per second with 256 simulations, each a random rollout of 20 steps."""
-    found = {}
-    with plangym_ext.make("CartPole-v1", threads=1) as env:
-        state, *_ = env.reset(seed=0)
-        for compiled, moves in ((True, 200), (False, 5)):
-            for wave in (1, 8):
-                planner = MCTS(256, rollout_depth=20, wave_size=wave, compiled=compiled)
-                rng = np.random.default_rng(0)
+def contestants(envs: contextlib.ExitStack) -> dict[Tree, Contestant]:
+    """Everybody, in every shape."""
+    found = {Tree(PYTHON, 1, 200, 1): fastest(lambda: plain_python(200))}
+    for batch, sims, _ in SHAPES:
+        for wave in (1, 8):
+            for name, compiled in ((COMPILED, True), ("MCTS, batches", False)):
+                call = ours(envs, batch, sims, wave, compiled=compiled)
+                found[Tree(name, batch, sims, wave)] = fastest(call)
+    if importlib.util.find_spec("mctx"):
+        import mctx
 
-                def play(planner=planner, rng=rng, moves=moves):
-                    for _ in range(moves):
-                        planner.plan(env, state, rng=rng)
-
-                name = f"{'compiled' if compiled else 'batches'}, waves of {wave}"
-                found[name] = moves / best_of(5, play)
+        for policy in (mctx.muzero_policy, mctx.gumbel_muzero_policy):
+            for batch, sims, _ in SHAPES:
+                call = mctx_plan(policy, batch, sims)
+                found[Tree(policy.__name__, batch, sims, 1)] = fastest(call)
+    else:
+        print("mctx is not installed, so it is left out: tox -e mctx")
     return found
 
 
-def best_rate(rows, names, shape):
-    return max(r.simulations_per_second for r in rows if r.tree in names and r[1:3] == shape)
+def trees(rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Simulations per second of everybody."""
+    with contextlib.ExitStack() as envs:
+        times = interleaved(contestants(envs), rounds, seconds)
+    return [
+        {**tree._asdict(), "simulations_per_second": tree.trees * tree.sims / min(found)}
+        for tree, found in times.items()
+    ]
 
 
-def print_rows(rows):
-    print(f"{'tree':>20} {'trees':>6} {'sims':>6} {'wave':>6} {'sims/s':>12}")
-    for row in rows:
-        print("{:>20} {:>6} {:>6} {:>6} {:>12,.0f}".format(*row))
+def cartpole(rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Moves per second with 256 simulations, each a random rollout of 20 steps."""
+    found: dict[tuple[str, int], Contestant] = {}
+    with plangym_ext.make("CartPole-v1", threads=1) as env:
+        state, *_ = env.reset(seed=0)
+        for name, compiled in (("compiled", True), ("batches", False)):
+            for wave in (1, 8):
+                planner = MCTS(256, rollout_depth=20, wave_size=wave, compiled=compiled)
+                rng = np.random.default_rng(0)
+                found[name, wave] = fastest(
+                    lambda planner=planner, rng=rng: planner.plan(env, state, rng=rng)
+                )
+        times = interleaved(found, rounds, seconds)
+    return [
+        {"name": name, "wave": wave, "moves_per_second": 1 / min(all_)}
+        for (name, wave), all_ in times.items()
+    ]
 
 
-def print_ratios(rows):
-    """Each aim and what came of it."""
-    compiled = ["MCTS, compiled"]
-    python = best_rate(rows, ["plain Python"], (1, 200))
-    ratio = best_rate(rows, compiled, (1, 200)) / python
-    print(f"compiled / plain Python, 1 x 200: {ratio:.0f} (aim: {AGAINST_PYTHON})")
-    policies = [row.tree for row in rows if row.tree.endswith("_policy")]
+def best_rate(rows: list[dict[str, Any]], names: list[str], shape: tuple[int, int]) -> float:
+    return max(
+        row["simulations_per_second"]
+        for row in rows
+        if row["name"] in names and (row["trees"], row["sims"]) == shape
+    )
+
+
+def ratios(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float, int]]:
+    """What was compared, what came of it, and the aim."""
+    ratio = best_rate(rows, [COMPILED], (1, 200)) / best_rate(rows, [PYTHON], (1, 200))
+    yield "plain Python, 1 x 200", ratio, AGAINST_PYTHON
+    policies = [row["name"] for row in rows if row["name"].endswith("_policy")]
     for batch, sims, aim in SHAPES if policies else ():
         shape = (batch, sims)
-        ratio = best_rate(rows, compiled, shape) / best_rate(rows, policies, shape)
-        print(f"compiled / mctx's better policy, {batch} x {sims}: {ratio:.1f} (aim: {aim})")
+        ratio = best_rate(rows, [COMPILED], shape) / best_rate(rows, policies, shape)
+        yield f"mctx's better policy, {batch} x {sims}", ratio, aim
+
+
+def part(kept: dict[str, Any]) -> str:
+    """The part of the page of benchmarks."""
+    lines = [
+        "## The tree\n",
+        "`tests/benchmarks/search.py` measures and writes this part: a model with 4 actions whose",
+        "step is one multiplication, and leaves that are worth nothing, so that nearly all of the",
+        "time is the search's own. Contestants take turns; the best time of each counts.\n",
+    ]
+    for name in kept:
+        about = ", ".join(f"{key} {value}" for key, value in kept[name]["machine"].items())
+        lines.append(f"- {name}: {kept[name]['date']}; {about}.")
+    if "trees" in kept:
+        rows = kept["trees"]["found"]
+        lines += ["", "| | trees | simulations | wave size | simulations/s |"]
+        lines += ["|---|---:|---:|---:|---:|"]
+        lines += [
+            "| {name} | {trees} | {sims} | {wave} | {simulations_per_second:,.0f} |".format(**row)
+            for row in rows
+        ]
+        lines += ["", "| compiled MCTS against | times as fast | asked for |", "|---|---:|---:|"]
+        lines += [f"| {name} | {ratio:.1f} | {aim} |" for name, ratio, aim in ratios(rows)]
+    if "cartpole" in kept:
+        lines += [
+            "",
+            "CartPole on one thread, 256 simulations a move, each a random rollout of 20 steps;",
+            f"asked for are {CARTPOLE_MOVES:,} moves per second:\n",
+            "| | wave size | moves/s |",
+            "|---|---:|---:|",
+        ]
+        lines += [
+            "| {name} | {wave} | {moves_per_second:,.0f} |".format(**row)
+            for row in kept["cartpole"]["found"]
+        ]
+    return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    sections = ("trees", "mctx", "cartpole")
-    parser.add_argument("--only", nargs="+", choices=sections, default=sections)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    sections = {"trees": trees, "cartpole": cartpole}
+    parser.add_argument("--only", nargs="+", choices=list(sections), default=list(sections))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each in each round")
+    parser.add_argument("--out", type=Path, default=Path("runs/search.json"))
+    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     options = parser.parse_args()
-    rows, moves = [], {}
-    if "trees" in options.only:
-        rows += trees()
-    if "mctx" in options.only:
-        if importlib.util.find_spec("mctx"):
-            rows += mctx_rows()
-        else:
-            print("mctx is not installed, so it is left out: tox -e mctx")
-    if rows:
-        print_rows(rows)
-    if "trees" in options.only:
-        print_ratios(rows)
-    if "cartpole" in options.only:
-        moves = cartpole()
-        for name, rate in moves.items():
-            print(f"CartPole, 256 simulations of 20 steps, {name}: {rate:,.0f} moves/s")
-        print(f"(aim: {CARTPOLE_MOVES:,} on one thread)")
-    if options.json:
-        figures = {"trees": [row._asdict() for row in rows], "cartpole_moves": moves}
-        options.json.write_text(json.dumps(figures, indent=1))
+    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        found = sections[name](options.rounds, options.seconds)
+        about = machine.described() | machine.versions("numba", "mctx", "jax")
+        about = {key: value for key, value in about.items() if value is not None}
+        date = datetime.date.today().isoformat()
+        kept[name] = {"date": date, "machine": about, "found": found}
+        write_json(options.out, kept)
+    print(part(kept))
+    if options.page:
+        write_section(options.page, "search", part(kept))
 
 
 if __name__ == "__main__":

@@ -106,13 +106,6 @@ def test_imports_are_absolute_and_of_modules_that_exist(name):
     assert not wrong, f"{name} imports {sorted(wrong)}, which are no modules of the package"
 
 
-#: Modules of one layer that import each other inside functions. To be untied; no more
-#: may come.
-KNOWN_CYCLES = {
-    frozenset(f"plangym_ext.arrays.{name}" for name in ("array", "base", "jagged")),
-}
-
-
 def reachable(name: str) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
@@ -123,7 +116,7 @@ def reachable(name: str) -> set[str]:
     return seen
 
 
-def test_there_are_no_cycles_but_the_known_ones():
+def test_there_are_no_cycles():
     # The package itself names modules for type checkers only.
     reach = {name: reachable(name) for name in MODULES if name != "plangym_ext"}
     cycles = {
@@ -131,7 +124,7 @@ def test_there_are_no_cycles_but_the_known_ones():
         for name, found in reach.items()
         if name in found
     }
-    assert cycles <= KNOWN_CYCLES, [sorted(cycle) for cycle in cycles - KNOWN_CYCLES]
+    assert not cycles, [sorted(cycle) for cycle in cycles]
 
 
 def test_only_known_modules_are_imported_by_name_against_the_direction():

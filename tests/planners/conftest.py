@@ -7,13 +7,22 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session")
-def models():
-    # Loaded by path: tests are not a package, and must not become importable.
+def loaded(name):
+    """A module beside this file, by path: tests are no package, and must not be importable."""
     spec = importlib.util.spec_from_file_location(
-        "planner_test_models", Path(__file__).with_name("models.py")
+        f"planner_test_{name}", Path(__file__).with_name(f"{name}.py")
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def models():
+    return loaded("models")
+
+
+@pytest.fixture(scope="session")
+def textbook():
+    return loaded("textbook").textbook

@@ -136,6 +136,19 @@ def random_mdp(seed, states=40, actions=3, ended=8):
     )
 
 
+def table_evaluator(seed, states, actions):
+    """Random dyadic values and priors, looked up by the state index in obs."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-16, 17, size=states) / 4
+    priors = rng.dirichlet(np.ones(actions), size=states).astype(np.float32)
+
+    def evaluator(obs):
+        index = obs[:, 0].astype(int)
+        return priors[index], values[index]
+
+    return evaluator
+
+
 class Integrator:
     """x' = x + a, reward -(x'**2 + cost * a**2): a linear-quadratic problem.
 
@@ -148,6 +161,7 @@ class Integrator:
         self.action_space = Box(low, high, (1,), np.float64)
         self.model_steps = 0
         self.calls = []  # rows of every rollout_batch
+        self.tried = []  # actions of every rollout_batch
 
     def state(self, x):
         return np.array([x], np.float64).view(np.uint8)
@@ -157,6 +171,7 @@ class Integrator:
         assert actions.dtype == np.float64
         assert (abs(actions) <= self.action_space.high).all()
         self.calls.append(len(actions))
+        self.tried.append(actions.copy())
         self.model_steps += actions.shape[0] * actions.shape[1]
         start = np.ascontiguousarray(states).view(np.float64)
         x = start + np.cumsum(actions[:, :, 0], axis=1)

@@ -11,72 +11,6 @@ from plangym_ext.planners import MCTS
 from plangym_ext.planners.tree_reuse import reuse
 
 
-def table_evaluator(seed, states, actions):
-    """Random dyadic values and priors, looked up by the state index in obs."""
-    rng = np.random.default_rng(seed)
-    values = rng.integers(-16, 17, size=states) / 4
-    priors = rng.dirichlet(np.ones(actions), size=states).astype(np.float32)
-
-    def evaluator(obs):
-        index = obs[:, 0].astype(int)
-        return priors[index], values[index]
-
-    return evaluator
-
-
-def textbook(model, evaluator, root, order, *, sims, c, gamma):
-    """Sequential PUCT on plain dictionaries; returns visits and q of the root."""
-
-    def node(index):
-        prior, value = evaluator(np.array([[index]], np.float32))
-        return {"index": index, "prior": prior[0], "value": value[0], "edges": {}}
-
-    low, high = math.inf, -math.inf
-    tree = node(root)
-    for _ in range(sims):
-        path, here, ret = [], tree, None
-        while ret is None:
-            edges = here["edges"]
-            known = [(e["n"], e["q"]) for e in edges.values()]
-            if here is not tree:
-                known.append((1, here["value"]))
-            n = sum(e["n"] for e in edges.values())
-            mean = sum(k * q for k, q in known) / max(1, sum(k for k, _ in known))
-            mean = mean if known else here["value"]
-            width = 1 / (high - low) if high > low else 0.0
-            base = low if high > low else 0.0
-
-            def score(a, here=here, edges=edges, n=n, mean=mean, width=width, base=base):
-                q, count = (edges[a]["q"], edges[a]["n"]) if a in edges else (mean, 0)
-                bonus = c * math.sqrt(max(1, n)) * float(here["prior"][a]) / (1 + count)
-                return (q - base) * width + bonus
-
-            action = max(order, key=score)  # the first of equals
-            edge = edges.get(action)
-            if edge is None:
-                index, reward = model._advance(here["index"], action)
-                over, cut = model.over[index], model.cut[index]
-                child = node(index)
-                edge = {"n": 0, "q": 0.0, "r": reward, "over": over, "stop": over or cut}
-                edge["child"] = child
-                edges[action] = edge
-                path.append(edge)
-                ret = child["value"]
-            else:
-                path.append(edge)
-                here = edge["child"]
-                ret = here["value"] if edge["stop"] else None
-        for edge in reversed(path):
-            ret = edge["r"] + (0.0 if edge["over"] else gamma) * ret
-            edge["n"] += 1
-            edge["q"] = float(np.float32(edge["q"] + (ret - edge["q"]) / edge["n"]))
-            low, high = min(low, edge["q"]), max(high, edge["q"])
-    visits, q = np.zeros(len(order), int), np.full(len(order), np.nan)
-    for a, edge in tree["edges"].items():
-        visits[a], q[a] = edge["n"], edge["q"]
-    return visits, q
-
-
 def same(plan, other):
     np.testing.assert_array_equal(plan.visits, other.visits)
     np.testing.assert_array_equal(plan.q, other.q)
@@ -86,9 +20,9 @@ def same(plan, other):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_leaf_per_wave_is_textbook_sequential_puct(models, seed):
+def test_one_leaf_per_wave_is_textbook_sequential_puct(models, textbook, seed):
     model = models.random_mdp(seed)
-    evaluator = table_evaluator(seed, 40, 3)
+    evaluator = models.table_evaluator(seed, 40, 3)
     planner = MCTS(50, wave_size=1, c_puct=1.5, discount=0.75, evaluator=evaluator)
     plan = planner.plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
     order = np.random.default_rng(seed).permutation(3)

@@ -88,5 +88,5 @@ def test_no_states_are_kept_and_steps_are_bounded(models):
     assert 200 < plan.budget.model_steps == model.model_steps <= 300
     with pytest.raises(InvalidOption, match="keep_tree must be off"):
         OpenLoopMCTS(keep_tree=True)
-    with pytest.raises(InvalidOption, match="resample must be a function or None; got 3"):
+    with pytest.raises(InvalidOption, match="resample must be a function of states or None; got 3"):
         OpenLoopMCTS(resample=3)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.gumbel import no_halving
 from plangym_ext.planners.puct import puct_action
 from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.selection import (
@@ -26,7 +25,6 @@ from plangym_ext.planners.tree import (
 )
 
 RULE = Selection(PUCT, 1.0, SCALE_TREE, 0.0, 50.0, 1.0)
-NONE = no_halving(3)
 
 
 def both(kernel):
@@ -128,14 +126,14 @@ def test_an_inner_node_counts_its_own_rating_in_its_mean(run):
 @both(descend)
 def test_descend_allocates_or_says_why_not(run):
     tree = new_tree(1, 3, 2)
-    assert run(tree, 0, RULE, NONE) == 1
-    assert run(tree, 0, RULE, NONE) == 2
+    assert run(tree, 0, RULE, None) == 1
+    assert run(tree, 0, RULE, None) == 2
     assert list(tree.action[0]) == [NO_ACTION, 0, 1]
-    assert run(tree, 0, RULE, NONE) == BLOCKED
+    assert run(tree, 0, RULE, None) == BLOCKED
     tree.kind[0, 1:] = OPEN
-    assert run(tree, 0, RULE, NONE) == FULL
+    assert run(tree, 0, RULE, None) == FULL
     tree.kind[0, 1:] = TERMINATED
-    assert run(tree, 0, RULE, NONE) == 1
+    assert run(tree, 0, RULE, None) == 1
     assert tree.size[0] == 3
 
 
@@ -143,14 +141,14 @@ def test_descend_allocates_or_says_why_not(run):
 def test_a_node_without_legal_actions_is_a_leaf(run):
     tree = one_level([1], [0.0])
     tree.legal[0, 1] = False
-    assert run(tree, 0, RULE, NONE) == 1
+    assert run(tree, 0, RULE, None) == 1
 
 
 @both(select_wave)
 def test_a_wave_spreads_over_distinct_leaves_and_stops_when_blocked(run):
     tree = new_tree(3, 20, 4)
     rows, leaves = np.full(18, -1, np.int32), np.full(18, -1, np.int32)
-    count = run(tree, np.array([3, 0, 6]), RULE, NONE, rows, leaves)
+    count = run(tree, np.array([3, 0, 6]), RULE, None, rows, leaves)
     # Four actions at the root are all that is known: tree 2 gets 4 of 6.
     assert count == 7
     assert list(rows[:8]) == [0, 0, 0, 2, 2, 2, 2, -1]
@@ -166,7 +164,7 @@ def test_a_wave_spreads_over_distinct_leaves_and_stops_when_blocked(run):
 def test_a_wave_under_equal_values_spreads_over_subtrees(run):
     tree = one_level([1, 1, 1, 1], [0.0] * 4)
     rows, leaves = np.empty(8, np.int32), np.empty(8, np.int32)
-    assert run(tree, np.array([8]), RULE, NONE, rows, leaves) == 8
+    assert run(tree, np.array([8]), RULE, None, rows, leaves) == 8
     assert len(set(leaves)) == 8
     # Two below each of the four children, none of which is better than another.
     assert sorted(tree.parent[0, leaves]) == [1, 1, 2, 2, 3, 3, 4, 4]
@@ -177,7 +175,7 @@ def test_an_ended_leaf_can_fill_a_wave_and_backs_up_every_time():
     tree = one_level([1], [2.0])
     tree.kind[0, 1], tree.reward[0, 1], tree.discount[0, 1] = TERMINATED, 2.0, 0.0
     rows, leaves = np.empty(3, np.int32), np.empty(3, np.int32)
-    assert select_wave(tree, np.array([3]), RULE, NONE, rows, leaves) == 3
+    assert select_wave(tree, np.array([3]), RULE, None, rows, leaves) == 3
     assert list(leaves) == [1, 1, 1]
     backup(tree, rows, leaves)
     assert list(tree.visits[0, :2]) == [4, 4]

@@ -139,14 +139,14 @@ def test_cem_fits_its_elites_by_hand():
 def test_mppi_weighs_by_the_exponential_of_returns():
     row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
     tried = Population(np.array([0.0, 1.0])[:, None, None], np.array([1.0, 1 + np.log(3)]))
-    MPPI(temperature=1, scale_returns=False)._learn(row, tried, 0)
+    MPPI(temperature=1, scale_returns=False)._learn(row, tried)
     # Weights 1 / 4 and 3 / 4.
     assert row.mean[0, 0] == pytest.approx(0.75)
     # Scaled, returns 1 and 3 (spread 1) at temperature 2 / log(3) weigh the same.
     tried = tried._replace(returns=np.array([1.0, 3.0]))
-    MPPI(temperature=2 / np.log(3))._learn(row, tried, 0)
+    MPPI(temperature=2 / np.log(3))._learn(row, tried)
     assert row.mean[0, 0] == pytest.approx(0.75)
-    MPPI()._learn(row, tried._replace(returns=np.zeros(2)), 0)
+    MPPI()._learn(row, tried._replace(returns=np.zeros(2)))
     assert row.mean[0, 0] == 0.5
 
 
@@ -172,6 +172,34 @@ def test_icem_shrinks_its_rounds_and_spends_exactly_what_it_may():
     assert ICEM(num_elites=10)._counts(25) == [25]
     for total in range(1, 200):
         assert sum(ICEM()._counts(total)) == total
+
+
+def test_icem_goes_on_from_its_mean_and_its_elites(models):
+    model = models.Integrator()
+    planner = ICEM(60, horizon=4, num_elites=4, keep_fraction=0.5)
+    planner.plan(model, model.state(0.6), rng=0)
+    mean, elites = planner._kept[0].mean, planner._kept[0].elites.knots
+    assert not np.array_equal(mean, planner._kept[0].best)
+    planner.init_std = 0.0
+    planner.plan(model, model.state(0.5), rng=1)
+    first_round = model.tried[3]
+    # All are drawn around the last mean, a step later, its end held; two of the elites
+    # are tried again, and what comes after their end is drawn as well.
+    expected = np.repeat(mean[None, [1, 2, 3, 3]], len(first_round), axis=0)
+    expected[:2, :3] = elites[:2, 1:]
+    np.testing.assert_allclose(first_round, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sims", [20, 60])
+def test_icem_tries_its_mean_in_the_last_round(models, sims):
+    # 20 sequences are one round of twice 10 elites, 60 are three rounds.
+    model = models.Integrator()
+    planner = ICEM(sims, horizon=4, momentum=1.0)
+    planner.plan(model, model.state(0.6), rng=0)
+    assert len(model.calls) == sims // 20
+    # It does not move, for all that is learned; noise never draws it.
+    still = [(tried == 0).all(axis=(1, 2)).sum() for tried in model.tried]
+    assert still == [0] * (sims // 20 - 1) + [1]
 
 
 def test_actions_reach_the_bounds_of_the_space_and_never_cross_them():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -14,7 +15,6 @@ from stepping import peer
 
 def described() -> dict[str, Any]:
     """Processors, kernel and versions."""
-    packages = ("numpy", "gymnasium", "mujoco", "ale-py")
     return {
         "processors": len(os.sched_getaffinity(0)),
         "processor": _processor(),
@@ -22,8 +22,17 @@ def described() -> dict[str, Any]:
         "python": platform.python_version(),
         "plangym-ext": plangym_ext.__version__,
         "plangym": peer.version(),
-        **{name: importlib.metadata.version(name) for name in packages},
+        **versions("numpy", "gymnasium", "mujoco", "ale-py"),
     }
+
+
+def versions(*names: str) -> dict[str, str]:
+    """Versions of those of some packages that are installed."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def _processor() -> str:

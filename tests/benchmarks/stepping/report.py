@@ -26,12 +26,7 @@ def report(machine: dict[str, Any], results: dict[str, Any]) -> str:
         machine: what the figures were measured on and with.
         results: cells by name, as `step_batch.py` keeps them.
     """
-    lines = [
-        "| | median | least to greatest | target | met | beside it |",
-        "|---|---:|---|---|---|---|",
-    ]
-    for cell in results.values():
-        lines += [_row(finding) for finding in cell["findings"]]
+    lines = table([finding for cell in results.values() for finding in cell["findings"]])
     dates = " and ".join(sorted({cell["date"] for cell in results.values()}))
     loads = [figure for cell in results.values() for figure in cell["load"]]
     rounds = sorted({cell["settings"]["rounds"] for cell in results.values()})
@@ -42,6 +37,15 @@ def report(machine: dict[str, Any], results: dict[str, Any]) -> str:
         f"- Load average of the minute before and after each cell: {min(loads)} to {max(loads)}.",
     ]
     return "\n".join([_INTRODUCTION, *setting, "", *lines])
+
+
+def table(findings: list[dict[str, Any]]) -> list[str]:
+    """The lines of a table of findings, see `rounds.finding`."""
+    return [
+        "| | median | least to greatest | target | met | beside it |",
+        "|---|---:|---|---|---|---|",
+        *map(_row, findings),
+    ]
 
 
 def _row(finding: dict[str, Any]) -> str:
