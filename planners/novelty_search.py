@@ -74,10 +74,10 @@ class NoveltySearch(Planner):
         self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
-        if not isinstance(self.features, str):
-            self._check_function("features")
-        elif self.features not in FEATURES:
+        if isinstance(self.features, str) and self.features not in FEATURES:
             raise unknown(self._option("features"), self.features, list(FEATURES))
+        if not isinstance(self.features, str):
+            self._check_function("features", "a function of observations, the name of one")
         self._kept: tuple[Search, Novelty] | None = None
 
     @abstractmethod
