@@ -84,7 +84,7 @@ def page(options: argparse.Namespace, kills: int, reached: list[int], equal: boo
     players = f"{workers} worker processes" if workers else "one process"
     return "\n".join(
         [
-            "# A run that is killed again and again",
+            "## A run that is killed again and again",
             "",
             f"The preset `cartpole` for {options.rounds} rounds, played in {players}, a checkpoint",
             f"every {SETTINGS['checkpoint_every']} rounds. Killed {kills} times with SIGKILL, at",

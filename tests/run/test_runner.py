@@ -300,7 +300,7 @@ def test_ctrl_c_ends_the_round_and_saves(tmp_path):
 def test_a_run_that_is_killed_comes_to_the_same_end():
     program = ROOT / "tests" / "benchmarks" / "resume.py"
     done = subprocess.run(
-        [sys.executable, "-P", program, "--kills", "2", "--rounds", "24"],
+        [sys.executable, program, "--kills", "2", "--rounds", "24"],
         capture_output=True,
         text=True,
         timeout=110,
