@@ -285,16 +285,19 @@ def test_ctrl_c_ends_the_round_and_saves(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not (folder / "progress.csv").exists() or len(log(folder)[0].splitlines()) < 3:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    rows = folder / "progress.jsonl"
+    try:
+        while not rows.exists() or len(rows.read_text().splitlines()) < 2:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     newest = read_checkpoint(Checkpoints(folder).latest())
-    rows = (folder / "progress.jsonl").read_text().splitlines()
-    assert newest["round"] == len(rows) > 1
+    assert newest["round"] == len(rows.read_text().splitlines()) > 1
 
 
 def test_a_run_that_is_killed_comes_to_the_same_end():
