@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.planners.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.tree import (
+    NO_ACTION,
     NO_PARENT,
     OPEN,
     PENDING,
@@ -108,17 +109,40 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def best_open(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
-    """Return the action to the best child that is neither solved nor pending; -1: none."""
-    action, best = -1, -np.inf
+def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
+    """Whether a walk may take an action: a legal one to a child not solved and not pending."""
+    child = tree.children[b, node, action]
+    return tree.legal[b, node, action] and (
+        child == UNVISITED or not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
+    """Draw one of the actions that lead on; NO_ACTION if there is none."""
+    count = 0
+    for a in range(tree.children.shape[2]):
+        count += leads_on(tree, novelty, b, node, a)
+    if count == 0:
+        return NO_ACTION
+    left = draw_below(novelty, b, count)
+    for a in range(tree.children.shape[2]):
+        if leads_on(tree, novelty, b, node, a):
+            if left == 0:
+                return a
+            left -= 1
+    return NO_ACTION
+
+
+@numba.njit(cache=True, nogil=True)
+def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
+    """Return the action to the best child that leads on; NO_ACTION if none is there yet."""
+    action, best = NO_ACTION, -np.inf
     for i in range(tree.children.shape[2]):
         a = tree.order[b, i]
         child = tree.children[b, node, a]
-        if (
-            child != UNVISITED
-            and not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
-            and returns[b, child] > best
-        ):
+        known = child != UNVISITED and leads_on(tree, novelty, b, node, a)
+        if known and returns[b, child] > best:
             action, best = a, returns[b, child]
     return action
 
@@ -140,30 +164,12 @@ def walk_down(
         if novelty.depth[b, node] >= max_depth:
             solve(tree, novelty, b, node)
             return STOPPED
-        count = 0
-        for a in range(tree.children.shape[2]):
-            child = tree.children[b, node, a]
-            if tree.legal[b, node, a] and (
-                child == UNVISITED
-                or not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
-            ):
-                count += 1
-        if count == 0:
+        action = drawn_action(tree, novelty, b, node)
+        if action == NO_ACTION:
             return STOPPED
-        left = draw_below(novelty, b, count)
-        action = 0
-        for a in range(tree.children.shape[2]):
-            child = tree.children[b, node, a]
-            if tree.legal[b, node, a] and (
-                child == UNVISITED
-                or not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
-            ):
-                if left == 0:
-                    action = a
-                left -= 1
         if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
-            best = best_open(tree, novelty, b, node, returns)
-            action = best if best >= 0 else action
+            best = best_action(tree, novelty, b, node, returns)
+            action = action if best == NO_ACTION else best
         child = tree.children[b, node, action]
         if child == UNVISITED:
             if tree.size[b] == tree.parent.shape[1]:
