@@ -14,6 +14,7 @@ import plangym_ext
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 from plangym_ext.planners.shooting import Shooting
 from plangym_ext.run.cli import main
+from plangym_ext.run.video import VideoWriter
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +112,18 @@ def test_video_plays_and_has_a_frame_per_move(tmp_path):
     frames = np.frombuffer(pixels, np.uint8).reshape(6, 420, 320, 3)
     assert (frames.std(axis=(1, 2, 3)) > 0).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.json", "episode.mp4"]
+
+
+def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd):
+    pytest.importorskip("imageio_ffmpeg")
+    writer = VideoWriter(tmp_path / "episode.mp4", 30)
+    writer.add(np.zeros((400, 400, 3), np.uint8))
+    # Ctrl-C comes in the middle of a frame.
+    writer._process.stdin.write(b"half a frame")
+    writer._process.stdin.flush()
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().err == ""
 
 
 def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):
