@@ -3,9 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.borrowed import borrowed
-from plangym_ext.planners.tree import OPEN, PENDING
-from plangym_ext.planners.waves import (
+from plangym_ext.planners.lockstep.waves import (
     all_finite,
     edges,
     first_improper,
@@ -15,6 +13,8 @@ from plangym_ext.planners.waves import (
     tally_rating,
     tally_steps,
 )
+from plangym_ext.planners.trees.borrowed import borrowed
+from plangym_ext.planners.trees.tree import OPEN, PENDING
 
 
 def both(kernel):
