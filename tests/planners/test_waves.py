@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.lockstep.waves import (
-    all_finite,
     edges,
-    first_improper,
     pending,
     tally,
     tally_each,
     tally_rating,
     tally_steps,
 )
+from plangym_ext.planners.rating import first_improper
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.tree import OPEN, PENDING
 
