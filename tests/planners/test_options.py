@@ -5,7 +5,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
-from plangym_ext.planners.shooting import Shooting
+from plangym_ext.planners.continuous.base import Shooting
 
 
 @pytest.mark.parametrize("name", PLANNERS)

@@ -12,7 +12,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
-from plangym_ext.planners.shooting import Shooting
+from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.run.cli import main
 from plangym_ext.run.video import VideoWriter
 
