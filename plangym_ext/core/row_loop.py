@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -127,7 +128,7 @@ def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
 def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: list[int]) -> None:
     """Seal the states of the rows that were run, bring them where they belong, and say so."""
     rows = slice(first, first + len(lengths))
-    _seal(env.envelope, batch.states_out[rows], lengths)
+    _seal(env, batch, first, lengths)
     if batch.targets is not None:
         assert batch.store is not None
         batch.store[batch.targets[rows]] = batch.states_out[rows]
@@ -137,17 +138,20 @@ def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: l
         batch.done[odd] = False
 
 
-def _seal(envelope: Envelope, states: np.ndarray, lengths: list[int]) -> None:
+def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:
     """Seal states of which `lengths` bytes were written, and clear what is behind these."""
+    states = batch.states_out[first : first + len(lengths)]
+    target, width = batch.cells.target, batch.cells.width
     if lengths and lengths.count(lengths[0]) == len(lengths):
-        if HEADER + lengths[0] < envelope.width:
+        if HEADER + lengths[0] < width:
             states[:, HEADER + lengths[0] :] = 0
-        envelope.seal(states, lengths[0])
+        env.envelope.seal(states, lengths[0])
         return
-    for state, length in zip(states, lengths, strict=True):
+    for end, length in zip(itertools.count((first + 1) * width, width), lengths, strict=False):
         # There may have been a longer state before.
-        state[HEADER + length :] = 0
-    envelope.seal(states, np.array(lengths, np.uint32))
+        rest = width - HEADER - length
+        target[end - rest : end] = bytes(rest)
+    env.envelope.seal(states, np.array(lengths, np.uint32))
 
 
 def _steps(
