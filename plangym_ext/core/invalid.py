@@ -5,7 +5,6 @@ Not a number is never valid. An infinity is, where the env's own Box has no boun
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -85,11 +84,15 @@ class ValuePolicy:
         """
         if self._policy == "off":
             return
-        # Nearly always there is none, which one look at each array finds out.
-        suspect = _suspect(batch.rewards[rows], unbounded=True)
+        # Nearly always there is none, which a look at each array finds out.
+        suspects = np.count_nonzero(np.isnan(batch.rewards[rows]))
         for check in self._leaves:
-            suspect |= _suspect(batch.obs[check.index][rows], unbounded=check.unbounded)
-        marks = self._marks(batch, rows) if suspect else None
+            values = batch.obs[check.index][rows]
+            if check.unbounded:
+                suspects += np.count_nonzero(np.isnan(values))
+            else:
+                suspects += values.size - np.count_nonzero(np.isfinite(values))
+        marks = self._marks(batch, rows) if suspects else None
         if self._policy == "mark":
             self._mark(batch, rows, marks)
         elif marks is not None and marks.any():
@@ -122,13 +125,6 @@ class ValuePolicy:
                     f"bounds of {check.leaf.space}; got {value} at index {at}. {remedy}"
                 )
         return InvalidObservation(f"{self._name}: reward: expected a number; got nan. {remedy}")
-
-
-def _suspect(values: np.ndarray, *, unbounded: bool) -> bool:
-    """Whether some values may be invalid: none is, if not."""
-    # A sum of squares is no number if one value is none, and infinite if one is (or is large).
-    total = np.vdot(values, values)
-    return not (total == total if unbounded else math.isfinite(total))
 
 
 class _LeafCheck:
