@@ -81,14 +81,7 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     except Exception as error:
         failure = row_error(batch, row, error)
     if lengths:
-        rows = slice(first, first + len(lengths))
-        _store_counts(batch, rows, played)
-        try:
-            env.values.apply(batch, rows)
-        except InvalidValue as error:
-            failure = row_error(batch, error.row, error.reason)
-            del lengths[error.row - first :]
-        _finish(env, batch, first, lengths, odd)
+        failure = _finish(env, batch, first, lengths, odd, played) or failure
     if failure is not None:
         raise failure from failure.reason
 
@@ -125,9 +118,29 @@ def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
 
 
-def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: list[int]) -> None:
-    """Seal the states of the rows that were run, bring them where they belong, and say so."""
+def _finish(
+    env: RowEnv,
+    batch: RowBatch,
+    first: int,
+    lengths: list[int],
+    odd: list[int],
+    played: _Sequences | None,
+) -> RowError | None:
+    """Seal the states of the rows that were run, bring them where they belong, and say so.
+
+    Returns:
+        The error of the first row with an invalid value, if there is one: it and the rows
+        behind it are not done.
+    """
     rows = slice(first, first + len(lengths))
+    failure = None
+    _store_counts(batch, rows, played)
+    try:
+        env.values.apply(batch, rows)
+    except InvalidValue as error:
+        failure = row_error(batch, error.row, error.reason)
+        del lengths[error.row - first :]
+        rows = slice(first, error.row)
     _seal(env, batch, first, lengths)
     if batch.targets is not None:
         assert batch.store is not None
@@ -136,6 +149,7 @@ def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: l
     if odd:
         # Infos of their own are not in the memory, so these rows are not done yet.
         batch.done[odd] = False
+    return failure
 
 
 def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:

@@ -24,9 +24,10 @@ with cold caches; the sketch's share is what is left of the limit without any of
 the parent's time the sketch needs what stands beside it, most of it to copy states that come
 from private memory; states that lie in shared memory (slots, the last batch's results) are not
 copied. The rest is Python that runs once a batch, not once a row, and is cold: two busy workers
-have had the caches for 17 ms. To make the views of the results takes 45 us there and 4 us if it
-is done again at once; to check the arguments, 80 us and 5 us. A MsPacman worker loads its game twice, 75 ms each, since an emulator learns when it
-loads that its frames are not to be sticky; the imports it is compared with load none.
+have had the caches for 17 ms. To make the views of the results takes 45 us there and 4 us if it is
+done again at once; to check the arguments, 80 us and 5 us. A MsPacman worker loads its game twice,
+75 ms each, since an emulator learns when it loads that its frames are not to be sticky; the
+imports it is compared with load none.
 """
 
 
