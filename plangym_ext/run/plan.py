@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
             "terminated": episode.terminated,
             "truncated": episode.truncated,
             "model_steps": episode.budget.model_steps,
+            "full_moves": shown.full_moves,
             "seconds": round(seconds, 3),
             "version": plangym_ext.__version__,
         },
@@ -127,6 +128,11 @@ def run(options: argparse.Namespace) -> int:
         f"{options.env}: return {episode.return_:g} in {episode.length} moves, "
         f"{episode.budget.model_steps} model steps, {seconds:.1f} s"
     )
+    if shown.full_moves:
+        print(
+            f"the tree was full at {shown.full_moves} of {episode.length} moves, for which there "
+            f"were fewer simulations than asked for; raise --capacity"
+        )
     print(f"wrote {options.out / 'episode.json'}")
     if options.video:
         print(f"wrote {options.out / 'episode.mp4'}")
@@ -147,11 +153,13 @@ class _Shown:
         self._frame = first_frame(env, options.seed) if self._draws else None
         self._started = time.monotonic()
         self._moves, self._return, self._model_steps = 0, 0.0, 0
+        self.full_moves = 0  # whose tree ran out of room
 
     def step(self, move: Any) -> None:
         """Take one played move."""
         self._moves, self._return = move.step + 1, move.total
         self._model_steps += move.plan.budget.model_steps
+        self.full_moves += move.plan.full
         self._line.update(self.text(time.monotonic() - self._started))
         frame = self._env.render() if self._draws or self._video is not None else None
         if self._video is not None:

@@ -50,6 +50,13 @@ def test_episode_file_holds_every_field(plan_cartpole):
     assert episode["version"] == plangym_ext.__version__
 
 
+def test_moves_whose_tree_was_full_are_told(plan_cartpole, capsys):
+    episode = plan_cartpole("--num-simulations", "32", "--capacity", "8")
+    assert episode["full_moves"] > 0
+    told = f"the tree was full at {episode['full_moves']} of 6 moves"
+    assert told in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", PLANNERS)
 def test_every_planner_plays_by_name_with_options_of_its_own(name, tmp_path):
     planner = load_planner(name)
