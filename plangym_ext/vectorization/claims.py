@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import weakref
 from collections.abc import Iterator
 
 _CLAIM = struct.Struct("<QIII")  # request, plan, first row, row behind the last
-_REPORT = struct.Struct("<QIIIQ")  # request, worker, rows, what more there is to hear, time
+_REPORT = struct.Struct("<QIIIQQ")  # request, worker, rows, what more there is to hear, times
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _CLAIM.size
 
@@ -28,8 +29,9 @@ DONE, MORE, FAILED = 0, 1, 2
 #: Request, plan, first row, row behind the last.
 Claim = tuple[int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
-#: `DONE`, `MORE` or `FAILED`, and the nanoseconds that it took.
-Report = tuple[int, int, int, int, int]
+#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, and those of a row of the range
+#: that was slowest.
+Report = tuple[int, int, int, int, int, int]
 
 
 class ClaimQueue:
@@ -106,9 +108,10 @@ class ClaimEnd:
         request, plan, first, stop = _CLAIM.unpack(token)
         return request, plan, first, stop
 
-    def report(self, request: int, rows: int, kind: int, taken: int) -> None:
+    def report(self, request: int, rows: int, kind: int, taken: int, slowest: int) -> None:
         """Say how many rows of a batch were run here, now that none are left to claim."""
-        os.write(self._report_fd, _REPORT.pack(request, self.index, rows, kind, taken))
+        report = _REPORT.pack(request, self.index, rows, kind, taken, slowest)
+        os.write(self._report_fd, report)
 
     def discard(self) -> None:
         """Take what is left, so that nobody runs it."""
@@ -124,12 +127,13 @@ class Claims:
 
     Attributes:
         rows: how many of them have been run: those of all ranges before the present one.
+        slowest: nanoseconds for a row of the slowest of those ranges.
         ahead: a claim of another batch, if one was met; it ends the ranges.
     """
 
     def __init__(self, end: ClaimEnd, claim: Claim) -> None:
         self._end, self.ahead = end, claim
-        self.rows = 0
+        self.rows = self.slowest = 0
 
     ahead: Claim | None
 
@@ -140,7 +144,9 @@ class Claims:
         while claim is not None and claim[0] == request:
             _, _, first, stop = claim
             self.ahead = None
+            begun = time.perf_counter_ns()
             yield first, stop
+            self.slowest = max(self.slowest, (time.perf_counter_ns() - begun) // (stop - first))
             self.rows += stop - first
             self.ahead = claim = self._end.take()
 

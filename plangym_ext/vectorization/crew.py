@@ -80,6 +80,8 @@ class Crew:
         #: Batches that have begun and not landed.
         self.flights: set[Batch] = set()
         self._step_seconds: float | None = None
+        #: How many times the usual a row of the slowest range costs, if it is known.
+        self.unevenness: float | None = None
         self._sizes: dict[tuple[int, int, int], int] = {}
         self._plans: dict[RowsMessage, Plan] = {}
         #: The processes of all workers, when all were ready, and lanes and plans, by number,
@@ -144,11 +146,22 @@ class Crew:
             size = self._sizes[key] = size + lines_bytes(len(self.workers))
         return size
 
-    def note_cost(self, seconds: float, num_rows: int, horizon: int) -> None:
-        """Remember how long all workers took for a batch: it says how finely to cut the next."""
+    def note_cost(self, seconds: float, slowest: float, num_rows: int, horizon: int) -> None:
+        """Remember what a batch cost: it says how finely to cut the next.
+
+        Args:
+            seconds: that all workers took for it.
+            slowest: seconds for a row of the range that was slowest.
+            num_rows: B.
+            horizon: H.
+        """
         step = seconds / (num_rows * horizon)
         known = self._step_seconds
         self._step_seconds = step if known is None else 0.8 * known + 0.2 * step
+        found = slowest * num_rows / seconds
+        known = self.unevenness
+        # A batch of rows that happen to be alike does not say that the next ones are.
+        self.unevenness = found if known is None else max(found, 0.9 * known + 0.1 * found)
 
     def row_seconds(self, horizon: int) -> float:
         """What a row of `horizon` actions is expected to cost a worker."""

@@ -88,7 +88,7 @@ class Flight:
             row_seconds = crew.row_seconds(request.horizon)
             expected = row_seconds * request.num_rows / sharers
             self._awake = _AWAKE if expected < _AWAKE else 0.0
-            self._ring(split_rows(request.num_rows, sharers, row_seconds))
+            self._ring(split_rows(request.num_rows, sharers, row_seconds, crew.unevenness))
         except BaseException as error:
             self._abort(error)
             raise
@@ -261,9 +261,9 @@ class Flight:
             deaths = self._judge_answers()
             # Ranges that were taken back from an abandoned batch are missed by nobody.
             if not deaths and (self.abandoned or not self._lane.rows_left):
-                if num_rows := self._blame.num_left:
-                    took = 1e-9 * self._lane.taken
-                    self._crew.note_cost(took, num_rows, self._request.horizon)
+                if (num_rows := self._blame.num_left) and not self._lane.rows_left:
+                    took, slowest = 1e-9 * self._lane.taken, 1e-9 * self._lane.slowest
+                    self._crew.note_cost(took, slowest, num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

@@ -9,24 +9,34 @@ import numpy as np
 
 from plangym_ext.vectorization.claims import MAX_RANGES
 
-#: A range is worth claiming if it takes this long: some eight times what the claim costs.
+#: A range is worth claiming if it takes this long: some five times what the claim costs.
 _LEAST_SECONDS = 100e-6
 #: A batch that takes no longer than this is not shared: a second worker would be under way
 #: only when the first is done.
 _ALONE_SECONDS = 50e-6
+#: Rows that cost no more than this many times the usual count as even.
+_EVEN = 1.5
+#: Bounds of the unevenness that is reckoned with. Something is always kept back, for workers
+#: do not begin together; and single rows that cost more are no reason to cut all more finely.
+_LEAST_UNEVEN, _MOST_UNEVEN = 9 / 8, 3.0
 
 
-def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tuple[int, int]]:
+def split_rows(
+    num_rows: int, num_workers: int, row_seconds: float, unevenness: float | None = None
+) -> list[tuple[int, int]]:
     """Ranges `(first, stop)` that cover `num_rows` rows, larger ones first.
 
-    A range is a share of what is left (guided self-scheduling, Polychronopoulos &
-    Kuck 1987), but takes at least `_LEAST_SECONDS`: a claim costs about as much as
-    stepping a light env. A batch that is too light for that is cut into equal parts.
+    Rounds of one range for each worker, equal ones, each round with a share of what is left
+    (factoring, Flynn Hummel, Schonberg & Flynn 1992). The share is such that a worker which
+    meets the slowest rows in it takes no longer than all workers on average for what is left.
+    A range takes at least `_LEAST_SECONDS`: a claim costs about as much as stepping a light
+    env. A batch that is too light for that is cut into equal parts.
 
     Args:
         num_rows: B.
         num_workers: how many will claim ranges.
         row_seconds: what a row is expected to cost.
+        unevenness: how many times that the slowest rows cost; None if it is not known.
     """
     if num_workers == 1 or num_rows < 2 or num_rows * row_seconds <= _ALONE_SECONDS:
         return [(0, num_rows)] if num_rows else []
@@ -34,15 +44,26 @@ def split_rows(num_rows: int, num_workers: int, row_seconds: float) -> list[tupl
     share = min(num_rows, _LEAST_SECONDS / max(row_seconds, _LEAST_SECONDS / num_rows))
     smallest = max(math.ceil(share), -(-num_rows // (MAX_RANGES // 2)))
     if num_rows <= 3 * num_workers * smallest:
-        edges = [num_rows * k // num_workers for k in range(num_workers + 1)]
-        return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
-    ranges, first = [], 0
+        return _equal_parts(0, num_rows, num_workers)
+    uneven = _MOST_UNEVEN if unevenness is None else min(unevenness, _MOST_UNEVEN)
+    uneven = uneven if uneven > _EVEN else _LEAST_UNEVEN
+    ranges: list[tuple[int, int]] = []
+    first = 0
     while first < num_rows:
         left = num_rows - first
-        size = min(left, max(smallest, left // (3 * num_workers)))
-        ranges.append((first, first + size))
-        first += size
+        stop = first + num_workers * max(smallest, int(left / (uneven * num_workers)))
+        if num_rows - stop < smallest:
+            stop = num_rows
+        ranges += _equal_parts(first, stop, num_workers)
+        first = stop
     return ranges
+
+
+def _equal_parts(first: int, stop: int, count: int) -> list[tuple[int, int]]:
+    """At most `count` ranges, as long as each other or one longer."""
+    count = min(count, stop - first)
+    edges = [first + (stop - first) * k // count for k in range(count + 1)]
+    return list(itertools.pairwise(edges))
 
 
 def ranges_of(rows: np.ndarray) -> list[tuple[int, int]]:

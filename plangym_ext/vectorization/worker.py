@@ -177,7 +177,8 @@ class Worker:
             claims = Claims(queue, claim)
             begun = time.perf_counter_ns()
             kind = self._run_batch(queue, claim, claims)
-            queue.report(claim[0], claims.rows, kind, time.perf_counter_ns() - begun)
+            taken = time.perf_counter_ns() - begun
+            queue.report(claim[0], claims.rows, kind, taken, claims.slowest)
             claim = claims.ahead
         if queue.closed and queue.claim_fd in self._queues:
             del self._queues[queue.claim_fd]

@@ -18,14 +18,16 @@ from plangym_ext.vectorization.claims import (
 from plangym_ext.vectorization.row_ranges import split_rows
 
 
-@given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10))
-@example(0, 1, 1e-5)
-@example(1, 300, 1e-5)
-@example(100_000, 300, 1.0)
-@example(1_000_000, 1, 0.0)
+@given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10), st.floats(0, 10))
+@example(0, 1, 1e-5, 1.0)
+@example(1, 300, 1e-5, 1.0)
+@example(100_000, 300, 1.0, 3.0)
+@example(1_000_000, 1, 0.0, 1.0)
 @settings(max_examples=200, deadline=None)
-def test_ranges_cover_every_row_once_in_order_and_fit_the_queue(num_rows, num_workers, seconds):
-    ranges = split_rows(num_rows, num_workers, seconds)
+def test_ranges_cover_every_row_once_in_order_and_fit_the_queue(
+    num_rows, num_workers, seconds, unevenness
+):
+    ranges = split_rows(num_rows, num_workers, seconds, unevenness)
     assert all(first < stop for first, stop in ranges)
     starts = [first for first, _ in ranges]
     stops = [stop for _, stop in ranges]
@@ -39,8 +41,14 @@ def sizes(*arguments):
 
 def test_ranges_shrink_and_leave_something_for_everyone():
     # Of 64 rows, 2 workers: a sixth of what is left, at least 2 of 50 us.
-    assert sizes(64, 2, 50e-6) == [10, 9, 7, 6, 5, 4, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1]
+    assert sizes(64, 2, 50e-6) == [10, 10, 7, 7, 5, 5, 3, 3, *[2] * 6, 1, 1]
     assert len(split_rows(2, 3, 1.0)) == 2
+
+
+def test_even_rows_are_shared_out_at_once_but_for_a_few():
+    assert sizes(64, 2, 50e-6, 1.1) == [28, 28, 3, 3, 1, 1]
+    assert sizes(64, 2, 50e-6, 1.6) == [20, 20, 7, 7, 3, 3, 2, 2]
+    assert sizes(64, 2, 50e-6, 9.0) == sizes(64, 2, 50e-6)
 
 
 def test_light_batches_are_cut_into_equal_parts():
@@ -55,7 +63,7 @@ def test_the_lightest_batches_are_not_cut():
 
 
 def test_rows_that_cost_much_are_claimed_one_by_one_in_the_end():
-    assert sizes(12, 2, 0.1) == [2, *[1] * 10]
+    assert sizes(12, 2, 0.1) == [2, 2, *[1] * 8]
 
 
 @pytest.fixture
@@ -104,11 +112,11 @@ def test_discarded_claims_are_gone(queue, who):
 
 def test_reports_are_read_once(queue):
     one, two = ends(queue, 2)
-    one.report(1, 5, DONE, 70)
-    two.report(1, 3, FAILED, 80)
-    assert queue.reports() == [(1, 0, 5, DONE, 70), (1, 1, 3, FAILED, 80)]
-    two.report(2, 1, MORE, 90)
-    assert queue.reports() == [(2, 1, 1, MORE, 90)]
+    one.report(1, 5, DONE, 70, 20)
+    two.report(1, 3, FAILED, 80, 30)
+    assert queue.reports() == [(1, 0, 5, DONE, 70, 20), (1, 1, 3, FAILED, 80, 30)]
+    two.report(2, 1, MORE, 90, 90)
+    assert queue.reports() == [(2, 1, 1, MORE, 90, 90)]
     assert queue.reports() == []
 
 
