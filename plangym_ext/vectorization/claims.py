@@ -18,9 +18,12 @@ import weakref
 from collections.abc import Iterator
 
 _CLAIM = struct.Struct("<QIII")  # request, plan, first row, row behind the last
-_REPORT = struct.Struct("<QIIIQQ")  # request, worker, rows, what more there is to hear, times
+_REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _CLAIM.size
+
+#: Reports that are read at once: to get memory for more takes longer than to read twice.
+_MAX_REPORTS = 64
 
 #: A report that says all; one with more to hear on the worker's channel; one of a failure,
 #: which is to be heard there too.
@@ -29,9 +32,9 @@ DONE, MORE, FAILED = 0, 1, 2
 #: Request, plan, first row, row behind the last.
 Claim = tuple[int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
-#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, and those of a row of the range
-#: that was slowest.
-Report = tuple[int, int, int, int, int, int]
+#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those for which it had a
+#: processor, and those of a row of the range that was slowest.
+Report = tuple[int, int, int, int, int, int, int]
 
 
 class ClaimQueue:
@@ -65,7 +68,8 @@ class ClaimQueue:
     def reports(self) -> list[Report]:
         """What workers have reported since the last time."""
         try:
-            data = os.read(self.report_fd, _REPORT.size * MAX_RANGES)
+            # Those that do not fit keep it readable.
+            data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
         except BlockingIOError:
             return []
         return list(_REPORT.iter_unpack(data))
@@ -108,10 +112,18 @@ class ClaimEnd:
         request, plan, first, stop = _CLAIM.unpack(token)
         return request, plan, first, stop
 
-    def report(self, request: int, rows: int, kind: int, taken: int, slowest: int) -> None:
-        """Say how many rows of a batch were run here, now that none are left to claim."""
-        report = _REPORT.pack(request, self.index, rows, kind, taken, slowest)
-        os.write(self._report_fd, report)
+    def report(self, claims: Claims, request: int, kind: int, taken: int, busy: int) -> None:
+        """Say how many rows of a batch were run here, now that none are left to claim.
+
+        Args:
+            claims: what was claimed of it.
+            request: its number.
+            kind: `DONE`, `MORE` or `FAILED`.
+            taken: nanoseconds.
+            busy: nanoseconds of processor time.
+        """
+        figures = request, self.index, claims.rows, kind, taken, busy, claims.slowest
+        os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
         """Take what is left, so that nobody runs it."""

@@ -32,8 +32,6 @@ from plangym_ext.vectorization.row_ranges import ranges_of, split_rows
 from plangym_ext.vectorization.rows_message import NO_ROW, ROW
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
-#: Seconds for which the parent stays awake behind a batch that should end within them.
-_AWAKE = 500e-6
 #: Seconds between two looks at workers that have not answered.
 _LOOK = 0.1
 
@@ -85,10 +83,10 @@ class Flight:
         crew.flights.add(self)
         try:
             sharers = 1 if one_by_one else len(crew.workers)
-            row_seconds = crew.row_seconds(request.horizon)
-            expected = row_seconds * request.num_rows / sharers
-            self._awake = _AWAKE if expected < _AWAKE else 0.0
-            self._ring(split_rows(request.num_rows, sharers, row_seconds, crew.unevenness))
+            pace = crew.pace
+            row_seconds = pace.row_seconds(request.horizon)
+            self._awake = pace.awake(row_seconds * request.num_rows / sharers)
+            self._ring(split_rows(request.num_rows, sharers, row_seconds, pace.unevenness))
         except BaseException as error:
             self._abort(error)
             raise
@@ -257,13 +255,14 @@ class Flight:
 
     def _settle_round(self) -> None:
         """Read the answers of a round that is over; run on what dead workers left."""
+        lane = self._lane
         try:
             deaths = self._judge_answers()
             # Ranges that were taken back from an abandoned batch are missed by nobody.
-            if not deaths and (self.abandoned or not self._lane.rows_left):
-                if (num_rows := self._blame.num_left) and not self._lane.rows_left:
-                    took, slowest = 1e-9 * self._lane.taken, 1e-9 * self._lane.slowest
-                    self._crew.note_cost(took, slowest, num_rows, self._request.horizon)
+            if not deaths and (self.abandoned or not lane.rows_left):
+                if (num_rows := self._blame.num_left) and not lane.rows_left:
+                    took = lane.taken, lane.busy, lane.slowest
+                    self._crew.pace.note(*took, num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

@@ -22,6 +22,7 @@ class Lane:
         speakers: workers, by number, that have more to say of the round on their channels.
         failed: whether one of them has failed.
         taken: nanoseconds that those who have reported took.
+        busy: nanoseconds for which they had a processor.
         slowest: nanoseconds for a row of the slowest of their ranges.
     """
 
@@ -29,7 +30,8 @@ class Lane:
         self.number = next(numbers)
         self.queue = ClaimQueue()
         self._request = -1
-        self.rows_left = self.sharers = self.taken = self.slowest = 0
+        self.rows_left = self.sharers = 0
+        self.taken = self.busy = self.slowest = 0
         self.reporters: list[int] = []
         self.speakers: list[int] = []
         self.failed = False
@@ -41,15 +43,17 @@ class Lane:
         self.sharers = min(num_workers, self.rows_left)
         self.reporters.clear()
         self.speakers.clear()
-        self.failed, self.taken, self.slowest = False, 0, 0
+        self.failed = False
+        self.taken = self.busy = self.slowest = 0
 
     def collect(self) -> None:
         """Take in what workers have reported."""
-        for request, worker, rows, kind, taken, slowest in self.queue.reports():
+        for request, worker, rows, kind, taken, busy, slowest in self.queue.reports():
             if request == self._request:
                 self.rows_left -= rows
                 self.reporters.append(worker)
                 self.taken += taken
+                self.busy += busy
                 self.slowest = max(self.slowest, slowest)
                 if kind != DONE:
                     self.speakers.append(worker)

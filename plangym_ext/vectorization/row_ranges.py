@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -43,10 +44,16 @@ def split_rows(
     # A row that takes no time at all makes any range too small.
     share = min(num_rows, _LEAST_SECONDS / max(row_seconds, _LEAST_SECONDS / num_rows))
     smallest = max(math.ceil(share), -(-num_rows // (MAX_RANGES // 2)))
+    uneven = _MOST_UNEVEN if unevenness is None else min(unevenness, _MOST_UNEVEN)
+    return _cut(num_rows, num_workers, smallest, round(8 * uneven))
+
+
+@functools.lru_cache(256)
+def _cut(num_rows: int, num_workers: int, smallest: int, eighths: int) -> list[tuple[int, int]]:
+    """The ranges, for an unevenness in eighths; not to be written to."""
     if num_rows <= 3 * num_workers * smallest:
         return _equal_parts(0, num_rows, num_workers)
-    uneven = _MOST_UNEVEN if unevenness is None else min(unevenness, _MOST_UNEVEN)
-    uneven = uneven if uneven > _EVEN else _LEAST_UNEVEN
+    uneven = eighths / 8 if eighths > 8 * _EVEN else _LEAST_UNEVEN
     ranges: list[tuple[int, int]] = []
     first = 0
     while first < num_rows:

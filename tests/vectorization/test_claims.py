@@ -47,7 +47,7 @@ def test_ranges_shrink_and_leave_something_for_everyone():
 
 def test_even_rows_are_shared_out_at_once_but_for_a_few():
     assert sizes(64, 2, 50e-6, 1.1) == [28, 28, 3, 3, 1, 1]
-    assert sizes(64, 2, 50e-6, 1.6) == [20, 20, 7, 7, 3, 3, 2, 2]
+    assert sizes(64, 2, 50e-6, 1.6) == [19, 19, 8, 8, 3, 3, 2, 2]
     assert sizes(64, 2, 50e-6, 9.0) == sizes(64, 2, 50e-6)
 
 
@@ -110,13 +110,20 @@ def test_discarded_claims_are_gone(queue, who):
     assert not end.closed
 
 
+def claimed(end, first, stop):
+    """The claims of a worker that has run a range."""
+    claims = Claims(end, (1, 3, first, stop))
+    claims.rows, claims.slowest = stop - first, 20
+    return claims
+
+
 def test_reports_are_read_once(queue):
     one, two = ends(queue, 2)
-    one.report(1, 5, DONE, 70, 20)
-    two.report(1, 3, FAILED, 80, 30)
-    assert queue.reports() == [(1, 0, 5, DONE, 70, 20), (1, 1, 3, FAILED, 80, 30)]
-    two.report(2, 1, MORE, 90, 90)
-    assert queue.reports() == [(2, 1, 1, MORE, 90, 90)]
+    one.report(claimed(one, 0, 5), 1, DONE, 100, 70)
+    two.report(claimed(two, 5, 8), 1, FAILED, 60, 60)
+    assert queue.reports() == [(1, 0, 5, DONE, 100, 70, 20), (1, 1, 3, FAILED, 60, 60, 20)]
+    two.report(claimed(two, 0, 1), 2, MORE, 20, 20)
+    assert queue.reports() == [(2, 1, 1, MORE, 20, 20, 20)]
     assert queue.reports() == []
 
 
