@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Iterator
 
-_CLAIM = struct.Struct("<QIII")  # request, plan, first row, row behind the last
+_CLAIM = struct.Struct("<QIIIQ")  # request, plan, first row, row behind the last, usual time
 _REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _CLAIM.size
@@ -29,11 +29,11 @@ _MAX_REPORTS = 64
 #: which is to be heard there too.
 DONE, MORE, FAILED = 0, 1, 2
 
-#: Request, plan, first row, row behind the last.
-Claim = tuple[int, int, int, int]
+#: Request, plan, first row, row behind the last, and the nanoseconds that a row usually takes.
+Claim = tuple[int, int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
 #: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those for which it had a
-#: processor, and those of a row of the range that was slowest.
+#: processor, and those by which one of its ranges took longer than usual, at most.
 Report = tuple[int, int, int, int, int, int, int]
 
 
@@ -59,11 +59,19 @@ class ClaimQueue:
         fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
         self._finalizer = weakref.finalize(self, _close, fds)
 
-    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]]) -> None:
-        """Put the ranges of one batch up for claiming; the queue must be empty."""
+    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]], usual: int) -> None:
+        """Put the ranges of one batch up for claiming; the queue must be empty.
+
+        Args:
+            request: number of the batch.
+            plan: its kind.
+            ranges: of its rows.
+            usual: nanoseconds that a row is expected to take.
+        """
         assert len(ranges) <= MAX_RANGES
         pack = _CLAIM.pack
-        os.write(self._offer_fd, b"".join([pack(request, plan, *edges) for edges in ranges]))
+        claims = [pack(request, plan, first, stop, usual) for first, stop in ranges]
+        os.write(self._offer_fd, b"".join(claims))
 
     def reports(self) -> list[Report]:
         """What workers have reported since the last time."""
@@ -109,8 +117,8 @@ class ClaimEnd:
         if not token:
             self.closed = True
             return None
-        request, plan, first, stop = _CLAIM.unpack(token)
-        return request, plan, first, stop
+        request, plan, first, stop, usual = _CLAIM.unpack(token)
+        return request, plan, first, stop, usual
 
     def report(self, claims: Claims, request: int, kind: int, taken: int, busy: int) -> None:
         """Say how many rows of a batch were run here, now that none are left to claim.
@@ -122,7 +130,7 @@ class ClaimEnd:
             taken: nanoseconds.
             busy: nanoseconds of processor time.
         """
-        figures = request, self.index, claims.rows, kind, taken, busy, claims.slowest
+        figures = request, self.index, claims.rows, kind, taken, busy, claims.excess
         os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
@@ -139,13 +147,13 @@ class Claims:
 
     Attributes:
         rows: how many of them have been run: those of all ranges before the present one.
-        slowest: nanoseconds for a row of the slowest of those ranges.
+        excess: nanoseconds by which one of those ranges took longer than usual, at most.
         ahead: a claim of another batch, if one was met; it ends the ranges.
     """
 
     def __init__(self, end: ClaimEnd, claim: Claim) -> None:
         self._end, self.ahead = end, claim
-        self.rows = self.slowest = 0
+        self.rows = self.excess = 0
 
     ahead: Claim | None
 
@@ -154,11 +162,12 @@ class Claims:
         assert claim is not None
         request = claim[0]
         while claim is not None and claim[0] == request:
-            _, _, first, stop = claim
+            _, _, first, stop, usual = claim
             self.ahead = None
             begun = time.perf_counter_ns()
             yield first, stop
-            self.slowest = max(self.slowest, (time.perf_counter_ns() - begun) // (stop - first))
+            excess = time.perf_counter_ns() - begun - (stop - first) * usual
+            self.excess = max(self.excess, excess)
             self.rows += stop - first
             self.ahead = claim = self._end.take()
 

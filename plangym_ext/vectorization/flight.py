@@ -60,7 +60,7 @@ class Flight:
         self._one_by_one = one_by_one
         self._row_timeout = row_timeout
         self._watch = StillWatch(row_timeout)
-        self._awake = 0.0
+        self._awake = self._usual = 0.0
         self._outcome: RowResults | BaseException | None = None
         #: Nobody will ask for the results.
         self.abandoned: bool = False
@@ -84,9 +84,9 @@ class Flight:
         try:
             sharers = 1 if one_by_one else len(crew.workers)
             pace = crew.pace
-            row_seconds = pace.row_seconds(request.horizon)
+            self._usual = row_seconds = pace.row_seconds(request.horizon)
             self._awake = pace.awake(row_seconds * request.num_rows / sharers)
-            self._ring(split_rows(request.num_rows, sharers, row_seconds, pace.unevenness))
+            self._ring(split_rows(request.num_rows, sharers, row_seconds, pace.excess))
         except BaseException as error:
             self._abort(error)
             raise
@@ -116,7 +116,7 @@ class Flight:
             self._rung[worker] = worker.process
             worker.begun("rows")
         lane.begin(self._round, ranges, len(able))
-        lane.queue.offer(self._round, memory.plan.number, ranges)
+        lane.queue.offer(self._round, memory.plan.number, ranges, int(1e9 * self._usual))
 
     def _waiting(self) -> list[ExternalProcess]:
         """Workers that may be running rows: as long as there are such, the round is not over."""
@@ -261,7 +261,7 @@ class Flight:
             # Ranges that were taken back from an abandoned batch are missed by nobody.
             if not deaths and (self.abandoned or not lane.rows_left):
                 if (num_rows := self._blame.num_left) and not lane.rows_left:
-                    took = lane.taken, lane.busy, lane.slowest
+                    took = lane.taken, lane.busy, lane.excess
                     self._crew.pace.note(*took, num_rows, self._request.horizon)
                 self._land(self._memory.results())
                 return

@@ -9,44 +9,47 @@ _AWAKE = 2e-3
 #: Times as long as they had a processor that workers took, from which on somebody else
 #: wants the processors, and what counts for it of a single batch.
 _CROWDED, _MOST_CROWDED = 1.25, 2.0
-#: What the last batch adds to what is known.
-_NEW = 0.2
+#: What the last batch adds to what is known, and what it takes from an excess.
+_NEW, _FORGOTTEN = 0.2, 0.1
 
 
 class Pace:
     """What the batches of one crew have cost so far.
 
     Attributes:
-        unevenness: how many times the usual a row of the slowest range costs, if it is known.
+        excess: by how much one range took longer than usual, as a part of the time that all
+            workers took for its batch; None as long as nothing is usual.
     """
 
     def __init__(self) -> None:
+        self.excess: float | None = None
         self._step_seconds: float | None = None
-        self.unevenness: float | None = None
         self._crowding = 1.0
 
-    def note(self, taken: int, busy: int, slowest: int, num_rows: int, horizon: int) -> None:
+    def note(self, taken: int, busy: int, excess: int, num_rows: int, horizon: int) -> None:
         """Remember what a batch cost.
 
         Args:
             taken: nanoseconds that all workers took for it.
             busy: nanoseconds of them for which they had a processor.
-            slowest: nanoseconds for a row of the range that was slowest.
+            excess: nanoseconds by which one range took longer than usual, at most.
             num_rows: B.
             horizon: H.
         """
         if not taken:  # a clock too coarse to see it
             return
-        step = 1e-9 * taken / (num_rows * horizon)
-        known = self._step_seconds
-        self._step_seconds = step if known is None else (1 - _NEW) * known + _NEW * step
         crowding = taken / busy if taken < _MOST_CROWDED * busy else _MOST_CROWDED
         self._crowding += _NEW * (crowding - self._crowding)
-        found, known = slowest * num_rows / taken, self.unevenness
+        step = 1e-9 * taken / (num_rows * horizon)
+        if self._step_seconds is None:
+            self._step_seconds = step
+            return
+        self._step_seconds += _NEW * (step - self._step_seconds)
+        found, known = excess / taken, self.excess
         if known is not None and found < known:
             # Rows that happen to be alike do not say that the next ones are.
-            found = known + _NEW / 2 * (found - known)
-        self.unevenness = found
+            found = known + _FORGOTTEN * (found - known)
+        self.excess = found
 
     def row_seconds(self, horizon: int) -> float:
         """What a row of `horizon` actions is expected to cost a worker."""

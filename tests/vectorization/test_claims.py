@@ -18,16 +18,16 @@ from plangym_ext.vectorization.claims import (
 from plangym_ext.vectorization.row_ranges import split_rows
 
 
-@given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10), st.floats(0, 10))
-@example(0, 1, 1e-5, 1.0)
-@example(1, 300, 1e-5, 1.0)
-@example(100_000, 300, 1.0, 3.0)
-@example(1_000_000, 1, 0.0, 1.0)
+@given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10), st.none() | st.floats(-1, 1))
+@example(0, 1, 1e-5, 0.0)
+@example(1, 300, 1e-5, 0.0)
+@example(100_000, 300, 1.0, None)
+@example(1_000_000, 1, 0.0, 0.0)
 @settings(max_examples=200, deadline=None)
 def test_ranges_cover_every_row_once_in_order_and_fit_the_queue(
-    num_rows, num_workers, seconds, unevenness
+    num_rows, num_workers, seconds, excess
 ):
-    ranges = split_rows(num_rows, num_workers, seconds, unevenness)
+    ranges = split_rows(num_rows, num_workers, seconds, excess)
     assert all(first < stop for first, stop in ranges)
     starts = [first for first, _ in ranges]
     stops = [stop for _, stop in ranges]
@@ -46,9 +46,10 @@ def test_ranges_shrink_and_leave_something_for_everyone():
 
 
 def test_even_rows_are_shared_out_at_once_but_for_a_few():
-    assert sizes(64, 2, 50e-6, 1.1) == [28, 28, 3, 3, 1, 1]
-    assert sizes(64, 2, 50e-6, 1.6) == [19, 19, 8, 8, 3, 3, 2, 2]
-    assert sizes(64, 2, 50e-6, 9.0) == sizes(64, 2, 50e-6)
+    assert sizes(64, 2, 50e-6, 0.0) == [28, 28, 3, 3, 1, 1]
+    assert sizes(64, 2, 50e-6, -0.1) == sizes(64, 2, 50e-6, 0.05) == sizes(64, 2, 50e-6, 0.0)
+    assert sizes(64, 2, 50e-6, 0.19) == [19, 19, 8, 8, 3, 3, 2, 2]
+    assert sizes(64, 2, 50e-6, 1.0) == sizes(64, 2, 50e-6)
 
 
 def test_light_batches_are_cut_into_equal_parts():
@@ -79,14 +80,16 @@ def ends(queue, count):
 
 def test_each_claim_is_given_once(queue):
     one, two = ends(queue, 2)
-    queue.offer(7, 3, [(0, 5), (5, 8), (8, 9)])
-    assert [one.take(), two.take(), one.take()] == [(7, 3, 0, 5), (7, 3, 5, 8), (7, 3, 8, 9)]
+    queue.offer(7, 3, [(0, 5), (5, 8), (8, 9)], 50)
+    assert one.take() == (7, 3, 0, 5, 50)
+    assert two.take() == (7, 3, 5, 8, 50)
+    assert one.take() == (7, 3, 8, 9, 50)
     assert one.take() is two.take() is None
 
 
 def test_rows_count_once_the_next_range_is_asked_for(queue):
     (end,) = ends(queue, 1)
-    queue.offer(7, 3, [(0, 5), (5, 8)])
+    queue.offer(7, 3, [(0, 5), (5, 8)], 50)
     claims = Claims(end, end.take())
     assert [(rows, claims.rows) for rows in claims] == [((0, 5), 0), ((5, 8), 5)]
     assert (claims.rows, claims.ahead) == (8, None)
@@ -94,17 +97,30 @@ def test_rows_count_once_the_next_range_is_asked_for(queue):
 
 def test_ranges_end_where_another_batch_begins(queue):
     (end,) = ends(queue, 1)
-    queue.offer(1, 3, [(0, 1)])
-    queue.offer(2, 3, [(1, 2)])
+    queue.offer(1, 3, [(0, 1)], 50)
+    queue.offer(2, 3, [(1, 2)], 50)
     claims = Claims(end, end.take())
     assert list(claims) == [(0, 1)]
     assert list(Claims(end, claims.ahead)) == [(1, 2)]
 
 
+def test_what_a_range_takes_longer_than_usual_is_noted(queue):
+    (end,) = ends(queue, 1)
+    hour = 3600 * 10**9
+    queue.offer(7, 3, [(0, 5)], hour)
+    claims = Claims(end, end.take())
+    assert list(claims) == [(0, 5)]
+    assert claims.excess == 0
+    queue.offer(8, 3, [(0, 5), (5, 8)], 0)
+    claims = Claims(end, end.take())
+    assert list(claims) == [(0, 5), (5, 8)]
+    assert 0 < claims.excess < hour
+
+
 @pytest.mark.parametrize("who", ["parent", "worker"])
 def test_discarded_claims_are_gone(queue, who):
     (end,) = ends(queue, 1)
-    queue.offer(1, 3, [(k, k + 1) for k in range(MAX_RANGES)])
+    queue.offer(1, 3, [(k, k + 1) for k in range(MAX_RANGES)], 50)
     (queue if who == "parent" else end).discard()
     assert end.take() is None
     assert not end.closed
@@ -112,8 +128,8 @@ def test_discarded_claims_are_gone(queue, who):
 
 def claimed(end, first, stop):
     """The claims of a worker that has run a range."""
-    claims = Claims(end, (1, 3, first, stop))
-    claims.rows, claims.slowest = stop - first, 20
+    claims = Claims(end, (1, 3, first, stop, 50))
+    claims.rows, claims.excess = stop - first, 20
     return claims
 
 

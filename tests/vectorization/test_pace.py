@@ -5,8 +5,8 @@ import pytest
 from plangym_ext.vectorization.pace import Pace
 
 MS = 1e-3
-#: Of 10 rows, which took all workers together 10 ms, 1 ms each.
-EVEN = {"taken": 10_000_000, "busy": 10_000_000, "slowest": 1_000_000}
+#: Of 10 rows, which took all workers together 10 ms, none longer than usual.
+EVEN = {"taken": 10_000_000, "busy": 10_000_000, "excess": 0}
 ROWS = {"num_rows": 10, "horizon": 1}
 
 
@@ -27,15 +27,21 @@ def test_a_row_costs_what_rows_have_cost():
     assert paced(50).row_seconds(3) == pytest.approx(3 * MS)
 
 
-def test_one_uneven_batch_is_remembered_for_some_even_ones():
-    pace = paced(1)
-    assert pace.unevenness == pytest.approx(1)
-    play(pace, 1, slowest=5_000_000)
-    assert pace.unevenness == pytest.approx(5)
+def test_nothing_is_usual_before_the_first_batch():
+    pace = paced(1, excess=9_000_000)
+    assert pace.excess is None
     play(pace, 1)
-    assert 4 < pace.unevenness < 5
+    assert pace.excess == 0
+
+
+def test_one_uneven_batch_is_remembered_for_some_even_ones():
+    pace = paced(2)
+    play(pace, 1, excess=5_000_000)
+    assert pace.excess == pytest.approx(0.5)
+    play(pace, 1)
+    assert 0.4 < pace.excess < 0.5
     play(pace, 50)
-    assert pace.unevenness < 1.1
+    assert pace.excess < 0.01
 
 
 def test_only_short_batches_are_waited_for_awake():
@@ -51,5 +57,6 @@ def test_processors_that_others_want_are_left_to_them():
     assert pace.awake(MS) > MS
 
 
-def test_a_batch_in_which_no_time_was_measured_is_no_reason_to_stay_awake():
+def test_batches_without_any_time_say_nothing_or_that_nobody_was_busy():
     assert paced(50, busy=0).awake(MS) == 0
+    assert paced(50, taken=0).row_seconds(1) == Pace().row_seconds(1)
