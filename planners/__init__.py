@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 from plangym_ext.planners.registry import PLANNERS, load_planner
 
 if TYPE_CHECKING:
-    from plangym_ext.planners.bandit_shooting import BanditShooting
     from plangym_ext.planners.base import Planner
-    from plangym_ext.planners.cem import CEM
-    from plangym_ext.planners.discrete_shooting import DiscreteShooting
+    from plangym_ext.planners.continuous.cem import CEM
+    from plangym_ext.planners.continuous.icem import ICEM
+    from plangym_ext.planners.continuous.mppi import MPPI
+    from plangym_ext.planners.continuous.predictive_sampling import PredictiveSampling
+    from plangym_ext.planners.continuous.random_shooting import RandomShooting
     from plangym_ext.planners.episode import Episode, Move, play
-    from plangym_ext.planners.fractal import FractalMC
-    from plangym_ext.planners.graph_search import GraphSearch
-    from plangym_ext.planners.icem import ICEM
-    from plangym_ext.planners.iw import IW
-    from plangym_ext.planners.mcts import MCTS
+    from plangym_ext.planners.graphs.search import GraphSearch
+    from plangym_ext.planners.mcts.mcts import MCTS
+    from plangym_ext.planners.mcts.open_loop import OpenLoopMCTS
+    from plangym_ext.planners.mcts.sts import STS
     from plangym_ext.planners.model import SearchModel
-    from plangym_ext.planners.mppi import MPPI
-    from plangym_ext.planners.open_loop import OpenLoopMCTS
+    from plangym_ext.planners.novelty.iw import IW
+    from plangym_ext.planners.novelty.rollout_iw import RolloutIW
     from plangym_ext.planners.options import Option, options_of
     from plangym_ext.planners.plans import Budget, Plan, SearchTree
-    from plangym_ext.planners.predictive_sampling import PredictiveSampling
-    from plangym_ext.planners.random_shooting import RandomShooting
-    from plangym_ext.planners.rollout_iw import RolloutIW
-    from plangym_ext.planners.sts import STS
-    from plangym_ext.planners.tree_file import read_tree, write_tree
+    from plangym_ext.planners.rollouts.bandit_shooting import BanditShooting
+    from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
+    from plangym_ext.planners.rollouts.fractal import FractalMC
+    from plangym_ext.planners.trees.file import read_tree, write_tree
 
 __all__ = [
     "CEM",
@@ -65,22 +65,22 @@ __all__ = [
 ]
 
 _HOME = {
-    "FractalMC": "fractal",
-    "IW": "iw",
-    "RolloutIW": "rollout_iw",
-    "GraphSearch": "graph_search",
-    "OpenLoopMCTS": "open_loop",
-    "BanditShooting": "bandit_shooting",
-    "DiscreteShooting": "discrete_shooting",
-    "STS": "sts",
-    "CEM": "cem",
-    "ICEM": "icem",
-    "MPPI": "mppi",
-    "PredictiveSampling": "predictive_sampling",
-    "RandomShooting": "random_shooting",
+    "FractalMC": "rollouts.fractal",
+    "IW": "novelty.iw",
+    "RolloutIW": "novelty.rollout_iw",
+    "GraphSearch": "graphs.search",
+    "OpenLoopMCTS": "mcts.open_loop",
+    "BanditShooting": "rollouts.bandit_shooting",
+    "DiscreteShooting": "rollouts.discrete_shooting",
+    "STS": "mcts.sts",
+    "CEM": "continuous.cem",
+    "ICEM": "continuous.icem",
+    "MPPI": "continuous.mppi",
+    "PredictiveSampling": "continuous.predictive_sampling",
+    "RandomShooting": "continuous.random_shooting",
     "Budget": "plans",
     "Episode": "episode",
-    "MCTS": "mcts",
+    "MCTS": "mcts.mcts",
     "Move": "episode",
     "Option": "options",
     "Plan": "plans",
@@ -89,8 +89,8 @@ _HOME = {
     "SearchTree": "plans",
     "options_of": "options",
     "play": "episode",
-    "read_tree": "tree_file",
-    "write_tree": "tree_file",
+    "read_tree": "trees.file",
+    "write_tree": "trees.file",
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numba
 import numpy as np
 import numpy.typing as npt
-
-from plangym_ext.planners.waves import all_finite
 
 
 def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -25,3 +27,12 @@ def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
             f"Look for a division by zero in the env's reward."
         )
     return numbers
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def all_finite(values: npt.NDArray[Any]) -> bool:
+    """Whether none of `values` `[L]` is NaN or infinite."""
+    for value in values:  # noqa: SIM110 - numba has no all()
+        if not math.isfinite(value):
+            return False
+    return True

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.simulator import RaterCode
-from plangym_ext.planners.waves import all_finite, first_improper
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
 Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
@@ -161,3 +162,18 @@ def check_prior(
             f"Apply softmax to logits first."
         )
     return priors
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def first_improper(policy: npt.NDArray[Any]) -> int:
+    """Return the first row of `[L, A]` that is no distribution within 1e-3; -1 if all are."""
+    for i in range(len(policy)):
+        total = 0.0
+        for a in range(policy.shape[1]):
+            # NaN fails every comparison, so it is caught as well.
+            if not policy[i, a] >= 0.0:
+                return i
+            total += policy[i, a]
+        if not abs(total - 1.0) < 1e-3:
+            return i
+    return -1

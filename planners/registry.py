@@ -20,59 +20,59 @@ class Entry(NamedTuple):
 
 PLANNERS: dict[str, Entry] = {
     "mcts": Entry(
-        "plangym_ext.planners.mcts:MCTS",
+        "plangym_ext.planners.mcts.mcts:MCTS",
         "Monte Carlo tree search (PUCT, UCT or Gumbel), discrete actions",
     ),
     "sts": Entry(
-        "plangym_ext.planners.sts:STS",
+        "plangym_ext.planners.mcts.sts:STS",
         "Shoot Tree Search: several expansions per simulation, discrete actions",
     ),
     "open-loop": Entry(
-        "plangym_ext.planners.open_loop:OpenLoopMCTS",
+        "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
         "tree search over action sequences, for envs with chance, discrete actions",
     ),
     "graph": Entry(
-        "plangym_ext.planners.graph_search:GraphSearch",
+        "plangym_ext.planners.graphs.search:GraphSearch",
         "greedy search with transpositions and dead ends, discrete actions",
     ),
     "rollout-iw": Entry(
-        "plangym_ext.planners.rollout_iw:RolloutIW",
+        "plangym_ext.planners.novelty.rollout_iw:RolloutIW",
         "random walks as far as they see something new, discrete actions",
     ),
     "iw": Entry(
-        "plangym_ext.planners.iw:IW",
+        "plangym_ext.planners.novelty.iw:IW",
         "breadth-first search as far as it sees something new, discrete actions",
     ),
     "fractal": Entry(
-        "plangym_ext.planners.fractal:FractalMC",
+        "plangym_ext.planners.rollouts.fractal:FractalMC",
         "a swarm of walkers that clone the better ones, discrete actions",
     ),
     "shooting": Entry(
-        "plangym_ext.planners.discrete_shooting:DiscreteShooting",
+        "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
         "rollouts judged by their first action, discrete actions",
     ),
     "bandit": Entry(
-        "plangym_ext.planners.bandit_shooting:BanditShooting",
+        "plangym_ext.planners.rollouts.bandit_shooting:BanditShooting",
         "a bandit over the first action of rollouts, discrete actions",
     ),
     "random-shooting": Entry(
-        "plangym_ext.planners.random_shooting:RandomShooting",
+        "plangym_ext.planners.continuous.random_shooting:RandomShooting",
         "the best of many random sequences, continuous actions",
     ),
     "predictive-sampling": Entry(
-        "plangym_ext.planners.predictive_sampling:PredictiveSampling",
+        "plangym_ext.planners.continuous.predictive_sampling:PredictiveSampling",
         "the best of the last plan and noisy copies of it, continuous actions",
     ),
     "cem": Entry(
-        "plangym_ext.planners.cem:CEM",
+        "plangym_ext.planners.continuous.cem:CEM",
         "cross-entropy method, continuous actions",
     ),
     "icem": Entry(
-        "plangym_ext.planners.icem:ICEM",
+        "plangym_ext.planners.continuous.icem:ICEM",
         "cross-entropy method with coloured noise and kept elites, continuous actions",
     ),
     "mppi": Entry(
-        "plangym_ext.planners.mppi:MPPI",
+        "plangym_ext.planners.continuous.mppi:MPPI",
         "model predictive path integral control, continuous actions",
     ),
 }

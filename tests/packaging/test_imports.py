@@ -33,6 +33,19 @@ ALLOWED = {
     # The package itself only names modules; it imports them when they are used.
     "": _LOW | {"envs", "native", "vectorization", "planners", "registry", "learn", "run"},
 }
+#: Folder of `planners` -> folders that it may import. "" are the files on top, which all
+#: share. `trees <- lockstep <- compiled <- mcts`; `rollouts <- compiled, graphs, continuous`.
+PLANNER_FOLDERS = {
+    "": set(),
+    "trees": {""},
+    "rollouts": {""},
+    "lockstep": {"", "trees"},
+    "compiled": {"", "trees", "lockstep", "rollouts"},
+    "mcts": {"", "trees", "lockstep", "rollouts", "compiled"},
+    "novelty": {"", "trees", "lockstep"},
+    "graphs": {"", "rollouts"},
+    "continuous": {"", "rollouts"},
+}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -74,6 +87,12 @@ def layer(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
+def planner_folder(module: str) -> str:
+    """The folder of `planners` that a module of it lies in; "" for the files on top."""
+    folder = [*module.split("."), ""][2]
+    return folder if (ROOT / "planners" / folder).is_dir() else ""
+
+
 EDGES = {
     name: {target for target in imported(tree) if target.split(".")[0] == "plangym_ext"}
     for name, tree in MODULES.items()
@@ -94,6 +113,30 @@ def test_imports_point_down(name):
         if layer(target) != mine and layer(target) not in ALLOWED[mine]
     }
     assert not above, f"{name} may import {sorted(ALLOWED[mine])}; it imports {sorted(above)}"
+
+
+def test_the_folders_of_planners_are_in_an_order():
+    found = {planner_folder(name) for name in MODULES if layer(name) == "planners"}
+    assert found == set(PLANNER_FOLDERS)
+    order = list(PLANNER_FOLDERS)
+    for i, folder in enumerate(order):
+        assert PLANNER_FOLDERS[folder] <= set(order[:i]), f"{folder} may import one below it"
+
+
+# The package itself names modules for type checkers; it imports them when they are used.
+@pytest.mark.parametrize(
+    "name", sorted(n for n in MODULES if n.startswith("plangym_ext.planners."))
+)
+def test_imports_between_planners_go_one_way(name):
+    mine = planner_folder(name)
+    wrong = {
+        target
+        for target in EDGES[name]
+        if layer(target) == "planners"
+        and planner_folder(target) not in PLANNER_FOLDERS[mine] | {mine}
+    }
+    allowed = sorted(PLANNER_FOLDERS[mine])
+    assert not wrong, f"{name} may import {allowed} of planners; it imports {sorted(wrong)}"
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

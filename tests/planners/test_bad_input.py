@@ -6,7 +6,7 @@ from gymnasium.spaces import Box, Discrete
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, PLANNERS, STS, GraphSearch, load_planner, options_of
-from plangym_ext.planners.shooting import Shooting
+from plangym_ext.planners.continuous.base import Shooting
 
 EVALUATED = [
     name

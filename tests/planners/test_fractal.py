@@ -5,7 +5,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import FractalMC
-from plangym_ext.planners.fractal import _Swarm, relativize
+from plangym_ext.planners.rollouts.fractal import _Swarm, relativize
 
 
 def test_relativize_by_hand():

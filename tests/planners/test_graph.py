@@ -7,8 +7,8 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import GraphSearch
-from plangym_ext.planners.graph import FRONTIER, backup_walk, new_graph
-from plangym_ext.planners.graph_walk import GraphWalk
+from plangym_ext.planners.graphs.graph import FRONTIER, backup_walk, new_graph
+from plangym_ext.planners.graphs.walk import GraphWalk
 
 
 def depth_value(obs):

@@ -5,9 +5,9 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS
-from plangym_ext.planners.gumbel import halving_schedule, improved_action, improved_logits
-from plangym_ext.planners.scale import SCALE_NONE
-from plangym_ext.planners.tree import OPEN, ROOT, allocate, new_tree
+from plangym_ext.planners.trees.gumbel import halving_schedule, improved_action, improved_logits
+from plangym_ext.planners.trees.scale import SCALE_NONE
+from plangym_ext.planners.trees.tree import OPEN, ROOT, allocate, new_tree
 
 
 def both(kernel):

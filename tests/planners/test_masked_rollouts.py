@@ -14,7 +14,7 @@ from plangym_ext.planners import (
     GraphSearch,
     OpenLoopMCTS,
 )
-from plangym_ext.planners.playouts import Starts, legal_action, play_out
+from plangym_ext.planners.rollouts.playouts import Starts, legal_action, play_out
 
 NUM_STATES = 32
 

@@ -7,15 +7,15 @@ import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW
-from plangym_ext.planners.features import (
+from plangym_ext.planners.novelty.features import (
     byte_features,
     default_features,
     number_features,
     tile_features,
     whole_features,
 )
-from plangym_ext.planners.novelty import NEVER, draw_below, new_novelty, see
-from plangym_ext.planners.tree import new_tree
+from plangym_ext.planners.novelty.novelty import NEVER, draw_below, new_novelty, see
+from plangym_ext.planners.trees.tree import new_tree
 
 
 def both(kernel):

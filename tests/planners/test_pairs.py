@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plangym_ext.planners import IW, RolloutIW
-from plangym_ext.planners.features import FEATURES, TilePairs, tile_features
-from plangym_ext.planners.pairs import (
+from plangym_ext.planners.novelty.features import FEATURES, TilePairs, tile_features
+from plangym_ext.planners.novelty.pairs import (
     NEVER,
     new_pairs,
     number_colours,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.puct import puct_action
-from plangym_ext.planners.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
-from plangym_ext.planners.selection import (
+from plangym_ext.planners.trees.puct import puct_action
+from plangym_ext.planners.trees.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.trees.selection import (
     BLOCKED,
     FULL,
     PUCT,
@@ -13,7 +13,7 @@ from plangym_ext.planners.selection import (
     descend,
     select_wave,
 )
-from plangym_ext.planners.tree import (
+from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     OPEN,
     PENDING,

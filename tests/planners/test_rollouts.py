@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.playouts import discounted_sums, draw
 from plangym_ext.planners.rating import EvaluatorRater, Leaves, ZeroRater
-from plangym_ext.planners.rollouts import Rollouts
+from plangym_ext.planners.rollouts.playouts import discounted_sums, draw
+from plangym_ext.planners.rollouts.rollouts import Rollouts
 
 
 def leaves_of(model, indices, rows=None, truncated=None):

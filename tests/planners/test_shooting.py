@@ -17,9 +17,9 @@ from plangym_ext.planners import (
     play,
 )
 from plangym_ext.planners.action_spaces import box_actions
-from plangym_ext.planners.cem import fit, top
-from plangym_ext.planners.icem import coloured_noise
-from plangym_ext.planners.shooting import Population, Row
+from plangym_ext.planners.continuous.base import Population, Row
+from plangym_ext.planners.continuous.cem import fit, top
+from plangym_ext.planners.continuous.icem import coloured_noise
 
 ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI]
 

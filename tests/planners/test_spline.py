@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.spline import SPLINES, Spline
+from plangym_ext.planners.continuous.spline import SPLINES, Spline
 
 
 def knots_of(*values):

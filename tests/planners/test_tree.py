@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.tree import (
+from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     NO_PARENT,
     OPEN,

@@ -3,10 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.node_states import gathered, scatter
-from plangym_ext.planners.selection import PUCT, Selection
-from plangym_ext.planners.tree import OPEN, PENDING, ROOT, new_tree
-from plangym_ext.planners.turns import (
+from plangym_ext.planners.lockstep.node_states import gathered, scatter
+from plangym_ext.planners.lockstep.turns import (
     Landed,
     Limits,
     Tallies,
@@ -16,6 +14,8 @@ from plangym_ext.planners.turns import (
     nothing_landed,
     turn,
 )
+from plangym_ext.planners.trees.selection import PUCT, Selection
+from plangym_ext.planners.trees.tree import OPEN, PENDING, ROOT, new_tree
 
 
 def both(kernel):

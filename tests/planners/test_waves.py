@@ -3,18 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.borrowed import borrowed
-from plangym_ext.planners.tree import OPEN, PENDING
-from plangym_ext.planners.waves import (
-    all_finite,
+from plangym_ext.planners.finite import all_finite
+from plangym_ext.planners.lockstep.waves import (
     edges,
-    first_improper,
     pending,
     tally,
     tally_each,
     tally_rating,
     tally_steps,
 )
+from plangym_ext.planners.rating import first_improper
+from plangym_ext.planners.trees.borrowed import borrowed
+from plangym_ext.planners.trees.tree import OPEN, PENDING
 
 
 def both(kernel):

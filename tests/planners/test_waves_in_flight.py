@@ -7,7 +7,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.planners import MCTS, play
-from plangym_ext.planners.tree import PENDING, ROOT
+from plangym_ext.planners.trees.tree import PENDING, ROOT
 
 COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.logger import Logger
@@ -27,6 +26,7 @@ from plangym_ext.run.training.config import RunConfig
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.training.learning import Learning
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.settings import plain
 from plangym_ext.run.training.versions import versions
@@ -85,7 +85,7 @@ class Runner(Closing):
         make_network: MakeNetwork | None = None,
         show: bool = False,
     ) -> None:
-        from plangym_ext.learn.repeatable import TorchRandom, fix_threads
+        from plangym_ext.learn.repeatable import fix_threads
 
         self.config, self.folder = config, Path(folder)
         self.round = self.steps = 0
@@ -103,7 +103,7 @@ class Runner(Closing):
             self.evaluator = self._parts.evaluator(self.network)
             self.trainer = self._parts.trainer(self.network)
             self.replay = self._parts.replay()
-            self._random = TorchRandom(config.seed)
+            self._learning = Learning(config, self.trainer, self.replay)
             self._collector = self._closed_later(self._make_collector())
             self._evaluation = self._closed_later(
                 Evaluation(self._parts, self._env, self.evaluator)
@@ -190,7 +190,9 @@ class Runner(Closing):
         with _timed(seconds, "collect"):
             finished, cost = self._collect()
         with _timed(seconds, "train"):
-            losses = self._train()
+            losses = self._learning.train(
+                lambda: self._show("training", self.config.steps_per_round)
+            )
         self.round += 1
         self.steps += self.config.steps_per_round
         values = {**self._collected(finished, cost), **losses}
@@ -216,42 +218,8 @@ class Runner(Closing):
         records = [one.record for one in finished]
         self._call("on_episodes", records)
         for record in records:
-            self._add(record)
+            self._learning.add(record)
         return finished, cost
-
-    def _add(self, record: Any) -> None:
-        """Add an episode to the replay."""
-        samples = self.trainer.samples(record)
-        if self.config.replay.kind == "balanced":
-            name = self.config.replay.balance_by
-            if name not in record.attributes:
-                raise InvalidOption(
-                    f"settings: replay.balance_by must name an attribute of the episodes; they "
-                    f"have {sorted(record.attributes)}, not {name!r}. Name it in "
-                    f"collector.attributes, if the env's infos have it."
-                )
-            group = int(record.attributes[name])
-            self.replay.add(samples, groups=np.full(record.length, group))
-        else:
-            self.replay.add(samples)
-
-    def _train(self) -> dict[str, float]:
-        """Make the updates of a round; return the means of what they said."""
-        if len(self.replay) < self.config.replay.min_rows:
-            return {}
-        prioritized = self.config.replay.kind == "prioritized"
-        rows: list[Mapping[str, float]] = []
-        with self._random.used():
-            for _ in range(self.config.updates):
-                batch = self.replay.sample(self.trainer.config.batch_size)
-                weights = batch.weights if prioritized else None
-                rows.append(self.trainer.update(batch.samples, weights))
-                if prioritized:
-                    self.replay.update_priorities(batch.indices, self.trainer.errors)
-                self._show("training", self.config.steps_per_round)
-        if not rows:
-            return {}
-        return {f"train/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def _collected(self, finished: list[Finished], cost: Budget) -> dict[str, float]:
         """Return what is logged of the episodes that ended."""
@@ -295,10 +263,8 @@ class Runner(Closing):
                 "round": self.round,
                 "steps": self.steps,
                 "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
-                "trainer": self.trainer.state_dict(),
-                "replay": self.replay.state_dict(),
                 "collector": self._collector.state_dict(),
-                "torch_random": self._random.state_dict(),
+                **self._learning.state_dict(),
             },
         )
         self._call("on_checkpoint", path)
@@ -311,10 +277,8 @@ class Runner(Closing):
 
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
         check_same_spaces(str(path), saved["spaces"], self._env)
-        self.trainer.load_state_dict(saved["trainer"])
-        self.replay.load_state_dict(saved["replay"])
+        self._learning.load_state_dict(saved)
         self._collector.load_state_dict(saved["collector"])
-        self._random.load_state_dict(saved["torch_random"])
         self.round, self.steps = saved["round"], saved["steps"]
         # A run that had come to its end has, unless more is asked of it now.
         if saved["config"] == plain(self.config):

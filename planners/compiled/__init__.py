@@ -1,0 +1,1 @@
+"""Whole simulations in compiled code, for envs that offer their rules."""

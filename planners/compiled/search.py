@@ -1,0 +1,166 @@
+"""Handing the waves of a search to compiled code, and taking back what it leaves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.compiled.leaves import Job, Places
+from plangym_ext.planners.compiled.waves import MakeWave, make_loop
+from plangym_ext.planners.lockstep.node_states import ArrayStates
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.rollouts.playouts import powers
+from plangym_ext.planners.simulator import Functions, RaterCode, Simulator, simulator_of
+
+#: Steps that one call runs at most, about: some 50 ms, after which an interrupt is heard.
+_STEPS_PER_CALL = 1 << 20
+#: The same where a clock has to be looked at.
+_STEPS_PER_LOOK = 1 << 14
+
+
+def compiled_search(
+    search: Search,
+    make_wave: MakeWave,
+    nodes: int = 1,
+    expansions: tuple[int, bool] = (1, False),
+) -> CompiledSearch | None:
+    """Return what runs the waves of a search in compiled code, if that is possible.
+
+    See `CompiledSearch` for the arguments.
+    """
+    code, states = search.rater.code(), search.states
+    if code is None or not isinstance(states, ArrayStates):
+        return None
+    simulator = simulator_of(search.model)
+    if simulator is None or states.rows.shape[2] != simulator.width:
+        return None
+    return CompiledSearch(search, simulator, code, make_wave, nodes, expansions)
+
+
+@functools.cache
+def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[Functions], Any]:
+    """The same function for the same arguments: compiled code is found by it."""
+    return lambda functions: make_loop(functions, make_wave, value, has_masks)
+
+
+class CompiledSearch:
+    """Runs the waves of one search inside compiled code, whole simulations of it.
+
+    Waves are what the planner's own would have been, bit for bit, so both may take turns.
+    Where compiled code meets what it has no words for, such as a reward that is not
+    finite, it undoes the wave, and the next one is left to the planner.
+
+    Args:
+        search: whose states are in an array.
+        simulator: of its model.
+        rating: what its rater does.
+        make_wave: the wave to compile.
+        nodes: most nodes that a simulation adds.
+        expansions: nodes expanded one after the other, and whether each is backed up;
+            for Shoot Tree Search.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        simulator: Simulator,
+        rating: RaterCode,
+        make_wave: MakeWave,
+        nodes: int,
+        expansions: tuple[int, bool],
+    ) -> None:
+        states = search.states
+        assert isinstance(states, ArrayStates)
+        assert states.rows.shape[2] == simulator.width
+        self.search, self._simulator, self._rating = search, simulator, rating
+        batch, rules = len(search.done), search.rules
+        self._job = Job(
+            wave_size=rules.wave_size,
+            num_simulations=rules.num_simulations,
+            max_model_steps=-1 if rules.max_model_steps is None else rules.max_model_steps,
+            cost=nodes * (1 + search.rater.most_steps),
+            rollouts=nodes * rating.num_rollouts if rating.depth else 0,
+            discount=rules.discount,
+            powers=powers(rules.discount, rating.depth),
+            first_action=search.first_action,
+            depth=rating.depth,
+            num_rollouts=rating.num_rollouts,
+            num_expansions=expansions[0],
+            intermediate_backups=expansions[1],
+            done=search.done,
+            full=search.full,
+            counts=search.costs.counts,
+            draws=np.empty((batch, 0, rating.depth), self._number),
+            used=np.zeros(batch, np.int64),
+            wave=np.empty((batch, rules.wave_size), np.int32),
+            left=np.zeros(batch, np.bool_),
+            counts_before=np.zeros((4, batch), np.int64),
+            rewards=np.empty((1, rating.depth)),
+        )
+        scratch = simulator.rows(np.zeros((2, simulator.width), np.uint8))
+        flat = states.rows.reshape(-1, simulator.width)
+        self._places = Places(simulator.context(1), simulator.rows(flat), scratch)
+        maker = _maker(make_wave, rating.value, simulator.has_masks)
+        self._loop = simulator.build(maker, self._arguments(1))
+
+    @property
+    def _number(self) -> type:
+        return np.float64 if self._simulator.has_masks else np.int64
+
+    def _arguments(self, waves: int) -> tuple[Any, ...]:
+        search = self.search
+        batch = len(search.done)
+        selection, halving = search.rules.selection, search.halving
+        return (search.tree, self._job, selection, halving, self._places, 0, batch, 0, waves)
+
+    def start(self, states: npt.NDArray[np.uint8]) -> None:
+        """Raise what the model raises at roots `[B, S]` that are no good."""
+        self._simulator.check(states, "step_batch")
+
+    @property
+    def left(self) -> bool:
+        """Whether the last `run` left a wave to the planner."""
+        return bool(self._job.left.any())
+
+    def run(self, *, timed: bool) -> bool:
+        """Run many waves; False if there was none left.
+
+        Args:
+            timed: come back soon, somebody watches a clock.
+        """
+        self.search.land_all()
+        job, batch = self._job, len(self.search.done)
+        steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
+        waves = max(1, steps // (batch * job.wave_size * job.cost))
+        if not job.rollouts:
+            return bool(self._loop(*self._arguments(waves)))
+        rngs = self.search.rngs
+        drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
+        before = [rng.bit_generator.state for rng in rngs]
+        self._draw(drawn)
+        more: bool = self._loop(*self._arguments(waves))
+        for b in np.flatnonzero(job.used < drawn).tolist():
+            # As if only what was needed had been drawn.
+            rngs[b].bit_generator.state = before[b]
+            self._numbers(b, int(job.used[b]))
+        return more
+
+    def _draw(self, counts: npt.NDArray[np.int64]) -> None:
+        """Draw the numbers for `counts[b]` rollouts in tree b."""
+        self._job.used[:] = 0
+        shape = (len(counts), int(counts.max()), self._job.depth)
+        self._job = self._job._replace(draws=np.empty(shape, self._number))
+        for b, count in enumerate(counts.tolist()):
+            if count:
+                self._job.draws[b, :count] = self._numbers(b, count)
+
+    def _numbers(self, b: int, count: int) -> npt.NDArray[Any]:
+        """What `play_out` draws for so many rollouts of tree b."""
+        size = (count, self._job.depth)
+        if self._simulator.has_masks:
+            return self.search.rngs[b].random(size)
+        return self.search.rngs[b].integers(self.search.tree.order.shape[1], size=size)

@@ -1,0 +1,1 @@
+"""Planners that sample sequences of continuous actions: CEM, iCEM, MPPI, ..."""

@@ -1,0 +1,223 @@
+"""What the planners share that sample sequences of continuous actions."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.action_spaces import Box, box_actions
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.continuous.spline import SPLINES, Floats, Spline
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.kept import KeptRows
+from plangym_ext.planners.model import Rng
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.playouts import discounted_sums
+
+
+class Population(NamedTuple):
+    """n sequences that were tried, as knots in [-1, 1], and what they returned."""
+
+    knots: Floats  # [n, K, D]
+    returns: Floats  # [n]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a plan."""
+
+    count: int  # sequences to try from every state
+    first: bool
+    last: bool  # of those planned; with time left they begin again
+
+
+@dataclass(eq=False)
+class Row:
+    """What a planner knows about one of the states that it plans for.
+
+    Attributes:
+        rng: draws for this row.
+        mean: `[K, D]`, where sequences are drawn around.
+        std: `[K, D]`, how widely.
+        best: `[K, D]`, the best sequence of this plan.
+        best_return: what it returned.
+        elites: good sequences, best first; what they are is the planner's business.
+        warm: whether `mean` and `elites` come from the last plan.
+        steps: control steps of the model that were taken for this plan.
+        tried: sequences played for this plan.
+    """
+
+    rng: Rng
+    mean: Floats
+    std: Floats
+    best: Floats
+    best_return: float = -np.inf
+    elites: Population = field(default_factory=lambda: Population(np.zeros((0, 0, 0)), np.zeros(0)))
+    warm: bool = False
+    steps: int = 0
+    tried: int = 0
+
+
+@dataclass(eq=False, kw_only=True)
+class Shooting(Planner):
+    """Samples sequences of actions, plays them all in one `rollout_batch`, and learns.
+
+    For bounded continuous actions. A simulation is one sequence played from the
+    state. Sequences live in units in which the action space is [-1, 1].
+
+    Args:
+        horizon: control steps that a sequence looks ahead.
+        action_repeat: steps for which a sequence holds each action; another way to
+            say num_knots = horizon / action_repeat with spline "zero".
+        num_knots: points that a sequence is drawn through; fewer make it smoother.
+            None: one per step.
+        spline: how knots are joined: "zero" (held), "linear" or "cubic".
+        iterations: rounds among which the simulations are divided; each learns from
+            the one before.
+        warm_start: begin with the last plan, shifted by one step.
+    """
+
+    horizon: int = 30
+    action_repeat: int = 1
+    num_knots: int | None = None
+    spline: str = "linear"
+    iterations: int = 1
+    warm_start: bool = True
+
+    default_simulations = 128
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.horizon = self._integer("horizon", 1)
+        self.iterations = self._integer("iterations", 1)
+        repeat = self._integer("action_repeat", 1)
+        knots = None if self.num_knots is None else self._integer("num_knots", 1)
+        kind = self.spline
+        if kind not in SPLINES:
+            raise unknown(self._option("spline"), kind, list(SPLINES))
+        if repeat > 1:
+            if knots is not None:
+                raise InvalidOption(
+                    f"{self._option('action_repeat')} and num_knots say the same thing in two "
+                    f"ways; got {repeat} and {knots}. Set one of them."
+                )
+            knots, kind = -(-self.horizon // repeat), "zero"
+        knots = self.horizon if knots is None else knots
+        if knots > self.horizon:
+            raise InvalidOption(
+                f"{self._option('num_knots')} must be at most the horizon, {self.horizon}; "
+                f"got {knots}."
+            )
+        self._check_pays(self.horizon, "sequence")
+        self._curve = Spline(self.horizon, knots, kind)
+        self._kept: KeptRows[Row] = KeptRows()
+
+    # What a planner of this kind says -------------------------------------------
+
+    @abstractmethod
+    def _begin(self, row: Row) -> None:
+        """Set what the first round draws from; `row.warm` says whether it was known."""
+
+    @abstractmethod
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Return `[turn.count, K, D]` knots to try; they will be clipped to [-1, 1]."""
+
+    @abstractmethod
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Take in what the sequences of a round returned.
+
+        The next plan begins with `row.mean`, shifted.
+        """
+
+    def _answer(self, row: Row) -> Floats:
+        """Return `[K, D]`: the sequence to play."""
+        return row.best
+
+    def _counts(self, total: int) -> list[int]:
+        """How many sequences to try in each round, `total` in all; none is 0."""
+        even, more = divmod(total, self.iterations)
+        counts = [even + (i < more) for i in range(self.iterations)]
+        return [count for count in counts if count]
+
+    # What they share ------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget the last plan."""
+        self._kept.clear()
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep what is known of some rows; see `Planner.keep_rows`."""
+        self._kept.keep(rows)
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Improve B sequences in lockstep; sequences are judged by rewards alone."""
+        box = box_actions(request.env.action_space, request.planner)
+        kept = self._kept.take(request.env, request.batch)
+        rows = [
+            self._row(rng, box, kept[b] if kept else None) for b, rng in enumerate(request.rngs)
+        ]
+        for turn in self._rounds():
+            self._run(request, rows, box, turn)
+            if request.clock.over:
+                break
+        if self.warm_start:
+            self._kept.put(request.env, rows)
+        seconds = request.clock.seconds / len(rows)
+        return [self._plan(row, box, seconds) for row in rows]
+
+    def _rounds(self) -> Iterator[Round]:
+        """Yield the rounds of a plan; without end if only time bounds them."""
+        total = self._affordable(self.horizon)
+        counts = self._counts(self.default_simulations if total is None else total)
+        for i in itertools.count() if total is None else range(len(counts)):
+            k = i % len(counts)
+            yield Round(counts[k], first=i == 0, last=k == len(counts) - 1)
+
+    def _row(self, rng: Rng, box: Box, last: Row | None) -> Row:
+        """Return the row that a plan begins with, from the last plan's if there is one."""
+        shape = (self._curve.num_knots, box.size)
+        row = Row(rng, np.zeros(shape), np.ones(shape), np.zeros(shape))
+        if last is not None:
+            row.warm = True
+            row.mean = self._curve.shifted(last.mean[None])[0]
+            if len(last.elites.returns):
+                knots = self._curve.shifted(last.elites.knots)
+                row.elites = Population(knots, np.full(len(knots), np.nan))
+        self._begin(row)
+        return row
+
+    def _run(self, request: PlanRequest, rows: list[Row], box: Box, turn: Round) -> None:
+        """Try as many sequences from every state as the round has, and learn from them."""
+        count = turn.count
+        knots = [np.clip(self._propose(row, turn), -1.0, 1.0) for row in rows]
+        actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
+        out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
+        returns = np.empty(len(actions))
+        discounted_sums(np.asarray(out.rewards, np.float64), self.discount, returns)
+        check_finite(f"{request.planner}: returns", returns)
+        for b, row in enumerate(rows):
+            own = slice(b * count, (b + 1) * count)
+            row.steps += int(out.steps[own].sum())
+            row.tried += count
+            tried = Population(knots[b], returns[own])
+            top = int(np.argmax(tried.returns))
+            if tried.returns[top] > row.best_return:
+                row.best, row.best_return = tried.knots[top], float(tried.returns[top])
+            self._learn(row, tried)
+
+    def _plan(self, row: Row, box: Box, seconds: float) -> Plan:
+        """Read the plan off a row."""
+        answer = np.clip(self._answer(row), -1.0, 1.0)
+        actions = box.actions(self._curve.sequences(answer[None]))[0]
+        budget = Budget(model_steps=row.steps, restores=row.tried, seconds=seconds)
+        return Plan(action=actions[0].copy(), value=row.best_return, budget=budget, actions=actions)

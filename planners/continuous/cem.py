@@ -1,0 +1,73 @@
+"""The cross-entropy method: a normal distribution that closes in on the best sequences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
+from plangym_ext.planners.continuous.spline import Floats
+
+
+@dataclass(eq=False, kw_only=True)
+class CEM(Shooting):
+    """Fits a normal distribution to the best sequences, again and again.
+
+    The mean of the last distribution is played. Each plan begins with the full
+    width; with `warm_start` it begins around the last plan, shifted.
+
+    Args:
+        iterations: rounds among which the simulations are divided.
+        init_std: standard deviation of the first round, in units in which the action
+            space is [-1, 1].
+        elite_fraction: share of a round's sequences that the next is fitted to; two
+            at least.
+        momentum: share of the old distribution in the new one, in [0, 1).
+
+    Source: Rubinstein 1999; for control Kobilarov 2012, "Cross-entropy motion
+    planning"; constants as in Pinneri et al. 2020, table S1.
+    """
+
+    iterations: int = 4
+    init_std: float = 0.5
+    elite_fraction: float = 0.1
+    momentum: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.init_std = self._number("init_std", 0.0, math.inf)
+        self.elite_fraction = self._number("elite_fraction", 0.0, 1.0)
+        self.momentum = self._number("momentum", 0.0, 1.0)
+
+    def _begin(self, row: Row) -> None:
+        """Open the distribution again."""
+        row.std = np.full(row.mean.shape, self.init_std)
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw from the distribution."""
+        return row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
+
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Fit the distribution to the elites."""
+        count = max(2, round(self.elite_fraction * len(tried.returns)))
+        fit(row, top(tried, count), self.momentum)
+
+    def _answer(self, row: Row) -> Floats:
+        """The mean."""
+        return row.mean
+
+
+def top(tried: Population, count: int) -> Population:
+    """Return the `count` best sequences, best first; equals in the order they were tried."""
+    order = np.argsort(-tried.returns, kind="stable")[:count]
+    return Population(tried.knots[order], tried.returns[order])
+
+
+def fit(row: Row, elites: Population, momentum: float) -> None:
+    """Move the distribution of a row to its elites, less `momentum`."""
+    mean, std = elites.knots.mean(axis=0), elites.knots.std(axis=0)
+    row.mean = momentum * row.mean + (1.0 - momentum) * mean
+    row.std = momentum * row.std + (1.0 - momentum) * std

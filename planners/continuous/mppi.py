@@ -1,0 +1,63 @@
+"""MPPI: sequences averaged by the exponential of their returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
+from plangym_ext.planners.continuous.spline import Floats
+
+
+@dataclass(eq=False, kw_only=True)
+class MPPI(Shooting):
+    """Model predictive path integral control: a weighted mean of noisy sequences.
+
+    mean <- sum_i w_i u_i with w_i proportional to exp((R_i - max R) / (T s)); the mean
+    is played. Departures from the source: the cost of control is left to the env's
+    reward, and with `scale_returns` s is the standard deviation of the round's
+    returns, so that one temperature fits any env; without, s = 1.
+
+    Args:
+        noise_std: standard deviation of the noise, in units in which the action
+            space is [-1, 1].
+        temperature: T; small follows the best sequence, large the mean.
+        scale_returns: measure returns by their spread in the round.
+
+    Source: Williams et al. 2017, "Information theoretic MPC for model-based
+    reinforcement learning", algorithm 2.
+    """
+
+    noise_std: float = 0.5
+    temperature: float = 0.2
+    scale_returns: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+        self.temperature = self._number("temperature", 1e-12, math.inf)
+
+    def _begin(self, row: Row) -> None:
+        """The mean is the warm start, or the middle of the space."""
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw noise around the mean, which is a candidate itself."""
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Average what was tried."""
+        spread = float(tried.returns.std()) if self.scale_returns else 1.0
+        gap = tried.returns - tried.returns.max()
+        # With equal returns all weigh the same, whatever the temperature.
+        weights = np.exp(gap / (self.temperature * spread)) if spread > 0 else np.ones(len(gap))
+        weights /= weights.sum()
+        row.mean = (weights[:, None, None] * tried.knots).sum(axis=0)
+
+    def _answer(self, row: Row) -> Floats:
+        """The mean."""
+        return row.mean

@@ -1,0 +1,45 @@
+"""Predictive sampling: the best of a nominal sequence and noisy copies of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
+from plangym_ext.planners.continuous.spline import Floats
+
+
+@dataclass(eq=False, kw_only=True)
+class PredictiveSampling(Shooting):
+    """Tries the last plan and noisy copies of it, and plays the best.
+
+    The nominal sequence is always among those tried, so that in an env that goes
+    as planned no plan is worse than the last one, shifted.
+
+    Args:
+        noise_std: standard deviation of the noise, in units in which the action
+            space is [-1, 1].
+
+    Source: Howell et al. 2022, "Predictive Sampling: real-time behaviour synthesis
+    with MuJoCo", algorithm 1.
+    """
+
+    noise_std: float = 0.4
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+
+    def _begin(self, row: Row) -> None:
+        """The nominal sequence is the warm start, or the middle of the space."""
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Return the nominal sequence, then noisy ones."""
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
+        """The best so far is the next nominal sequence."""
+        row.mean = row.best

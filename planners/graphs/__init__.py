@@ -1,0 +1,1 @@
+"""Search in a graph of states, which knows a state again."""

@@ -1,0 +1,272 @@
+"""Graph search: greedy tree search that knows a state again, avoids loops, sees dead ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.graphs.graph import DEAD_END, FRONTIER, add_value
+from plangym_ext.planners.graphs.walk import GraphWalk
+from plangym_ext.planners.kept import KeptRows
+from plangym_ext.planners.masks import action_masks, has_masks
+from plangym_ext.planners.model import States, Transitions
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.rating import Evaluator, Leaves, Rater
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.leaf_rater import default_depth, leaf_rater
+from plangym_ext.planners.rollouts.rollouts import Rollouts
+
+# Nodes of a graph that only time bounds.
+_TIMED_CAPACITY = 10_000
+
+
+@dataclass(eq=False, kw_only=True)
+class GraphSearch(Planner):
+    """Walks greedily through a graph of states, expanding one node or more a walk.
+
+    For deterministic envs that are solved rather than explored, such as Sokoban. A
+    state that is reached twice is one node, with one mean value. A walk takes the
+    action with the highest r + gamma * V, without any bonus: what drives it on are
+    the errors of the evaluator, which averaging corrects, and the rule that it comes
+    by no state twice. Where nothing is left it is at a dead end, whose value it hands
+    up. The graph is kept from move to move.
+
+    Each expansion steps every legal action. The value of the last node expanded is
+    handed up the walk; nothing is stepped or credited beyond it.
+
+    Args:
+        num_expansions: H, nodes expanded in a row by one simulation.
+        intermediate_backups: hand up the value of every node expanded, not only that
+            of the last one.
+        avoid_loops: whether a walk leaves out states that it has come by.
+        dead_end_value: what a node is worth in which nothing is left to do.
+        state_key: what makes two states one: the bytes of the "state", or of the "obs",
+            for envs that are seen whole but whose states count steps.
+        rollout_depth: steps of a random rollout from each new node; 0 for none. None
+            means 8 without an evaluator and 0 with one.
+        evaluator: `obs [L, *obs] -> (ignored, value [L])`.
+        capacity: most nodes. A graph without room for a simulation is
+            begun anew with the next move, and the search in it ends. None means room
+            for four moves.
+
+    Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
+    """
+
+    num_expansions: int = 1
+    intermediate_backups: bool = False
+    avoid_loops: bool = True
+    dead_end_value: float = -2.0
+    state_key: str = "state"
+    rollout_depth: int | None = None
+    evaluator: Evaluator | None = None
+    capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self._check_function("evaluator")
+        self.num_expansions = self._integer("num_expansions", 1)
+        self.dead_end_value = self._number("dead_end_value", -math.inf, math.inf)
+        if self.state_key not in ("state", "obs"):
+            raise unknown(self._option("state_key"), self.state_key, ["state", "obs"])
+        if self.rollout_depth is None:
+            self.rollout_depth = default_depth(self.evaluator)
+        self.rollout_depth = self._integer("rollout_depth", 0)
+        if self.capacity is not None:
+            self.capacity = self._integer("capacity", 2)
+        self._kept: KeptRows[GraphWalk] = KeptRows()
+
+    def reset(self) -> None:
+        """Forget the graphs."""
+        self._kept.clear()
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep the graphs of some rows; see `Planner.keep_rows`."""
+        self._kept.keep(rows)
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Grow B graphs in lockstep."""
+        num_actions, origin = request.discrete_actions()
+        rater = self._rater(num_actions)
+        if self.state_key == "obs":
+            request.needed_obs("state_key 'obs'")
+        if rater.rates_roots:
+            request.needed_obs("an evaluator")
+        grown = self._kept.take(request.env, request.batch)
+        if not grown:
+            capacity = self._capacity(num_actions)
+            grown = [GraphWalk(capacity, num_actions) for _ in request.states]
+        self._start(request, grown)
+        self._rate_roots(request, rater, grown)
+        while self._pass(request, rater, grown) and not request.clock.over:
+            pass
+        self._kept.put(request.env, grown)
+        seconds = request.clock.seconds / len(grown)
+        return [one.plan(origin, seconds) for one in grown]
+
+    def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
+        """Have every graph begin in its state."""
+        keys = self._keys(request.states, request.obs)
+        masks = request.masks()
+        for b, one in enumerate(grown):
+            one.make_room(1 + self.num_expansions * masks.shape[1])
+            one.start(keys[b], request.states[b], masks[b], request.rngs[b])
+
+    def _capacity(self, num_actions: int) -> int:
+        least = 1 + self.num_expansions * num_actions
+        if self.capacity is not None:
+            if self.capacity < least:
+                raise InvalidOption(
+                    f"GraphSearch: capacity must be at least {least}, the root and one "
+                    f"simulation; got {self.capacity}."
+                )
+            return self.capacity
+        if self.most_simulations == UNBOUNDED:
+            return _TIMED_CAPACITY
+        return 1 + 4 * self.most_simulations * self.num_expansions * num_actions
+
+    def _rater(self, num_actions: int) -> Rater:
+        assert self.rollout_depth is not None
+        rollouts = Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
+        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))
+
+    def _keys(self, states: States, obs: Any) -> list[bytes]:
+        """Return what `[n, S]` states with `[n, *obs]` observations are known by."""
+        rows = states if self.state_key == "state" else np.asarray(obs)
+        return [row.tobytes() for row in rows]
+
+    def _rate_roots(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> None:
+        """Give roots that are new the evaluator's value."""
+        new = np.array([b for b, one in enumerate(grown) if one.graph.visits[one.root] == 0])
+        if len(new) == 0:
+            return
+        value = np.zeros(len(new))
+        if rater.rates_roots:
+            stay = np.ones(len(new), np.bool_)
+            roots = Leaves(new, request.states[new], np.asarray(request.obs)[new], stay)
+            rating = rater.rate(request.env, roots, request.rngs)
+            value = rating.value
+            for i, b in enumerate(new):
+                grown[b].budget += Budget(evaluator_rows=int(rating.evaluator_rows[i]))
+        for b, one in zip(new, value.tolist(), strict=True):
+            add_value(grown[b].graph, grown[b].root, one)
+
+    def _pass(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> bool:
+        """Run one simulation in every graph that has budget and room; False if none has."""
+        active = [b for b, one in enumerate(grown) if self._may_go_on(one, rater)]
+        going = []
+        for b in active:
+            one = grown[b]
+            one.done += 1
+            how = one.begin(self.avoid_loops)
+            if how == FRONTIER and not one.at_expanded:
+                going.append(b)
+            else:
+                one.hand_up(self.dead_end_value if how == DEAD_END else None)
+        for step in range(self.num_expansions):
+            if not going:
+                break
+            self._expand(request, rater, grown, going)
+            last = step == self.num_expansions - 1
+            still = []
+            for b in going:
+                one = grown[b]
+                if last or self.intermediate_backups:
+                    one.hand_up(None)
+                if last:
+                    continue
+                how = one.go_on(self.avoid_loops)
+                if how == FRONTIER and not one.at_expanded:
+                    still.append(b)
+                else:
+                    one.hand_up(self.dead_end_value if how == DEAD_END else None)
+            going = still
+        return bool(active)
+
+    def _may_go_on(self, grown: GraphWalk, rater: Rater) -> bool:
+        """Whether a graph has simulations, steps and room left."""
+        graph = grown.graph
+        num_actions = graph.order.shape[0]
+        if grown.done >= self.most_simulations:
+            return False
+        if not grown.has_room(self.num_expansions * num_actions):
+            grown.full = True
+            return False
+        cost = self.num_expansions * num_actions * (1 + rater.most_steps)
+        most = self.max_model_steps
+        if most is not None and most < cost:
+            raise InvalidOption(
+                f"GraphSearch: max_model_steps must be at least {cost}, what one simulation may "
+                f"take; got {most}. Raise it, or lower num_expansions or rollout_depth."
+            )
+        return most is None or grown.budget.model_steps + cost <= most
+
+    def _expand(
+        self, request: PlanRequest, rater: Rater, grown: list[GraphWalk], which: list[int]
+    ) -> None:
+        """Step every legal action of the node that each walk has come to."""
+        _, origin = request.discrete_actions()
+        pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal_here)]
+        for b in which:
+            grown[b].graph.expanded[grown[b].here] = True
+        if not pairs:
+            return
+        rows = np.array([b for b, _ in pairs])
+        actions = np.array([a for _, a in pairs], np.int64)
+        sources = np.stack([grown[b].states[grown[b].here] for b in rows])
+        out = request.env.step_batch(actions + origin, states=sources)
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
+        over = np.asarray(out.terminateds, np.bool_)
+        cut = np.asarray(out.truncateds, np.bool_)
+        legal = action_masks(out.infos, over | cut, grown[0].graph.order.shape[0])
+        keys = self._keys(out.states, out.obs)
+        nodes, new = np.empty(len(rows), np.int64), []
+        for i, (b, action) in enumerate(pairs):
+            one = grown[b]
+            nodes[i], is_new = one.node_of(keys[i], out.states[i], legal[i], over[i] | cut[i])
+            if is_new:
+                new.append(i)
+            one.join(action, int(nodes[i]), float(rewards[i]), self.discount * (not over[i]))
+            one.budget += Budget(model_steps=1, expansions=int(is_new), restores=1)
+        children = _Children(rows, nodes, np.array(new, np.int64), legal, out)
+        self._rate(request, rater, grown, children)
+
+    def _rate(
+        self, request: PlanRequest, rater: Rater, grown: list[GraphWalk], children: _Children
+    ) -> None:
+        """Give the nodes that are new their first value, 0 if terminated."""
+        rows, nodes, new, legal, out = children
+        on = new[~np.asarray(out.terminateds, np.bool_)[new]]
+        value = np.zeros(len(rows))
+        if on.size:
+            cut = np.asarray(out.truncateds, np.bool_)[on]
+            allowed = legal[on] if has_masks(out.infos) else None
+            leaves = Leaves(rows[on], out.states[on], out.obs[on], cut, allowed)
+            rating = rater.rate(request.env, leaves, request.rngs)
+            value[on] = check_finite(f"{request.planner}: values", rating.value)
+            for i, at in enumerate(on):
+                grown[rows[at]].budget += Budget(
+                    model_steps=int(rating.model_steps[i]),
+                    evaluator_rows=int(rating.evaluator_rows[i]),
+                    restores=int(rating.restores[i]),
+                )
+        for at in new:
+            add_value(grown[rows[at]].graph, int(nodes[at]), float(value[at]))
+
+
+class _Children(NamedTuple):
+    """The states that one expansion has come to, in all graphs."""
+
+    rows: npt.NDArray[np.int64]  # [L] graph of each
+    nodes: npt.NDArray[np.int64]  # [L] which node of it that is
+    new: npt.NDArray[np.int64]  # [M] those of the L that have not been met before
+    legal: npt.NDArray[np.bool_]  # [L, A]
+    out: Transitions  # what the model answered

@@ -1,0 +1,133 @@
+"""A search graph with the states of its nodes, and the walk that is being made in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.graphs.graph import (
+    add_value,
+    backup_walk,
+    best_action,
+    new_graph,
+    walk_on,
+)
+from plangym_ext.planners.model import Rng, States
+from plangym_ext.planners.plans import Budget, Plan
+
+
+class GraphWalk:
+    """One graph, by the keys of its states, and the walk from its root."""
+
+    def __init__(self, capacity: int, num_actions: int) -> None:
+        self.graph = new_graph(capacity, num_actions)
+        self.states: list[States] = []
+        self._index: dict[bytes, int] = {}
+        self._nodes = np.empty(capacity + 1, np.int32)
+        self._actions = np.empty(capacity + 1, np.int32)
+        self._walks = 0
+        self.root, self.length, self.done = 0, 0, 0
+        self.full = False
+        self.budget = Budget()
+
+    def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
+        """Make a state the root; known ones keep what is known."""
+        self.root, _ = self.node_of(key, state, legal, ended=False)
+        # Known by what is seen, it may have been met where the episode was cut: that was
+        # another state, later on, and no reason not to go on from this one.
+        self.states[self.root] = state.copy()
+        self.graph.ended[self.root] = False
+        self.graph.order[:] = rng.permutation(len(legal))
+        self.done, self.full, self.budget = 0, False, Budget()
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many nodes can be added."""
+        return len(self.states) + count <= len(self.graph.value)
+
+    def make_room(self, count: int) -> None:
+        """Begin anew if so many nodes cannot be added."""
+        if not self.has_room(count):
+            self.__init__(len(self.graph.value), len(self.graph.order))  # type: ignore[misc]
+
+    def node_of(
+        self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
+    ) -> tuple[int, bool]:
+        """Return the node of a state, and whether it is new."""
+        node = self._index.get(key)
+        if node is not None:
+            return node, False
+        node = len(self.states)
+        self._index[key] = node
+        self.states.append(state.copy())
+        self.graph.ended[node], self.graph.legal[node] = ended, legal
+        return node, True
+
+    def join(self, action: int, child: int, reward: float, discount: float) -> None:
+        """Make an edge from the node that the walk has come to."""
+        graph, here = self.graph, self.here
+        graph.child[here, action] = child
+        graph.reward[here, action], graph.discount[here, action] = reward, discount
+
+    @property
+    def here(self) -> int:
+        """The node that the walk has come to."""
+        return int(self._nodes[self.length])
+
+    @property
+    def legal_here(self) -> npt.NDArray[np.bool_]:
+        """Which actions that node allows."""
+        found: npt.NDArray[np.bool_] = self.graph.legal[self.here]
+        return found
+
+    @property
+    def at_expanded(self) -> bool:
+        """Whether the walk stopped at a node that was known already."""
+        return bool(self.graph.expanded[self.here])
+
+    def begin(self, avoid_loops: bool) -> int:
+        """Walk from the root; how that ended."""
+        self._walks += 1
+        self._nodes[0], self.length = self.root, 0
+        return self.go_on(avoid_loops)
+
+    def go_on(self, avoid_loops: bool) -> int:
+        """Walk on from where the walk has come to; how that ended."""
+        how, self.length = walk_on(
+            self.graph, self._walks, avoid_loops, self._nodes, self._actions, self.length
+        )
+        return int(how)
+
+    def hand_up(self, dead_end: float | None) -> None:
+        """Credit the walk's last node to those before it, and a dead end to itself."""
+        graph, here = self.graph, self.here
+        value = float(graph.value[here]) if dead_end is None else dead_end
+        if dead_end is not None:
+            add_value(graph, here, value)
+        backup_walk(graph, self._nodes, self._actions, self.length, value)
+
+    def plan(self, origin: int, seconds: float) -> Plan:
+        """Read the plan off the root; an action that stays there is a last resort."""
+        graph, root = self.graph, self.root
+        child = graph.child[root]
+        q = np.full(len(child), np.nan)
+        known = np.flatnonzero(child >= 0)
+        if known.size == 0:
+            raise ValueError(
+                "search: a state has no legal action. Do not plan from a state whose episode "
+                "has ended."
+            )
+        values = graph.value[child[known]].astype(np.float64)
+        q[known] = graph.reward[root, known] + graph.discount[root, known] * values
+        self._walks += 1
+        graph.stamp[root] = self._walks
+        action = int(best_action(graph, root, self._walks))
+        if action < 0:
+            action = int(best_action(graph, root, -1))
+        return Plan(
+            action=origin + action,
+            value=float(graph.value[root]),
+            budget=self.budget + Budget(seconds=seconds),
+            q=q,
+            weights=np.eye(len(child))[action],
+            full=self.full,
+        )

@@ -1,0 +1,1 @@
+"""Searches: B trees that grow side by side, one call of the model per wave of leaves."""

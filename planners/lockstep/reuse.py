@@ -1,0 +1,51 @@
+"""Going on with the part of a tree that came about."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.lockstep.node_states import NodeStates
+from plangym_ext.planners.model import States
+from plangym_ext.planners.trees.tree import NO_PARENT, OPEN, ROOT, UNVISITED, Tree, reroot
+
+
+def reuse(tree: Tree, states: NodeStates, b: int, state: States) -> npt.NDArray[np.intp]:
+    """Re-root tree b on a child of its root in exactly this state, if any.
+
+    Args:
+        tree: the trees.
+        states: of their nodes.
+        b: which tree.
+        state: `[S]` uint8, what came about.
+
+    Returns:
+        The old indices of the nodes kept, none if there is no such child.
+    """
+    best = _child_in(tree, states, b, state)
+    if best == NO_PARENT:
+        return np.zeros(0, np.intp)
+    remap = np.empty(tree.parent.shape[1], np.int32)
+    reroot(tree, b, best, remap)
+    kept = np.flatnonzero(remap >= 0)
+    states.keep(b, kept)
+    return kept
+
+
+def _child_in(tree: Tree, states: NodeStates, b: int, state: States) -> int:
+    """Return the child of the root that is in a state, NO_PARENT if none is.
+
+    Comparing bytes covers everything that could have gone differently: the
+    action that was executed, chance, and a new episode. Of two actions
+    that led to the same state, the one that is known better is kept.
+    """
+    best, here = NO_PARENT, np.array([b])
+    for child in tree.children[b, ROOT]:
+        if (
+            child != UNVISITED
+            and tree.kind[b, child] == OPEN
+            and (best == NO_PARENT or tree.visits[b, child] > tree.visits[b, best])
+            and np.array_equal(states.get(here, np.array([child]))[0], state)
+        ):
+            best = int(child)
+    return best

@@ -1,0 +1,230 @@
+"""What the planners share that grow a tree of states."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.compiled.search import CompiledSearch
+from plangym_ext.planners.lockstep.rules import Rules
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.mcts.tree_plans import tree_plans
+from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.rating import Evaluator, Rater
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.leaf_rater import default_depth, leaf_rater
+from plangym_ext.planners.rollouts.playouts import Policy
+from plangym_ext.planners.rollouts.rollouts import Rollouts
+from plangym_ext.planners.trees.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
+
+SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
+RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
+# Nodes of a tree that only time bounds.
+_TIMED_CAPACITY = 10_000
+
+
+@dataclass(eq=False, kw_only=True)
+class TreeSearch(Planner):
+    """Grows a tree under the current state and plays the most tried action.
+
+    Args:
+        wave_size: at most how many simulations are in flight at once, per tree.
+            More keeps more workers busy; fewer decides on fresher knowledge.
+        selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).
+        c_puct: weight of the bonus of "puct" and "uct", against returns on
+            `value_scale`.
+        rollout_depth: steps of a rollout from each leaf; 0 for none. None means 8
+            without an evaluator and 0 with one.
+        num_rollouts: rollouts per leaf, averaged.
+        rollout_policy: `obs [L, *obs] -> probabilities [L, A]` that rollouts follow;
+            None: random actions.
+        evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`. Its
+            value rates the leaf, or what follows a rollout if there is one.
+            See `planners.evaluators` for Q functions and policies.
+        value_scale: what returns are brought to [0, 1] by, so that `c_puct`
+            fits any env: the means in the "tree" or of the "siblings"; "none"
+            takes them as they are.
+        fpu_reduction: how much worse than its node an untried action is
+            expected to be by "puct", on `value_scale`. Large negative numbers try
+            every action once before any twice.
+        root_noise: share of Dirichlet noise in the root's prior, in [0, 1].
+        dirichlet_alpha: concentration of that noise; small is spiky.
+        temperature: the action is drawn in proportion to visits**(1 / temperature);
+            0 plays the most visited.
+        capacity: most nodes per tree, the root included; at least 2. A search
+            ends when its tree is full, and its plan says so. None means room
+            for all simulations, twice that with `keep_tree`; 10,000 if only
+            time bounds them.
+        keep_tree: go on with the subtree of the state that came about, if it is
+            in the tree, bit for bit. `reset` drops it.
+        return_tree: put the nodes of the search into the plan.
+        slots: keep states in slots of the env, if it has any and there are no rollouts,
+            rather than in an array of the planner. The plan is the same.
+        compiled: run whole simulations in compiled code if the env has a kernel, and
+            leaves are rated by random rollouts, by an evaluator made with
+            `planners.evaluators.from_code`, or not at all. The plan is the same. The
+            code is compiled by the first plan, which takes some seconds, and kept on disk.
+    """
+
+    wave_size: int = 8
+    selection: str = "puct"
+    c_puct: float = 1.5
+    rollout_depth: int | None = None
+    num_rollouts: int = 1
+    rollout_policy: Policy | None = None
+    evaluator: Evaluator | None = None
+    value_scale: str = "tree"
+    fpu_reduction: float = 0.0
+    root_noise: float = 0.0
+    dirichlet_alpha: float = 0.3
+    temperature: float = 0.0
+    capacity: int | None = None
+    keep_tree: bool = False
+    return_tree: bool = False
+    slots: bool = False
+    compiled: bool = True
+
+    #: What `selection` may be.
+    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self._check_function("evaluator")
+        self._check_function("rollout_policy")
+        if self.rollout_depth is None:
+            self.rollout_depth = default_depth(self.evaluator)
+        self.rollout_depth = self._integer("rollout_depth", 0)
+        self.num_rollouts = self._integer("num_rollouts", 1)
+        self.wave_size = self._integer("wave_size", 1)
+        if self.capacity is not None:
+            self.capacity = self._integer("capacity", 2)
+        self.root_noise = self._number("root_noise", 0.0, 1.0)
+        self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
+        self.temperature = self._number("temperature", 0.0, math.inf)
+        self._checked_selection = self._selection()
+        self._kept: Search | None = None
+        self._in_code: tuple[Search, CompiledSearch | None] | None = None
+
+    @abstractmethod
+    def _wave(self, search: Search) -> bool:
+        """Run one wave of simulations; False if there was none left to run."""
+
+    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
+        """Most nodes that a simulation adds."""
+        return 1
+
+    def reset(self) -> None:
+        """Drop the trees and the memory kept from the last move."""
+        self._kept = self._in_code = None
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep the trees of some rows; see `Planner.keep_rows`."""
+        if self._kept is not None:
+            self._kept = self._kept.taken(rows)
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Grow B trees in lockstep."""
+        num_actions, _ = request.discrete_actions()
+        # Its memory is used again even if its trees are not. Taken out first: a search
+        # that an error leaves half way is not kept.
+        search, self._kept = self._kept, None
+        if search is None or not search.fits(request):
+            search = Search(request, self._rules(num_actions), self._rater(num_actions))
+        if search.rater.rates_roots:
+            request.needed_obs("an evaluator")
+        in_code, clock = self._compiled_search(search), request.clock
+        # Compiling is done once, and no part of a plan.
+        clock.restart()
+        if in_code is not None:
+            in_code.start(request.states)
+        search.start(request)
+        while self._waves(search, in_code, timed=clock.limited) and not clock.over:
+            pass
+        search.land_all()
+        self._kept = search
+        return tree_plans(search, clock.seconds)
+
+    def _waves(self, search: Search, in_code: CompiledSearch | None, *, timed: bool) -> bool:
+        """Run a wave, or many in compiled code; False if there was none left to run."""
+        if in_code is None:
+            return self._wave(search)
+        more = in_code.run(timed=timed)
+        return self._wave(search) if in_code.left else more
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
+        """Return what runs this planner's waves in compiled code, if that is possible."""
+        return None
+
+    def _compiled_search(self, search: Search) -> CompiledSearch | None:
+        """As `_compiled`, but what is there already is used again."""
+        if not self.compiled:
+            return None
+        if self._in_code is None or self._in_code[0] is not search:
+            self._in_code = search, self._compiled(search)
+        return self._in_code[1]
+
+    def _selection(self) -> Selection:
+        """Return the checked numbers of the rule."""
+        if self.value_scale not in SCALES:
+            raise unknown(self._option("value_scale"), self.value_scale, list(SCALES))
+        if self.selection not in self.rules_allowed:
+            raise unknown(self._option("selection"), self.selection, list(self.rules_allowed))
+        return Selection(
+            rule=RULES[self.selection],
+            c=self._number("c_puct", 0.0, math.inf),
+            scale=SCALES[self.value_scale],
+            fpu_reduction=self._number("fpu_reduction", -math.inf, math.inf),
+            c_visit=0.0,
+            c_scale=0.0,
+        )
+
+    def _capacity(self, num_actions: int) -> int:
+        """How many nodes a tree has room for."""
+        if self.capacity is not None:
+            return self.capacity
+        if self.most_simulations == UNBOUNDED:
+            most = _TIMED_CAPACITY
+        else:
+            most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
+            if self.max_model_steps is not None:
+                # No node without a step.
+                most = min(most, 1 + self.max_model_steps)
+        return 2 * most - 1 if self.keep_tree else most
+
+    def _rules(self, num_actions: int) -> Rules:
+        """Return what the search runs with."""
+        return Rules(
+            num_simulations=self.most_simulations,
+            max_model_steps=self.max_model_steps,
+            wave_size=self.wave_size,
+            capacity=self._capacity(num_actions),
+            discount=self.discount,
+            selection=self._checked_selection,
+            root_noise=self.root_noise,
+            dirichlet_alpha=self.dirichlet_alpha,
+            temperature=self.temperature,
+            return_tree=bool(self.return_tree),
+            keep_tree=bool(self.keep_tree),
+            slots=bool(self.slots),
+        )
+
+    def _rater(self, num_actions: int) -> Rater:
+        """Return the leaf rater that the options describe."""
+        assert self.rollout_depth is not None
+        rollouts = Rollouts(
+            self.rollout_depth,
+            self.num_rollouts,
+            self.discount,
+            self.evaluator,
+            self.rollout_policy,
+        )
+        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))

@@ -1,0 +1,81 @@
+"""Monte Carlo tree search for discrete actions: PUCT, UCT or Gumbel."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
+from plangym_ext.planners.compiled.waves import make_leaf_wave
+from plangym_ext.planners.lockstep.rules import Rules
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.trees.selection import Selection
+
+
+@dataclass(eq=False, kw_only=True)
+class MCTS(TreeSearch):
+    """Monte Carlo tree search: a simulation adds one node to the tree.
+
+    Each round selects a wave of leaves in every tree, steps into all of them in
+    one `step_batch`, rates them in one call, and backs up. With one simulation
+    per wave it is sequential.
+
+    Args:
+        waves_in_flight: how many waves are begun before the first of them is backed up.
+            With 2 the workers of an env step one while the other is rated, backed up
+            and selected anew. The plan depends on it, as it does on `wave_size`, but
+            not on the number of workers. More than 1 is not run in compiled code.
+        selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
+            "gumbel" (sequential halving at the root, improved policies below;
+            for few simulations and a good prior).
+        num_considered: actions that "gumbel" begins with.
+        c_visit: "gumbel": added to the most visits in the weight of returns.
+        c_scale: "gumbel": weight of returns against the logarithm of the prior.
+
+    Source: PUCT after Silver et al. 2017, UCT after Kocsis & Szepesvari 2006, Gumbel
+    after Danihelka et al. 2022, whose c_visit and c_scale for MuZero these are.
+    """
+
+    waves_in_flight: int = 1
+    num_considered: int = 16
+    c_visit: float = 50.0
+    c_scale: float = 1.0
+
+    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct", "gumbel")
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.waves_in_flight = self._integer("waves_in_flight", 1)
+        self.num_considered = self._integer("num_considered", 1)
+        if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
+            raise InvalidOption(
+                "MCTS: selection 'gumbel' divides a known number of simulations among the "
+                "root's actions; set num_simulations, and leave keep_tree off."
+            )
+
+    def _wave(self, search: Search) -> bool:
+        """Add one node per simulation."""
+        return search.run_wave()
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:
+        """Add one node per simulation, in compiled code."""
+        return compiled_search(search, make_leaf_wave) if self.waves_in_flight == 1 else None
+
+    def _selection(self) -> Selection:
+        """Return the checked numbers of the rule."""
+        c_visit = self._number("c_visit", 0.0, math.inf)
+        c_scale = self._number("c_scale", 0.0, math.inf)
+        return super()._selection()._replace(c_visit=c_visit, c_scale=c_scale)
+
+    def _rules(self, num_actions: int) -> Rules:
+        """Return what the search runs with."""
+        return dataclasses.replace(
+            super()._rules(num_actions),
+            num_considered=self.num_considered,
+            waves_in_flight=self.waves_in_flight,
+        )

@@ -1,0 +1,233 @@
+"""Open-loop tree search: nodes are sequences of actions, replayed every time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.lockstep.rules import Rules
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.masks import action_masks, has_masks
+from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.model import Rng, States
+from plangym_ext.planners.rating import Leaves
+from plangym_ext.planners.trees.selection import select_wave
+from plangym_ext.planners.trees.tree import OPEN, PENDING, ROOT, TERMINATED, TRUNCATED, Array, Tree
+
+# states [n, S] and a generator -> the same states with other chances to come
+Resample = Callable[[States, Rng], States]
+
+
+@dataclass(eq=False, kw_only=True)
+class OpenLoopMCTS(TreeSearch):
+    """Tree search over sequences of actions, for envs with chance.
+
+    A node stands for the actions that lead to it and stores no state: a simulation
+    plays them anew from the root, and backs up the rewards of this very time. What a
+    node is worth is thus a mean over chance. An ending ends the simulation, wherever
+    in the tree it falls. A simulation costs as many steps as it is deep.
+
+    States hold the env's random generator, so replaying one gives the same again.
+    `resample` is what makes chance; without it this is closed-loop search that keeps
+    no states, at the price of the steps. Trees are not kept between moves, and in the
+    tree masks other than the root's are not looked at: a node has no one state to ask.
+
+    Args:
+        resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
+            drawn anew; None leaves them as they are.
+
+    Source: Perez et al. 2015, "Open loop search for general video game playing";
+    Alpacka's StochasticMCTS.
+    """
+
+    resample: Resample | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.keep_tree:
+            raise InvalidOption(
+                "OpenLoopMCTS: keep_tree must be off: what state a node stands for is not known, "
+                "so none can be compared with the one that came about. MCTS can keep its tree."
+            )
+        self._check_function("resample", "a function of states")
+
+    def _rules(self, num_actions: int) -> Rules:
+        """Return what the search runs with."""
+        return dataclasses.replace(super()._rules(num_actions), stores_states=False)
+
+    def _wave(self, search: Search) -> bool:
+        """Choose, replay, rate and back up a wave of sequences."""
+        tree, rules = search.tree, search.rules
+        # No walk of this wave goes further than one step beyond the deepest node.
+        cost = 1 + deepest(tree) + search.rater.most_steps
+        limits = np.minimum(rules.wave_size, search.allowance(cost))
+        rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
+        count = select_wave(tree, limits, rules.selection, search.halving, rows, leaves)
+        if count == 0:
+            return False
+        rows, leaves = rows[:count], leaves[:count]
+        played = self._replay(search, rows, leaves)
+        value = _rated(search, rows, played)
+        new = tree.kind[rows, leaves] == PENDING
+        # A node that chance kept the simulation from is as good as its parent.
+        guess = np.where(played.reached, value, tree.q[rows, tree.parent[rows, leaves]])
+        kind = np.full(count, OPEN, np.uint8)
+        if self.resample is None:
+            # Without chance an ending is the node's own, as in closed-loop search.
+            kind[played.truncated], kind[played.terminated] = TRUNCATED, TERMINATED
+        at = rows[new], leaves[new]
+        tree.kind[at], tree.value[at] = kind[new], guess[new]
+        tree.prior[at], tree.legal[at] = 1.0 / tree.prior.shape[2], True
+        backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, rules.discount)
+        search.done += np.bincount(rows, minlength=len(search.done))
+        search.full = tree.size == rules.capacity
+        return True
+
+    def _replay(
+        self, search: Search, rows: npt.NDArray[np.int32], leaves: npt.NDArray[np.int32]
+    ) -> Replay:
+        """Play the actions that lead to L nodes, one `rollout_batch` for each depth."""
+        paths = [_path(search.tree, int(b), int(n)) for b, n in zip(rows, leaves, strict=True)]
+        depths = np.array([len(path) for path in paths])
+        roots = search.states.get(rows, np.zeros(len(rows), np.int64))
+        if self.resample is not None:
+            for b in np.unique(rows).tolist():
+                roots[rows == b] = self.resample(roots[rows == b], search.rngs[b])
+        parts = []
+        for depth in np.unique(depths):
+            own = np.flatnonzero(depths == depth)
+            actions = np.array([paths[i] for i in own], np.int64) + search.first_action
+            parts.append((own, search.model.rollout_batch(actions, roots[own])))
+        order = np.argsort(np.concatenate([own for own, _ in parts]))
+        rewards = np.zeros((len(rows), depths.max()))
+        for own, out in parts:
+            rewards[own, : out.rewards.shape[1]] = out.rewards
+
+        def joined(name: str) -> Any:
+            return np.concatenate([getattr(out, name) for _, out in parts])[order]
+
+        steps = joined("steps")
+        search.costs.add(rows, model_steps=steps, expansions=1, restores=1)
+        return Replay(
+            joined("states"),
+            joined("obs"),
+            rewards,
+            steps,
+            joined("terminateds"),
+            joined("truncateds"),
+            steps == depths,
+            _joined_masks(search, [out for _, out in parts], order),
+        )
+
+
+class Replay(NamedTuple):
+    """What L replays came to."""
+
+    states: States  # [L, S] after the last step taken
+    obs: Any  # [L, *obs]
+    rewards: npt.NDArray[np.float64]  # [L, D], zero after an ending
+    steps: npt.NDArray[np.int32]  # [L] steps taken
+    terminated: npt.NDArray[np.bool_]  # [L]
+    truncated: npt.NDArray[np.bool_]  # [L]
+    reached: npt.NDArray[np.bool_]  # [L] whether all actions could be played
+    legal: npt.NDArray[np.bool_] | None  # [L, A] after them, if the env says so
+
+
+def _path(tree: Tree, b: int, node: int) -> list[int]:
+    """Return the actions from the root of tree b to a node."""
+    actions: list[int] = []
+    while node != ROOT:
+        actions.append(int(tree.action[b, node]))
+        node = int(tree.parent[b, node])
+    return actions[::-1]
+
+
+def _joined_masks(
+    search: Search, parts: list[Any], order: npt.NDArray[np.intp]
+) -> npt.NDArray[np.bool_] | None:
+    """Return `[L, A]` what the states after the replays allow, None if nobody says so."""
+    if not all(has_masks(out.infos) for out in parts):
+        return None
+    num_actions = search.tree.order.shape[1]
+    masks = [
+        action_masks(out.infos, np.asarray(out.terminateds | out.truncateds), num_actions)
+        for out in parts
+    ]
+    joined: npt.NDArray[np.bool_] = np.concatenate(masks)[order]
+    return joined
+
+
+def _rated(search: Search, rows: npt.NDArray[np.int32], played: Replay) -> npt.NDArray[np.float64]:
+    """Return `[L]` what is expected after each replay; 0 where it was terminated."""
+    value = np.zeros(len(rows))
+    on = np.flatnonzero(~played.terminated)
+    if on.size:
+        legal = None if played.legal is None else played.legal[on]
+        leaves = Leaves(rows[on], played.states[on], played.obs[on], played.truncated[on], legal)
+        value[on] = search.rate(leaves).value
+    return value
+
+
+@numba.njit(cache=True, nogil=True)
+def deepest(tree: Tree) -> int:
+    """Return the depth of the deepest node of all trees."""
+    most = 0
+    for b in range(len(tree.size)):
+        depth = np.zeros(tree.size[b], np.int64)
+        for n in range(1, tree.size[b]):
+            # Parents come before their children.
+            depth[n] = depth[tree.parent[b, n]] + 1
+            most = max(most, depth[n])
+    return most
+
+
+@numba.njit(cache=True, nogil=True)
+def backup_rewards(
+    tree: Tree,
+    rows: Array,
+    leaves: Array,
+    rewards: Array,
+    steps: Array,
+    value: Array,
+    discount: float,
+) -> None:
+    """Credit the rewards of L replays to the edges that were played, in place.
+
+    Args:
+        tree: the trees; the paths are counted in `unobserved`.
+        rows: `[L]` tree of each leaf.
+        leaves: `[L]` node that the replay was to reach.
+        rewards: `[L, D]`, of the steps that were taken.
+        steps: `[L]` how many were; nodes below are only taken out of flight.
+        value: `[L]` what is expected after the last one, 0 if it terminated.
+        discount: gamma.
+    """
+    for i in range(len(leaves)):
+        b, node, depth = rows[i], leaves[i], 0
+        while node != ROOT:
+            depth += 1
+            node = tree.parent[b, node]
+        node, ret = leaves[i], value[i]
+        while node != ROOT:
+            tree.unobserved[b, node] -= 1
+            if depth <= steps[i]:
+                ret = rewards[i, depth - 1] + discount * ret
+                tree.visits[b, node] += 1
+                mean = np.float64(tree.q[b, node])
+                tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+                tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+                tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+            depth -= 1
+            node = tree.parent[b, node]
+        tree.visits[b, ROOT] += 1
+        tree.unobserved[b, ROOT] -= 1
+        mean = np.float64(tree.q[b, ROOT])
+        tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])

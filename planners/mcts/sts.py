@@ -1,0 +1,84 @@
+"""Shoot Tree Search: tree search whose simulations expand several nodes in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
+from plangym_ext.planners.compiled.shoot import make_shoot_wave
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.trees.descent import begin_descent, end_descent, expand_nodes, go_on
+from plangym_ext.planners.trees.multi_step import credit_creation, observed, select_frontier
+
+
+@dataclass(eq=False, kw_only=True)
+class STS(TreeSearch):
+    """Shoot Tree Search: a simulation expands H nodes, each with all of its children.
+
+    A simulation goes down to a node without children, steps every legal action
+    from it, rates the new nodes, and goes on into the one that the rule takes, H
+    times. The value of the last one is backed up along the whole path. H trades the
+    breadth of a tree for the depth of shooting at equal model steps; H = 1 is tree
+    search with full expansions.
+
+    A new child counts as visited once, by its rating. Nothing is stepped or credited
+    beyond the last expansion (Alpacka's code goes one step too far, and counts a
+    reward twice).
+
+    Args:
+        num_expansions: H.
+        intermediate_backups: back up the value of every node on the way down, not
+            only that of the last one.
+
+    Source: Czechowski et al. 2021, "Structure and randomness in planning and
+    reinforcement learning", section 3; PUCT as in Alpacka's stochastic agent, but
+    for its counts: a node's creation is no choice made in it.
+    """
+
+    num_expansions: int = 5
+    intermediate_backups: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.num_expansions = self._integer("num_expansions", 1)
+
+    def _nodes_per_simulation(self, num_actions: int) -> int:
+        """Every expansion adds all children."""
+        return self.num_expansions * num_actions
+
+    def _wave(self, search: Search) -> bool:
+        """Run a wave of simulations side by side; False if there was none left."""
+        tree, rules = search.tree, search.rules
+        num_actions = tree.order.shape[1]
+        cost = self.num_expansions * num_actions * (1 + search.rater.most_steps)
+        limits = np.minimum(rules.wave_size, search.allowance(cost))
+        room = int(limits.sum())
+        rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
+        count = select_frontier(tree, limits, rules.selection, search.halving, rows, leaves)
+        rows, leaves = rows[:count], leaves[:count]
+        descent, going = begin_descent(tree, rows, leaves)
+        for step in range(self.num_expansions):
+            if going == 0:
+                break
+            new_rows, new_nodes = expand_nodes(tree, descent, going)
+            if len(new_nodes):
+                search.observe(new_rows, new_nodes)
+                credit_creation(tree, new_rows, new_nodes)
+            early = self.intermediate_backups and step < self.num_expansions - 1
+            going = go_on(
+                tree, rules.selection, search.halving, descent, going, search.full, step == 0, early
+            )
+        run = end_descent(tree, descent)
+        observed(tree, rows, leaves)
+        search.done += np.bincount(rows[descent.done], minlength=len(search.done))
+        return run > 0
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:
+        """Run the same waves in compiled code."""
+        nodes = self._nodes_per_simulation(search.tree.order.shape[1])
+        expansions = (self.num_expansions, bool(self.intermediate_backups))
+        return compiled_search(search, make_shoot_wave, nodes, expansions)

@@ -1,0 +1,245 @@
+"""What the planners share that look for new features of observations."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.lockstep.rules import Rules
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
+from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, taken
+from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
+from plangym_ext.planners.plans import Plan, SearchTree
+from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.trees.export import exported
+from plangym_ext.planners.trees.scale import SCALE_NONE
+from plangym_ext.planners.trees.selection import PUCT, Selection
+from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
+
+# obs [L, *obs] -> [L, F] whole numbers, -1 for none
+Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
+
+_TIMED_CAPACITY = 10_000
+_NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
+
+
+@dataclass(eq=False, kw_only=True)
+class NoveltySearch(Planner):
+    """Goes on only where a feature of the observation is new, and plays the best branch.
+
+    No evaluator and no rollouts: what is known of a branch are its rewards. A
+    simulation is one new node, that is one model step.
+
+    Args:
+        features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none, told apart by
+            their last 20 bits; or the name of such a function of `planners.novelty.features`:
+            "bytes", "tiles", "numbers"; "pairs" and "pairs-in-time", which look at all
+            pairs of coloured tiles too (`TilePairs`); or "whole", which leaves out nothing
+            but what comes to the same. None: bytes of uint8 vectors, tiles of screens,
+            intervals of other numbers.
+        max_depth: depth below which nothing is looked for.
+        risk_aversion: weight of negative rewards in choosing a branch.
+        keep_tree: go on with the subtree of the state that came about; its nodes cost
+            no steps a second time.
+        capacity: most nodes, at least 2; None: room for all simulations, twice that
+            with `keep_tree`.
+        return_tree: put the nodes into the plan; `q` is the best return through a node,
+            `visits` counts the nodes below it and itself.
+    """
+
+    features: Features | str | None = None
+    max_depth: int = 1500
+    risk_aversion: float = 1.0
+    keep_tree: bool = True
+    capacity: int | None = None
+    return_tree: bool = False
+
+    default_simulations = 116
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.max_depth = self._integer("max_depth", 1)
+        self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
+        if self.capacity is not None:
+            self.capacity = self._integer("capacity", 2)
+        if isinstance(self.features, str) and self.features not in FEATURES:
+            raise unknown(self._option("features"), self.features, list(FEATURES))
+        if not isinstance(self.features, str):
+            self._check_function("features", "a function of observations, the name of one")
+        self._kept: tuple[Search, Novelty] | None = None
+
+    @abstractmethod
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
+        """Add nodes until a limit is reached or nothing new is left."""
+
+    def reset(self) -> None:
+        """Drop the tree kept from the last move."""
+        self._kept = None
+
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Keep the trees of some rows; see `Planner.keep_rows`."""
+        if self._kept is not None:
+            search, novelty = self._kept
+            self._kept = search.taken(rows), taken(novelty, rows)
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Look for new things from B states in lockstep."""
+        request.discrete_actions()
+        request.needed_obs("what looks for new features")
+        kept, self._kept = self._kept, None
+        if kept is not None and kept[0].fits(request):
+            search, known = kept
+        else:
+            search, known = Search(request, self._rules(), ZeroRater()), None
+        search.start(request)
+        novelty = self._begin(request, search, known)
+        self._grow(search, novelty, request.clock)
+        if self.keep_tree:
+            self._kept = search, novelty
+        return self._plans(search, request.clock.seconds)
+
+    def _rules(self) -> Rules:
+        """Return what the search runs with."""
+        most = min(self.most_simulations, _TIMED_CAPACITY)
+        most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
+        capacity = self.capacity or (2 * most - 1 if self.keep_tree else most)
+        return Rules(
+            num_simulations=self.most_simulations,
+            max_model_steps=self.max_model_steps,
+            wave_size=1,
+            capacity=capacity,
+            discount=self.discount,
+            selection=_NO_RULE,
+            keep_tree=True,
+        )
+
+    def _begin(self, request: PlanRequest, search: Search, known: Novelty | None) -> Novelty:
+        """Return empty tables, but for the roots' features and those of kept nodes."""
+        found = self.features_of(np.asarray(request.obs))
+        batch, capacity = search.tree.parent.shape
+        novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
+        for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
+            table[:] = NEVER
+        novelty.solved[:] = False
+        for b, rng in enumerate(request.rngs):
+            kept = search.kept[b]
+            if len(kept):
+                novelty.features[b, : len(kept)] = novelty.features[b, kept]
+                novelty.depth[b, : len(kept)] = novelty.depth[b, kept] - novelty.depth[b, kept[0]]
+            novelty.depth[b, ROOT] = 0
+            # The generator of random walks must not be 0.
+            novelty.chance[b] = rng.integers(1, 2**63, dtype=np.uint64)
+        novelty = self.write_features(novelty, np.arange(batch), np.zeros(batch, np.int64), found)
+        for b in range(batch):
+            see(search.tree, novelty, b, ROOT, 0)
+        return novelty
+
+    def _empty(self, obs: Any, batch: int, capacity: int, num_features: int) -> Novelty:
+        """Return tables for features of observations like `obs` in which nothing was seen."""
+        function = self._function()
+        if not isinstance(function, TilePairs):
+            return new_novelty(batch, capacity, num_features)
+        pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
+        return new_novelty(batch, capacity, num_features, pairs)
+
+    def _function(self) -> Features:
+        """Return the function of the option `features`."""
+        if isinstance(self.features, str):
+            return FEATURES[self.features]
+        return self.features or default_features
+
+    def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
+        """Return the features `[L, F]` of L observations."""
+        found = np.asarray(self._function()(obs))
+        if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
+            raise ValueError(
+                f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "
+                f"shape {found.shape} {found.dtype}."
+            )
+        return found.astype(np.int64)
+
+    def write_features(
+        self, novelty: Novelty, rows: Any, nodes: Any, found: npt.NDArray[np.int64]
+    ) -> Novelty:
+        """Write the features of L nodes, in wider arrays if they are more than before."""
+        width, came = novelty.features.shape[2], found.shape[1]
+        if came > width:
+            wider = np.pad(
+                novelty.features, ((0, 0), (0, 0), (0, came - width)), constant_values=-1
+            )
+            novelty = novelty._replace(features=wider)
+        novelty.features[rows, nodes] = -1
+        novelty.features[rows, nodes, :came] = found
+        if novelty.pairs.number.shape[1]:
+            novelty = novelty._replace(pairs=with_room(novelty.pairs, rows, found))
+        return novelty
+
+    def _plans(self, search: Search, seconds: float) -> list[Plan]:
+        """Play the first action of the best branch of every tree."""
+        tree = search.tree
+        returns = np.empty(tree.parent.shape)
+        counts = np.empty(tree.parent.shape, np.int64)
+        best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+        plans, budgets, cut_short = [], search.costs.budgets(seconds), search.cut_short()
+        for b in range(len(tree.size)):
+            child = tree.children[b, ROOT]
+            known = child != UNVISITED
+            q = np.where(known, returns[b, child], np.nan)
+            visits = np.where(known, counts[b, child], 0)
+            # Without any node, every action is as good as the others.
+            score = np.where(known, q, -np.inf if known.any() else 0.0)
+            score[~tree.legal[b, ROOT]] = -np.inf
+            # Among equals the action with most nodes: what has been seen to go on is worth
+            # more than what was merely not looked at.
+            order = tree.order[b]
+            best = order[score[order] == score.max()]
+            action = int(best[np.argmax(visits[best])])
+            line = best_line(tree, returns, b, action)
+            plans.append(
+                Plan(
+                    action=search.first_action + action,
+                    value=float(returns[b, ROOT]),
+                    budget=budgets[b],
+                    visits=visits,
+                    q=q,
+                    weights=np.eye(len(child))[action],
+                    actions=search.first_action + np.array(line),
+                    full=bool(cut_short[b]),
+                    tree=grown(tree, returns, counts, b) if self.return_tree else None,
+                )
+            )
+        return plans
+
+
+def best_line(tree: Tree, returns: npt.NDArray[np.float64], b: int, action: int) -> list[int]:
+    """Return the actions of the best branch of tree b that begins with `action`."""
+    line, node = [action], int(tree.children[b, ROOT, action])
+    while node != UNVISITED:
+        below = tree.children[b, node]
+        known = np.where(below == UNVISITED, -np.inf, returns[b, below])
+        if not np.isfinite(known.max()):
+            break
+        line.append(int(np.argmax(known)))
+        node = int(below[line[-1]])
+    return line
+
+
+def grown(
+    tree: Tree, returns: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], b: int
+) -> SearchTree:
+    """Copy the nodes of tree b with the returns and counts `[B, N]` of `best_returns`."""
+    n = int(tree.size[b])
+    visits, q = counts[b, :n].astype(np.int32), returns[b, :n].astype(np.float32)
+    return exported(tree, b)._replace(visits=visits, q=q, value=np.zeros(n))

@@ -1,0 +1,275 @@
+"""Kernels of searches that go on only where something new is seen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
+from plangym_ext.planners.trees.tree import (
+    NO_ACTION,
+    NO_PARENT,
+    OPEN,
+    PENDING,
+    ROOT,
+    UNVISITED,
+    Array,
+    Tree,
+    allocate,
+)
+
+# A power of two, so that numbers of features are brought into it by their last bits.
+TABLE = 2**20
+# Chances are compared in so many parts.
+_PARTS = 2**24
+
+# What a step down the tree comes to, besides a new node.
+STOPPED, FULL = -1, -2
+
+
+class Novelty(NamedTuple):
+    """What B searches know about their nodes' features."""
+
+    table: npt.NDArray[np.int32]  # [B, TABLE] least depth at which a feature was seen
+    features: npt.NDArray[np.int64]  # [B, N, F] of each node, -1 where it has fewer
+    depth: npt.NDArray[np.int32]  # [B, N]
+    solved: npt.NDArray[np.bool_]  # [B, N] True: nothing new is to be found below
+    chance: npt.NDArray[np.uint64]  # [B] states of the generators of random walks
+    pairs: Pairs  # of features; without room where they are not looked at
+
+
+def new_novelty(
+    batch: int, capacity: int, num_features: int, pairs: Pairs | None = None
+) -> Novelty:
+    """Return tables in which nothing has been seen."""
+    return Novelty(
+        table=np.full((batch, TABLE), NEVER, np.int32),
+        features=np.full((batch, capacity, num_features), -1, np.int64),
+        depth=np.zeros((batch, capacity), np.int32),
+        solved=np.zeros((batch, capacity), np.bool_),
+        chance=np.ones(batch, np.uint64),
+        pairs=no_pairs(batch) if pairs is None else pairs,
+    )
+
+
+def taken(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
+    """Return what is known of the trees of some rows `[n]`."""
+    pairs = Pairs._make([field[rows] for field in novelty.pairs])
+    return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
+
+
+@numba.njit(cache=True, nogil=True)
+def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
+    """Write a node's features into the tables; whether one was new at its depth.
+
+    New is what was never seen at a depth less than the node's, or, with a slack of
+    0, not even at that depth; 1 allows the node's own earlier visit.
+    """
+    depth, new = novelty.depth[b, node], False
+    for i in range(novelty.features.shape[2]):
+        feature = novelty.features[b, node, i]
+        if feature >= 0:
+            at = feature % TABLE
+            new |= depth < novelty.table[b, at] + slack
+            novelty.table[b, at] = min(novelty.table[b, at], depth)
+    if novelty.pairs.space.shape[1] > 0:
+        here, parent = novelty.features[b, node], tree.parent[b, node]
+        before = novelty.features[b, parent] if parent != NO_PARENT else here[:0]
+        new |= see_pairs(novelty.pairs, b, here, before, depth, slack)
+    return new
+
+
+@numba.njit(cache=True, nogil=True)
+def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
+    """Mark a node as solved, and its parents as far as all they allow is solved."""
+    novelty.solved[b, node] = True
+    node = tree.parent[b, node]
+    while node != NO_PARENT:
+        for a in range(tree.children.shape[2]):
+            child = tree.children[b, node, a]
+            if tree.legal[b, node, a] and (child == UNVISITED or not novelty.solved[b, child]):
+                return
+        novelty.solved[b, node] = True
+        node = tree.parent[b, node]
+
+
+@numba.njit(cache=True, nogil=True)
+def draw_below(novelty: Novelty, b: int, bound: int) -> int:
+    """Draw from 0, ..., bound - 1; xorshift64* (Vigna 2016), one generator per tree."""
+    x = novelty.chance[b]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    novelty.chance[b] = x
+    # The top bits are the good ones; 31 of them fit any index.
+    return int((x >> np.uint64(33)) % np.uint64(bound))
+
+
+@numba.njit(cache=True, nogil=True)
+def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
+    """Whether a walk may take an action: a legal one to a child not solved and not pending."""
+    child = tree.children[b, node, action]
+    return tree.legal[b, node, action] and (
+        child == UNVISITED or not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
+    """Draw one of the actions that lead on; NO_ACTION if there is none."""
+    count = 0
+    for a in range(tree.children.shape[2]):
+        count += leads_on(tree, novelty, b, node, a)
+    if count == 0:
+        return NO_ACTION
+    left = draw_below(novelty, b, count)
+    for a in range(tree.children.shape[2]):
+        if leads_on(tree, novelty, b, node, a):
+            if left == 0:
+                return a
+            left -= 1
+    return NO_ACTION
+
+
+@numba.njit(cache=True, nogil=True)
+def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
+    """Return the action to the best child that leads on; NO_ACTION if none is there yet."""
+    action, best = NO_ACTION, -np.inf
+    for i in range(tree.children.shape[2]):
+        a = tree.order[b, i]
+        child = tree.children[b, node, a]
+        known = child != UNVISITED and leads_on(tree, novelty, b, node, a)
+        if known and returns[b, child] > best:
+            action, best = a, returns[b, child]
+    return action
+
+
+@numba.njit(cache=True, nogil=True)
+def walk_down(
+    tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int, greed: float, returns: Array
+) -> int:
+    """Go down from a node until a new one is wanted, and allocate that.
+
+    Actions are drawn, or at a share `greed` of the nodes that of the best `returns` is
+    taken. Solved and pending children are left out. A child known before is gone
+    through if it still has something new at its depth, and is solved otherwise.
+
+    Returns:
+        The new node, pending; STOPPED if the walk ended without, FULL without room.
+    """
+    while True:
+        if novelty.depth[b, node] >= max_depth:
+            solve(tree, novelty, b, node)
+            return STOPPED
+        action = drawn_action(tree, novelty, b, node)
+        if action == NO_ACTION:
+            return STOPPED
+        if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
+            best = best_action(tree, novelty, b, node, returns)
+            action = action if best == NO_ACTION else best
+        child = tree.children[b, node, action]
+        if child == UNVISITED:
+            if tree.size[b] == tree.parent.shape[1]:
+                return FULL
+            child = allocate(tree, b, node, action)
+            novelty.depth[b, child] = novelty.depth[b, node] + 1
+            novelty.solved[b, child] = False
+            return child
+        if tree.kind[b, child] != OPEN or not see(tree, novelty, b, child, 1):
+            solve(tree, novelty, b, child)
+            return STOPPED
+        node = child
+
+
+@numba.njit(cache=True, nogil=True)
+def next_nodes(
+    tree: Tree,
+    novelty: Novelty,
+    limits: Array,
+    cursors: Array,
+    max_depth: int,
+    greed: float,
+    returns: Array,
+    rows: Array,
+    nodes: Array,
+    which: Array,
+) -> int:
+    """Let every walk of B trees go on to its next new node; how many there are.
+
+    Args:
+        tree: the trees.
+        novelty: what is known of them.
+        limits: `[B]` new nodes that each tree may have.
+        cursors: `[B, W]` int32, node that each walk has come to; set to ROOT where a
+            walk ended.
+        max_depth: depth below which nothing is looked for.
+        greed: share of the choices at which the best branch so far is followed.
+        returns: `[B, N]` float64, best return through every node; read if `greed` is
+            not 0.
+        rows: `[B * W]` int32, written: the tree of each new node.
+        nodes: `[B * W]` int32, written: its index.
+        which: `[B * W]` int32, written: its walk.
+    """
+    total = 0
+    for b in range(len(limits)):
+        count = 0
+        for w in range(cursors.shape[1]):
+            found = STOPPED
+            # A walk that ends without a new node is begun again: each solves a node.
+            while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
+                start = cursors[b, w]
+                size = tree.size[b]
+                found = walk_down(tree, novelty, b, start, max_depth, greed, returns)
+                cursors[b, w] = ROOT
+                if found == STOPPED and start == ROOT and tree.size[b] == size and count > 0:
+                    # What is left may all be in flight.
+                    break
+            if found >= 0:
+                rows[total], nodes[total], which[total] = b, found, w
+                total += 1
+                count += 1
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def take_in(
+    tree: Tree, novelty: Novelty, rows: Array, nodes: Array, which: Array, cursors: Array
+) -> None:
+    """Judge L nodes that the model has answered; walks go on from those that are new."""
+    for i in range(len(nodes)):
+        b, node = rows[i], nodes[i]
+        if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:
+            cursors[b, which[i]] = node
+        else:
+            solve(tree, novelty, b, node)
+            cursors[b, which[i]] = ROOT
+
+
+@numba.njit(cache=True, nogil=True)
+def best_returns(tree: Tree, discount: float, risk: float, returns: Array, counts: Array) -> None:
+    """Write the best return through every node, its own reward included.
+
+    Args:
+        tree: the trees.
+        discount: gamma.
+        risk: weight of negative rewards.
+        returns: `[B, N]` float64, written.
+        counts: `[B, N]` int64, written: nodes below and including each.
+    """
+    for b in range(len(tree.size)):
+        for n in range(tree.size[b] - 1, -1, -1):
+            best, known = 0.0, False
+            counts[b, n] = 1
+            for a in range(tree.children.shape[2]):
+                child = tree.children[b, n, a]
+                if child != UNVISITED:
+                    counts[b, n] += counts[b, child]
+                    if not known or returns[b, child] > best:
+                        best, known = returns[b, child], True
+            reward = tree.reward[b, n] if n != ROOT else 0.0
+            returns[b, n] = (
+                reward * (risk if reward < 0 else 1.0) + (discount if n != ROOT else 1.0) * best
+            )

@@ -1,0 +1,66 @@
+"""Rollout-IW: random walks that go on while they see something new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.novelty.base import NoveltySearch
+from plangym_ext.planners.novelty.novelty import Novelty, best_returns, next_nodes, take_in
+from plangym_ext.planners.trees.tree import ROOT
+
+
+@dataclass(eq=False, kw_only=True)
+class RolloutIW(NoveltySearch):
+    """Walks at random from the root; ends where no feature is new at its depth.
+
+    A feature is new if it was never seen at that depth or above. Nodes where nothing
+    is new are solved, as are those all of whose children are; walks leave them out.
+    The search ends when the root is solved, or with its budget. Unlike IW(1) it looks
+    deep from the beginning, so it may be stopped at any time.
+
+    Args:
+        wave_size: walks that go on at once, in one `step_batch`; 1 is the source's.
+        greed: share of the choices at which a walk follows the best branch so far, which
+            makes good branches longer; 0 is the source's.
+
+    Source: Bandres, Bonet & Geffner 2018, "Planning with pixels in (almost) real
+    time", algorithm 1. The published scores are of 116 simulations a move (0.5 s) at a
+    frameskip of 15.
+    """
+
+    wave_size: int = 4
+    greed: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.wave_size = self._integer("wave_size", 1)
+        self.greed = self._number("greed", 0.0, 1.0)
+
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
+        """Let the walks go on, a step at a time."""
+        tree, batch = search.tree, len(search.done)
+        cursors = np.full((batch, self.wave_size), ROOT, np.int32)
+        returns = np.zeros(tree.parent.shape)
+        counts = np.zeros(tree.parent.shape, np.int64)
+        rows, nodes, which = np.empty((3, batch * self.wave_size), np.int32)
+        while not clock.over:
+            limits = np.minimum(self.wave_size, search.allowance(1))
+            if self.greed > 0:
+                best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+            count = next_nodes(
+                *(tree, novelty, limits, cursors, self.max_depth, self.greed, returns),
+                *(rows, nodes, which),
+            )
+            if count == 0:
+                break
+            wave = rows[:count].copy(), nodes[:count].copy()
+            out = search.observe(*wave)
+            novelty = self.write_features(novelty, *wave, self.features_of(out.obs))
+            take_in(tree, novelty, *wave, which[:count], cursors)
+            search.done += np.bincount(wave[0], minlength=batch)
+        search.full = tree.size == search.rules.capacity

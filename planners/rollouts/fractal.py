@@ -1,0 +1,186 @@
+"""Fractal Monte Carlo: a swarm of walkers that spreads out where rewards are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.final_action import most_visited
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.masks import action_masks
+from plangym_ext.planners.model import Rng, States
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.playouts import draw
+
+
+@dataclass(eq=False, kw_only=True)
+class FractalMC(Planner):
+    """Walks a swarm at random, and moves walkers from where it is poor to where it is rich.
+
+    After each step a walker compares itself with another one by its virtual reward,
+    R**reward_weight * D**distance_weight: R is its return so far, D the distance of its
+    observation to that of a third walker, both brought to the same scale. If the other
+    one has more, it takes that one's place with probability (VR_j - VR_i) / VR_i. Walkers
+    that have ended always do. The action with which most walkers began is played.
+
+    A simulation is one walker; `num_simulations` of them walk `depth` steps.
+
+    Args:
+        depth: steps that each walker walks.
+        reward_weight: exponent of the return in the virtual reward.
+        distance_weight: exponent of the distance.
+
+    Source: Cerezo & Ballester 2018, "Fractal AI: a fragile theory of intelligence". The
+    action is the most frequent one, since actions are discrete here; rewards are
+    discounted.
+    """
+
+    depth: int = 30
+    reward_weight: float = 1.0
+    distance_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.depth = self._integer("depth", 1)
+        self.reward_weight = self._number("reward_weight", 0.0, math.inf)
+        self.distance_weight = self._number("distance_weight", 0.0, math.inf)
+        self._check_pays(self.depth, "walker")
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Walk B swarms in lockstep."""
+        num_actions, origin = request.discrete_actions()
+        rows = zip(request.states, request.masks(), request.rngs, strict=True)
+        swarms = [_Swarm(state, legal, self._walkers(), rng) for state, legal, rng in rows]
+        for depth in range(self.depth):
+            if not self._step(request, swarms, self.discount**depth):
+                break
+            for swarm, rng in zip(swarms, request.rngs, strict=True):
+                swarm.clone(rng, self.reward_weight, self.distance_weight)
+            if request.clock.over:
+                break
+        seconds = request.clock.seconds / len(swarms)
+        return [swarm.plan(origin, num_actions, seconds) for swarm in swarms]
+
+    def _walkers(self) -> int:
+        """How many walkers each swarm has."""
+        return self._affordable(self.depth) or self.default_simulations
+
+    def _step(self, request: PlanRequest, swarms: list[_Swarm], discount: float) -> bool:
+        """Step all walkers that are alive; False if none is."""
+        alive = [np.flatnonzero(~swarm.ended) for swarm in swarms]
+        rows = np.repeat(np.arange(len(swarms)), [len(one) for one in alive])
+        if rows.size == 0:
+            return False
+        legal = np.concatenate([s.legal[i] for s, i in zip(swarms, alive, strict=True)])
+        before = np.concatenate([s.states[i] for s, i in zip(swarms, alive, strict=True)])
+        _, origin = request.discrete_actions()
+        actions = draw(legal, rows, request.rngs)
+        out = request.env.step_batch(actions + origin, states=before)
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
+        over = np.asarray(out.terminateds, np.bool_) | np.asarray(out.truncateds, np.bool_)
+        masks = action_masks(out.infos, over, legal.shape[1])
+        seen = np.asarray(out.obs).reshape(len(rows), -1).astype(np.float64)
+        for b, swarm in enumerate(swarms):
+            own = rows == b
+            if own.any():
+                earned = discount * rewards[own]
+                swarm.move(
+                    alive[b],
+                    actions[own],
+                    out.states[own],
+                    seen[own],
+                    earned,
+                    over[own],
+                    masks[own],
+                )
+        return True
+
+
+class _Swarm:
+    """W walkers from one state."""
+
+    def __init__(self, state: States, legal: npt.NDArray[np.bool_], walkers: int, rng: Rng) -> None:
+        self.states = np.repeat(state[None], walkers, axis=0)
+        self.legal = np.repeat(legal[None], walkers, axis=0)
+        self.returns = np.zeros(walkers)
+        self.first = np.full(walkers, -1, np.int64)
+        self.ended = np.zeros(walkers, np.bool_)
+        self.seen = np.zeros((walkers, 1))
+        self.order = rng.permutation(legal.shape[0])
+        self.steps = 0
+        self.best = np.full(legal.shape[0], -np.inf)
+
+    def move(
+        self,
+        alive: npt.NDArray[np.intp],
+        actions: npt.NDArray[np.int64],
+        states: States,
+        seen: npt.NDArray[np.float64],
+        earned: npt.NDArray[np.float64],
+        over: npt.NDArray[np.bool_],
+        masks: npt.NDArray[np.bool_],
+    ) -> None:
+        """Take in a step of the walkers `alive` `[n]`."""
+        if self.seen.shape[1] != seen.shape[1]:
+            self.seen = np.zeros((len(self.returns), seen.shape[1]))
+        if states.shape[1] != self.states.shape[1]:
+            # The env has widened its rows; narrower states followed by zeros stay good.
+            more = states.shape[1] - self.states.shape[1]
+            self.states = np.pad(self.states, ((0, 0), (0, more)))
+        self.first[alive] = np.where(self.first[alive] < 0, actions, self.first[alive])
+        self.states[alive], self.seen[alive], self.ended[alive] = states, seen, over
+        self.legal[alive] = masks
+        self.returns[alive] += earned
+        self.steps += len(alive)
+        np.maximum.at(self.best, self.first[alive], self.returns[alive])
+
+    def clone(self, rng: Rng, reward_weight: float, distance_weight: float) -> None:
+        """Let poor walkers take the place of richer ones."""
+        count = len(self.returns)
+        on = np.flatnonzero(~self.ended)
+        if on.size == 0 or count == 1:
+            return
+        third, other = on[rng.integers(on.size, size=(2, count))]
+        distance = np.sqrt(((self.seen - self.seen[third]) ** 2).sum(axis=1))
+        virtual = relativize(self.returns) ** reward_weight
+        virtual *= relativize(distance) ** distance_weight
+        chance = (virtual[other] - virtual) / np.maximum(virtual, 1e-12)
+        moves = self.ended | (rng.random(count) < chance)
+        at = other[moves]
+        for field in (self.states, self.legal, self.returns, self.first, self.seen, self.ended):
+            field[moves] = field[at]
+
+    def plan(self, origin: int, num_actions: int, seconds: float) -> Plan:
+        """Read off with which action most walkers began; among equals the best return."""
+        visits = np.bincount(self.first, minlength=num_actions)
+        q = np.where(np.isfinite(self.best), self.best, np.nan)
+        action = most_visited(visits, self.best, self.order)
+        return Plan(
+            action=origin + action,
+            value=float(self.returns.mean()),
+            budget=Budget(model_steps=self.steps, restores=self.steps, seconds=seconds),
+            visits=visits,
+            q=q,
+            weights=visits / visits.sum(),
+        )
+
+
+def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Bring values to a positive scale on which 1 is their mean.
+
+    z = (x - mean) / std; 1 + log(1 + z) above the mean, exp(z) below. All 1 if they
+    are equal.
+
+    Source: Cerezo & Ballester 2018, section 3.3 ("relativize").
+    """
+    spread = values.std()
+    if spread == 0 or not math.isfinite(spread):
+        return np.ones(len(values))
+    z = (values - values.mean()) / spread
+    return np.where(z > 0, 1.0 + np.log1p(np.maximum(z, 0.0)), np.exp(np.minimum(z, 0.0)))

@@ -1,0 +1,243 @@
+"""Playing on from states, at random or by a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.masks import action_masks
+from plangym_ext.planners.model import Rng, SearchModel, States
+from plangym_ext.planners.rating import Evaluator, check_prior, evaluate
+from plangym_ext.planners.request import PlanRequest
+
+# obs [L, *obs] -> [L, A] probabilities
+Policy = Callable[[Any], npt.ArrayLike]
+
+
+class Starts(NamedTuple):
+    """n states to play on from, grouped by the plan that wants it."""
+
+    rows: npt.NDArray[np.integer[Any]]  # [n] plan of each, ascending
+    states: States  # [n, S]
+    obs: Any  # [n, *obs]; only a policy looks at it
+    first: npt.NDArray[np.int64] | None = None  # [n] index of the first action; None: drawn too
+    legal: npt.NDArray[np.bool_] | None = None  # [n, A] if the env says what states allow
+
+
+def starts_from(
+    request: PlanRequest,
+    rows: npt.NDArray[np.integer[Any]],
+    first: npt.NDArray[np.int64] | None,
+    policy: Policy | None,
+) -> Starts:
+    """Return n playouts that begin in the states that a planner was asked about.
+
+    Args:
+        request: the states, and what is known of them.
+        rows: `[n]` which state each begins in, ascending.
+        first: `[n]` its first action; None: drawn too.
+        policy: what draws the actions.
+    """
+    obs = None if policy is None else request.needed_obs("a rollout_policy")[rows]
+    legal = None if request.legal is None else request.legal[rows]
+    return Starts(rows, request.states[rows], obs, first, legal)
+
+
+class Playouts(NamedTuple):
+    """What came of n states."""
+
+    first: npt.NDArray[np.int64]  # [n] index of the first action
+    rewards: npt.NDArray[np.float64]  # [n, depth], zero after an ending
+    obs: Any  # [n, *obs] after the last step taken
+    terminateds: npt.NDArray[np.bool_]  # [n]
+    steps: npt.NDArray[np.int32]  # [n] steps taken
+    restores: npt.NDArray[np.int64]  # [n]
+    evaluator_rows: npt.NDArray[np.int64]  # [n] observations shown to the policy
+
+
+def play_out(
+    model: SearchModel, starts: Starts, depth: int, rngs: Sequence[Rng], policy: Policy | None
+) -> Playouts:
+    """Play `depth` steps from every state, or until an ending.
+
+    What becomes of a state depends on the states of the same plan and on
+    `rngs[its row]` alone.
+
+    Args:
+        model: what to step.
+        starts: where to begin; at least one.
+        depth: most steps, at least 1.
+        rngs: one generator per plan.
+        policy: draws the actions; None: uniformly from the legal ones, step by step if
+            there are masks and in one `rollout_batch` otherwise.
+    """
+    num_actions, origin = discrete_actions(model.action_space, "rollouts")
+    if policy is not None:
+        return _by_policy(model, starts, depth, rngs, policy)
+    if starts.legal is not None:
+        return _among_legal(model, starts, depth, rngs)
+    counts = np.bincount(starts.rows)
+    actions = np.concatenate(
+        [
+            rngs[b].integers(num_actions, size=(counts[b], depth))
+            for b in np.flatnonzero(counts).tolist()
+        ]
+    )
+    if starts.first is not None:
+        actions[:, 0] = starts.first
+    out = model.rollout_batch(actions + origin, starts.states)
+    ones = np.ones(len(actions), np.int64)
+    return Playouts(actions[:, 0], out.rewards, out.obs, out.terminateds, out.steps, ones, 0 * ones)
+
+
+# (what is legal [L, A], time, indices of the L starts that go on, obs) -> actions [L],
+# -1 where nothing is to be done
+Choose = Callable[[Any, int, npt.NDArray[np.intp], Any], npt.NDArray[np.int64]]
+
+
+def _among_legal(model: SearchModel, starts: Starts, depth: int, rngs: Sequence[Rng]) -> Playouts:
+    """Play step by step: what is legal is known once a state is there."""
+    counts = np.bincount(starts.rows)
+    # All numbers at once, used or not: so they do not depend on how playouts end.
+    numbers = np.concatenate(
+        [rngs[b].random((counts[b], depth)) for b in np.flatnonzero(counts).tolist()]
+    )
+
+    def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
+        return legal_actions(numbers[going, t], legal)
+
+    return _step_by_step(model, starts, depth, choose)
+
+
+def _by_policy(
+    model: SearchModel, starts: Starts, depth: int, rngs: Sequence[Rng], policy: Policy
+) -> Playouts:
+    """Play step by step: what is done depends on what is seen."""
+    asked = np.zeros(len(starts.rows), np.int64)
+
+    def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
+        prior = check_prior(policy(obs), len(going), legal.shape[1])
+        asked[going] += 1
+        return draw(np.where(legal, prior, 0.0), starts.rows[going], rngs)
+
+    return _step_by_step(model, starts, depth, choose)._replace(evaluator_rows=asked)
+
+
+def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose) -> Playouts:
+    """Play one `step_batch` per step with the actions of `choose`."""
+    num_actions, origin = discrete_actions(model.action_space, "rollouts")
+    n = len(starts.rows)
+    first, rewards = np.zeros(n, np.int64), np.zeros((n, depth))
+    over, steps = np.zeros(n, np.bool_), np.zeros(n, np.int32)
+    last = None if starts.obs is None else np.array(starts.obs)
+    going, states, obs = np.arange(n), starts.states, starts.obs
+    legal = np.ones((n, num_actions), np.bool_) if starts.legal is None else starts.legal
+    for t in range(depth):
+        if t == 0 and starts.first is not None:
+            actions = starts.first
+        else:
+            actions = choose(legal, t, going, obs)
+        able = actions >= 0
+        if not able.all():
+            going, states, actions = going[able], states[able], actions[able]
+            if going.size == 0:
+                break
+        if t == 0:
+            first[going] = actions
+        out = model.step_batch(actions + origin, states)
+        if last is None:
+            last = np.zeros((n, *np.shape(out.obs)[1:]), np.asarray(out.obs).dtype)
+        rewards[going, t], last[going] = out.rewards, out.obs
+        over[going], steps[going] = out.terminateds, t + 1
+        ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
+        on = np.flatnonzero(~ended)
+        if on.size == 0:
+            break
+        legal = action_masks(out.infos, ended, num_actions)[on]
+        going, states, obs = going[on], out.states[on], out.obs[on]
+    return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), np.zeros_like(first))
+
+
+@numba.njit(cache=True, nogil=True)
+def legal_action(number: float, legal: npt.NDArray[Any]) -> int:
+    """Return the legal action that a number from [0, 1) stands for, -1 if there is none."""
+    count = 0
+    for action in range(legal.size):
+        count += legal[action]
+    place = int(number * count)
+    for action in range(legal.size):
+        if legal[action]:
+            if place == 0:
+                return action
+            place -= 1
+    return -1
+
+
+def legal_actions(
+    numbers: npt.NDArray[np.float64], legal: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return `legal_action` of L numbers, `legal` being `[L, A]`."""
+    pairs = zip(numbers, legal, strict=True)
+    return np.array([legal_action(number, allowed) for number, allowed in pairs], np.int64)
+
+
+def draw(
+    weights: npt.NDArray[Any], rows: npt.NDArray[np.integer[Any]], rngs: Sequence[Rng]
+) -> npt.NDArray[np.int64]:
+    """Draw one action per row of `weights` `[n, A]`, each plan's from its generator."""
+    counts = np.bincount(rows)
+    uniform = np.concatenate([rngs[b].random(counts[b]) for b in np.flatnonzero(counts).tolist()])
+    bounds = np.cumsum(weights, axis=1, dtype=np.float64)
+    # The last action with any weight, should rounding leave the draw above all bounds.
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    return np.minimum((bounds <= (uniform * bounds[:, -1])[:, None]).sum(axis=1), last)
+
+
+def powers(discount: float, depth: int) -> npt.NDArray[np.float64]:
+    """Return `[depth + 1]` the discount to the power of 0, 1, ...
+
+    Number by number: numpy's power of a whole array may round otherwise.
+    """
+    return np.array([discount**t for t in range(depth + 1)])
+
+
+def returns_of(
+    out: Playouts, discount: float, evaluator: Evaluator | None, num_actions: int
+) -> npt.NDArray[np.float64]:
+    """Return `[n]` discounted returns, bootstrapped by the evaluator if there is one.
+
+    Every last observation is evaluated, so that the number of rows does not depend
+    on how the playouts end; what was terminated counts 0.
+    """
+    returns = np.empty(len(out.steps))
+    discounted_sums(np.asarray(out.rewards, np.float64), discount, returns)
+    if evaluator is not None:
+        _, tail = evaluate(evaluator, out.obs, len(returns), num_actions)
+        returns += np.where(
+            out.terminateds, 0.0, powers(discount, max(out.steps))[out.steps] * tail
+        )
+    return returns
+
+
+@numba.njit(cache=True, nogil=True)
+def discounted_sums(rewards: npt.NDArray[Any], discount: float, out: npt.NDArray[Any]) -> None:
+    """Write sum over t of discount**t * rewards[i, t] to out[i].
+
+    A loop, because a matrix product may add in another order when it is given
+    another number of rows, and row i must depend on row i alone.
+
+    Args:
+        rewards: `[L, H]` float64, zero after an ending.
+        discount: in [0, 1].
+        out: `[L]` float64, written.
+    """
+    for i in range(rewards.shape[0]):
+        ret = 0.0
+        for t in range(rewards.shape[1] - 1, -1, -1):
+            ret = rewards[i, t] + discount * ret
+        out[i] = ret

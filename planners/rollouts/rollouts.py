@@ -1,0 +1,100 @@
+"""Rating leaves by playing on from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.action_spaces import discrete_actions
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.model import Rng, SearchModel
+from plangym_ext.planners.rating import (
+    Evaluator,
+    Leaves,
+    Rater,
+    Rating,
+    evaluate,
+    unrated,
+    value_code,
+)
+from plangym_ext.planners.rollouts.playouts import Policy, Starts, play_out, returns_of
+from plangym_ext.planners.simulator import RaterCode
+
+
+class Rollouts(Rater):
+    """The mean discounted return of playing on from the leaf.
+
+    Rollouts end at an ending or after `depth` steps. What would follow counts
+    as nothing, or, with an evaluator, as its value of the last observation
+    unless that is terminal. A truncated leaf is not stepped from: it is worth
+    the evaluator's value of it, or nothing. Without a policy actions are drawn
+    uniformly from those that `action_mask` allows.
+    """
+
+    reads_states = True
+
+    def __init__(
+        self,
+        depth: int,
+        num_rollouts: int,
+        discount: float,
+        evaluator: Evaluator | None = None,
+        policy: Policy | None = None,
+    ):
+        self.depth = depth
+        self.num_rollouts = num_rollouts
+        self.discount = discount
+        self.evaluator = evaluator
+        self.policy = policy
+        self.rates_roots = evaluator is not None
+        self.most_steps = depth * num_rollouts
+
+    def code(self) -> RaterCode | None:
+        """Random rollouts, with an evaluator that has code of its own or none."""
+        value = None if self.evaluator is None else value_code(self.evaluator)
+        if self.policy is not None or (self.evaluator is not None and value is None):
+            return None
+        return RaterCode(self.depth, self.num_rollouts, value)
+
+    def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
+        """Play all rollouts of the wave together."""
+        num_actions, _ = discrete_actions(model.action_space, "Rollouts")
+        count = len(leaves.rows)
+        rating = unrated(count)
+        if self.evaluator is not None:
+            prior, value = evaluate(self.evaluator, leaves.obs, count, num_actions)
+            rating = rating._replace(prior=prior, value=value)
+            rating.evaluator_rows[:] = 1
+        open_leaves = np.flatnonzero(~leaves.truncated)
+        if open_leaves.size == 0:
+            return rating
+        assert leaves.states is not None
+        of = np.repeat(open_leaves, self.num_rollouts)
+        seen = leaves.obs[of] if self.policy else None
+        legal = None if leaves.legal is None else leaves.legal[of]
+        starts = Starts(leaves.rows[of], leaves.states[of], seen, legal=legal)
+        out = play_out(model, starts, self.depth, rngs, self.policy)
+        returns = returns_of(out, self.discount, self.evaluator, num_actions)
+
+        def total(numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+            return numbers.reshape(-1, self.num_rollouts).sum(axis=1)
+
+        means = _row_means(returns, self.num_rollouts)
+        rating.value[open_leaves] = check_finite("search: leaf values of Rollouts", means)
+        rating.model_steps[open_leaves] = total(out.steps)
+        rating.restores[open_leaves] = total(out.restores)
+        rating.evaluator_rows[open_leaves] += total(out.evaluator_rows)
+        if self.evaluator is not None:
+            rating.evaluator_rows[open_leaves] += self.num_rollouts
+        return rating
+
+
+def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.float64]:
+    """Average groups of consecutive entries, each in its own order of adding."""
+    grouped = returns.reshape(-1, group)
+    total = grouped[:, 0].copy()
+    for column in range(1, group):
+        total += grouped[:, column]
+    return total / group

@@ -1,0 +1,1 @@
+"""Search trees as arrays, and the kernels that choose in them and write them."""

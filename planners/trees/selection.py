@@ -1,0 +1,143 @@
+"""Choosing leaves: a rule per node, and waves of simulations that are in flight."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from plangym_ext.planners.trees.borrowed import borrowed
+from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
+from plangym_ext.planners.trees.puct import puct_action
+from plangym_ext.planners.trees.tree import (
+    NO_ACTION,
+    OPEN,
+    ROOT,
+    UNVISITED,
+    Array,
+    Tree,
+    allocate,
+)
+from plangym_ext.planners.trees.uct import uct_action
+
+# How an action is chosen in a node.
+PUCT, UCT, GUMBEL = 0, 1, 2
+# Why a descent found no leaf.
+BLOCKED, FULL = -1, -2
+
+
+class Selection(NamedTuple):
+    """The numbers of a rule; those of the other rules are not looked at."""
+
+    rule: int  # PUCT, UCT or GUMBEL
+    c: float  # weight of the bonus of PUCT or UCT
+    scale: int  # see `judge`
+    fpu_reduction: float  # see `puct_action`
+    c_visit: float  # see `improved_logits`
+    c_scale: float  # see `improved_logits`
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None) -> int:
+    """Return the action to follow from an open node, NO_ACTION if none can be."""
+    # Compiled for an argument that is None, only one of these branches is there.
+    if halving is not None:
+        c_visit, c_scale = selection.c_visit, selection.c_scale
+        if node == ROOT:
+            return halving_action(tree, b, halving, selection.scale, c_visit, c_scale)
+        return improved_action(tree, b, node, selection.scale, c_visit, c_scale)
+    if selection.rule == UCT:
+        return uct_action(tree, b, node, selection.c, selection.scale)
+    return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -> int:
+    """Walk tree b from its root and return the leaf, as a pending new node.
+
+    An ended node, or one without legal actions, is returned as it is: its
+    value is known. BLOCKED means that the walk came to a node all of whose
+    actions are in flight, FULL that a new node was wanted and there is no room.
+    """
+    # As a literal, all that is called from here would be compiled a second time for it.
+    node = int(np.int64(ROOT))
+    while tree.kind[b, node] == OPEN:
+        action = choose(tree, b, node, selection, halving)
+        if action == NO_ACTION:
+            for a in range(tree.order.shape[1]):
+                if tree.legal[b, node, a]:
+                    return BLOCKED
+            return node
+        child = tree.children[b, node, action]
+        if child == UNVISITED:
+            if tree.size[b] == tree.parent.shape[1]:
+                return FULL
+            return allocate(tree, b, node, action)
+        node = child
+    return node
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def select_leaves(
+    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
+) -> int:
+    """Choose up to `limit` leaves of tree b, as `select_wave` does in every tree.
+
+    Returns:
+        How many were written to `leaves`, in the order of choice.
+    """
+    if halving is not None:
+        # The choice of who stays needs all returns of the phase before it.
+        now = tree.visits[b, ROOT]
+        if limit > 0:
+            limit = min(limit, halving.phase_end[b, now] - now - tree.unobserved[b, ROOT])
+    count = 0
+    while count < limit:
+        leaf = descend(tree, b, selection, halving)
+        if leaf < 0:
+            break
+        leaves[count] = leaf
+        count += 1
+        node = leaf
+        while node != ROOT:
+            tree.unobserved[b, node] += 1
+            node = tree.parent[b, node]
+        tree.unobserved[b, ROOT] += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def select_wave(
+    tree: Tree,
+    limits: Array,
+    selection: Selection,
+    halving: Halving | None,
+    rows: Array,
+    leaves: Array,
+) -> int:
+    """Choose up to `limits[b]` leaves in every tree and return how many in all.
+
+    Every choice is counted in `unobserved` along its path, which lowers the
+    bonus of that path for the next one, so that a wave spreads over the tree
+    as if its returns had come in and agreed with the means so far. A wave is
+    cut short, rather than made to repeat itself, when a walk is blocked.
+
+    Args:
+        tree: the trees, nothing pending.
+        limits: `[B]` int, how many leaves each tree may have.
+        selection: the rule.
+        halving: the schedule at the roots for GUMBEL; None for the other rules.
+        rows: `[L]` int32, L >= limits.sum(); written: the tree of each leaf.
+        leaves: `[L]` int32, written: its node, in the order of choice.
+
+    Source: Liu et al. 2020, "Watch the Unobserved: a simple approach to
+    parallelizing Monte Carlo tree search".
+    """
+    tree, halving = borrowed(tree), borrowed(halving)
+    count = 0
+    for b in range(len(limits)):
+        more = select_leaves(tree, b, limits[b], selection, halving, leaves[count:])
+        rows[count : count + more] = b
+        count += more
+    return count

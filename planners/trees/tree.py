@@ -1,0 +1,308 @@
+"""Search trees as arrays: B trees side by side, and the kernels that write them.
+
+A node is an index into axis 1. It stands for one state, and it carries the
+edge that leads to it: the action played in the parent, the reward, and the
+discount of what follows. Slots are handed out in order, so a parent's index is
+always smaller than its children's; `reroot` relies on that.
+
+Statistics are float32 running means, not sums. A mean keeps the magnitude of
+a single return however many are averaged, selection reads it without a
+division, and half the bytes travel. Each update is computed in float64 and
+rounded once, so after n returns of magnitude at most M the error is at most
+(n + 1) / 2 * 2**-24 * M (about 3e-4 M after 10,000 visits); roundings that
+fall either way give about sqrt(n) / 3 * 2**-24 * M.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.trees.borrowed import borrowed
+
+ROOT = 0
+NO_PARENT = NO_ACTION = UNVISITED = -1
+
+# Kinds of node. Only open ones can be selected from.
+PENDING, OPEN, TERMINATED, TRUNCATED = 0, 1, 2, 3
+
+Array = npt.NDArray[Any]
+
+
+class Tree(NamedTuple):
+    """B trees of at most N nodes and A actions; kernels write in place.
+
+    Rewards, discounts and ratings are kept as they came (float64).
+    """
+
+    size: npt.NDArray[np.int32]  # [B] nodes in use
+    order: npt.NDArray[np.int32]  # [B, A] ties go to the action that comes first here
+    q_low: npt.NDArray[np.float32]  # [B] smallest q that any node has had
+    q_high: npt.NDArray[np.float32]  # [B] largest
+    parent: npt.NDArray[np.int32]  # [B, N] NO_PARENT at the root
+    action: npt.NDArray[np.int32]  # [B, N] played in the parent; NO_ACTION at the root
+    kind: npt.NDArray[np.uint8]  # [B, N] PENDING until the model has answered
+    reward: npt.NDArray[np.float64]  # [B, N] of the edge into the node
+    discount: npt.NDArray[np.float64]  # [B, N] gamma, 0 only after termination
+    value: npt.NDArray[np.float64]  # [B, N] the leaf rater's estimate, made once
+    visits: npt.NDArray[np.int32]  # [B, N] returns averaged in q
+    unobserved: npt.NDArray[np.int32]  # [B, N] simulations below, not yet backed up
+    q: npt.NDArray[np.float32]  # [B, N] mean return as the parent saw it, reward included
+    children: npt.NDArray[np.int32]  # [B, N, A] UNVISITED where none
+    prior: npt.NDArray[np.float32]  # [B, N, A] probabilities
+    legal: npt.NDArray[np.bool_]  # [B, N, A] False: never selected
+
+
+def new_tree(batch: int, capacity: int, num_actions: int) -> Tree:
+    """Return B trees that hold an open root each, with a uniform prior."""
+    nodes = (batch, capacity)
+    edges = (batch, capacity, num_actions)
+    tree = Tree(
+        size=np.zeros(batch, np.int32),
+        order=np.tile(np.arange(num_actions, dtype=np.int32), (batch, 1)),
+        q_low=np.full(batch, np.inf, np.float32),
+        q_high=np.full(batch, -np.inf, np.float32),
+        parent=np.full(nodes, NO_PARENT, np.int32),
+        action=np.full(nodes, NO_ACTION, np.int32),
+        kind=np.full(nodes, PENDING, np.uint8),
+        reward=np.zeros(nodes),
+        discount=np.ones(nodes),
+        value=np.zeros(nodes),
+        visits=np.zeros(nodes, np.int32),
+        unobserved=np.zeros(nodes, np.int32),
+        q=np.zeros(nodes, np.float32),
+        children=np.full(edges, UNVISITED, np.int32),
+        prior=np.zeros(edges, np.float32),
+        legal=np.ones(edges, np.bool_),
+    )
+    restart(tree, np.arange(batch))
+    return tree
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def restart(tree: Tree, rows: Array) -> None:
+    """Reduce the trees `rows` `[n]` to an open, unvisited root with a uniform prior."""
+    for b in rows:
+        tree.size[b] = 1
+        tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
+        tree.parent[b, ROOT] = NO_PARENT
+        tree.action[b, ROOT] = NO_ACTION
+        tree.kind[b, ROOT] = OPEN
+        tree.value[b, ROOT] = 0.0
+        tree.visits[b, ROOT] = 0
+        tree.unobserved[b, ROOT] = 0
+        tree.q[b, ROOT] = 0.0
+        tree.children[b, ROOT, :] = UNVISITED
+        tree.prior[b, ROOT, :] = 1.0 / tree.prior.shape[2]
+        tree.legal[b, ROOT, :] = True
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
+    """Hand out the next slot of tree b as a pending child; there must be room.
+
+    The slot may have been used before a `reroot`, so whatever selection reads
+    of a pending node is written here; `expand` writes the rest.
+    """
+    slot = tree.size[b]
+    tree.size[b] += 1
+    tree.parent[b, slot] = parent
+    tree.action[b, slot] = action
+    tree.kind[b, slot] = PENDING
+    tree.visits[b, slot] = 0
+    tree.unobserved[b, slot] = 0
+    tree.q[b, slot] = 0.0
+    tree.children[b, slot, :] = UNVISITED
+    tree.children[b, parent, action] = slot
+    return slot
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def expand(
+    tree: Tree,
+    rows: Array,
+    slots: Array,
+    ends: tuple[Array, Array],
+    reward: Array,
+    discount: float,
+    value: Array,
+    prior: Array,
+    legal: Array,
+) -> None:
+    """Write what model and rater said about L pending nodes, in place.
+
+    Args:
+        tree: the trees.
+        rows: `[L]` int, the tree of each node.
+        slots: `[L]` int, its index there.
+        ends: terminated and truncated, `[L]` bool each.
+        reward: `[L]` float64 of the edge into the node.
+        discount: gamma; what terminated has 0.
+        value: `[M]` float64, estimated return from each node on that was not terminated.
+        prior: `[M, A]` float32 of these, or `[0, A]` for uniform ones.
+        legal: `[L, A]` bool, or `[0, A]` if everything is.
+    """
+    tree = borrowed(tree)
+    terminated, truncated = ends
+    uniform = np.float32(1.0 / tree.prior.shape[2])
+    rated = 0
+    for i in range(len(slots)):
+        b, n = rows[i], slots[i]
+        tree.reward[b, n] = reward[i]
+        tree.value[b, n] = 0.0
+        tree.prior[b, n, :] = uniform
+        tree.legal[b, n, :] = True
+        if len(legal):
+            tree.legal[b, n, :] = legal[i]
+        if terminated[i]:
+            tree.kind[b, n] = TERMINATED
+            tree.discount[b, n] = 0.0
+            continue
+        tree.kind[b, n] = TRUNCATED if truncated[i] else OPEN
+        tree.discount[b, n] = discount
+        tree.value[b, n] = value[rated]
+        if len(prior):
+            tree.prior[b, n, :] = prior[rated]
+        rated += 1
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
+    """Credit one simulation to every edge from a leaf of tree b up, as `backup` does."""
+    node = leaf
+    ret = tree.value[b, node]
+    while node != ROOT:
+        # Discount first: a terminated edge has discount 0, which hides
+        # whatever value its node holds; a truncated one bootstraps.
+        ret = tree.reward[b, node] + tree.discount[b, node] * ret
+        tree.visits[b, node] += 1
+        tree.unobserved[b, node] -= 1
+        # float64 on purpose, in both ways of running this: see the module.
+        mean = np.float64(tree.q[b, node])
+        tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+        tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+        tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+        node = tree.parent[b, node]
+    # The root has no incoming edge: its q is the mean return from it on.
+    tree.visits[b, ROOT] += 1
+    tree.unobserved[b, ROOT] -= 1
+    mean = np.float64(tree.q[b, ROOT])
+    tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def backup(tree: Tree, rows: Array, leaves: Array) -> None:
+    """Credit one simulation per leaf to every edge up to its root, in place.
+
+    Each simulation must have been counted in `unobserved` by the selection;
+    here it becomes observed. The order of the leaves is the order of rounding.
+
+    Args:
+        tree: the trees.
+        rows: `[L]` int, the tree of each leaf.
+        leaves: `[L]` int, the node that the simulation ended on.
+
+    Source: Kocsis & Szepesvari 2006, "Bandit based Monte-Carlo Planning";
+    counts of unobserved visits after Liu et al. 2020, "Watch the Unobserved".
+    """
+    tree = borrowed(tree)
+    for i in range(len(leaves)):
+        backup_leaf(tree, rows[i], leaves[i])
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
+    """Read off every root: how often each action was tried, and what it gave.
+
+    The best action has most visits, then the highest q, then comes first in
+    the tree's order.
+
+    Args:
+        tree: the trees.
+        visits: `[B, A]` int64, written.
+        q: `[B, A]` float64, written; NaN where never tried.
+        best: `[B]` int64, written; -1 if nothing was tried.
+    """
+    for b in range(len(best)):
+        best[b] = NO_ACTION
+        for i in range(tree.order.shape[1]):
+            a = tree.order[b, i]
+            child = tree.children[b, ROOT, a]
+            visits[b, a] = 0
+            q[b, a] = np.nan
+            if child == UNVISITED or tree.visits[b, child] == 0:
+                continue
+            visits[b, a] = tree.visits[b, child]
+            q[b, a] = tree.q[b, child]
+            top = best[b]
+            if (
+                top == NO_ACTION
+                or visits[b, a] > visits[b, top]
+                or (visits[b, a] == visits[b, top] and q[b, a] > q[b, top])
+            ):
+                best[b] = a
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def reroot(tree: Tree, b: int, new_root: int, remap: Array) -> None:
+    """Make `new_root` the root of tree b and drop all that is not below it.
+
+    Kept nodes keep their order and their statistics and move to the front.
+
+    Args:
+        tree: the trees; nothing may be pending in tree b.
+        b: which tree.
+        new_root: an open node of it.
+        remap: `[N]` int32, written: the new index of each old node, -1 where
+            dropped or unused.
+    """
+    size = tree.size[b]
+    remap[:] = -1
+    remap[new_root] = ROOT
+    count = 0
+    # A kept node moves to an index not above its own, and everything below
+    # the one being moved has been read already, so one array is enough.
+    for old in range(new_root, size):
+        if old != new_root:
+            above = remap[tree.parent[b, old]]
+            if above == -1:
+                continue
+            remap[old] = count
+            tree.parent[b, count] = above
+            tree.action[b, count] = tree.action[b, old]
+        tree.kind[b, count] = tree.kind[b, old]
+        tree.reward[b, count] = tree.reward[b, old]
+        tree.discount[b, count] = tree.discount[b, old]
+        tree.value[b, count] = tree.value[b, old]
+        tree.visits[b, count] = tree.visits[b, old]
+        tree.unobserved[b, count] = tree.unobserved[b, old]
+        tree.q[b, count] = tree.q[b, old]
+        for a in range(tree.children.shape[2]):
+            tree.children[b, count, a] = tree.children[b, old, a]
+            tree.prior[b, count, a] = tree.prior[b, old, a]
+            tree.legal[b, count, a] = tree.legal[b, old, a]
+        count += 1
+    tree.size[b] = count
+    tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
+    for n in range(count):
+        for a in range(tree.children.shape[2]):
+            if tree.children[b, n, a] != UNVISITED:
+                tree.children[b, n, a] = remap[tree.children[b, n, a]]
+        if n != ROOT:
+            tree.q_low[b] = min(tree.q_low[b], tree.q[b, n])
+            tree.q_high[b] = max(tree.q_high[b], tree.q[b, n])
+    # What the old parent saw through the edge is not what the root returns:
+    # count the simulations that went on from here, without the node's own.
+    total, sims = 0.0, 0
+    for a in range(tree.children.shape[2]):
+        child = tree.children[b, ROOT, a]
+        if child != UNVISITED:
+            sims += tree.visits[b, child]
+            total += tree.visits[b, child] * np.float64(tree.q[b, child])
+    tree.action[b, ROOT] = NO_ACTION
+    tree.parent[b, ROOT] = NO_PARENT
+    tree.visits[b, ROOT] = sims
+    tree.q[b, ROOT] = np.float32(total / sims) if sims > 0 else np.float32(0.0)
