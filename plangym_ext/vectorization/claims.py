@@ -32,8 +32,8 @@ DONE, MORE, FAILED = 0, 1, 2
 #: Request, plan, first row, row behind the last, and the nanoseconds that a row usually takes.
 Claim = tuple[int, int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
-#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those for which it had a
-#: processor, and those by which one of its ranges took longer than usual, at most.
+#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those by which one of its ranges
+#: took longer than usual, at most, and when it was through, in `time.monotonic_ns()`.
 Report = tuple[int, int, int, int, int, int, int]
 
 
@@ -120,17 +120,17 @@ class ClaimEnd:
         request, plan, first, stop, usual = _CLAIM.unpack(token)
         return request, plan, first, stop, usual
 
-    def report(self, claims: Claims, request: int, kind: int, taken: int, busy: int) -> None:
+    def report(self, claims: Claims, request: int, kind: int, begun: int) -> None:
         """Say how many rows of a batch were run here, now that none are left to claim.
 
         Args:
             claims: what was claimed of it.
             request: its number.
             kind: `DONE`, `MORE` or `FAILED`.
-            taken: nanoseconds.
-            busy: nanoseconds of processor time.
+            begun: when the first was claimed, in `time.monotonic_ns()`.
         """
-        figures = request, self.index, claims.rows, kind, taken, busy, claims.excess
+        now = time.monotonic_ns()
+        figures = request, self.index, claims.rows, kind, now - begun, claims.excess, now
         os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
@@ -164,9 +164,9 @@ class Claims:
         while claim is not None and claim[0] == request:
             _, _, first, stop, usual = claim
             self.ahead = None
-            begun = time.perf_counter_ns()
+            begun = time.monotonic_ns()
             yield first, stop
-            excess = time.perf_counter_ns() - begun - (stop - first) * usual
+            excess = time.monotonic_ns() - begun - (stop - first) * usual
             self.excess = max(self.excess, excess)
             self.rows += stop - first
             self.ahead = claim = self._end.take()

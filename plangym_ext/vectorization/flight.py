@@ -261,8 +261,8 @@ class Flight:
             # Ranges that were taken back from an abandoned batch are missed by nobody.
             if not deaths and (self.abandoned or not lane.rows_left):
                 if (num_rows := self._blame.num_left) and not lane.rows_left:
-                    took = lane.taken, lane.busy, lane.excess
-                    self._crew.pace.note(*took, num_rows, self._request.horizon)
+                    steps = num_rows * self._request.horizon
+                    self._crew.pace.note(lane, steps, time.monotonic_ns())
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from plangym_ext.vectorization.lane import Lane
+
 #: Seconds that a step is expected to cost before one was seen.
 _USUAL_STEP = 30e-6
 #: Seconds for which it is worth to stay awake behind a batch that should end within them.
 _AWAKE = 2e-3
-#: Times as long as they had a processor that workers took, from which on somebody else
-#: wants the processors, and what counts for it of a single batch.
-_CROWDED, _MOST_CROWDED = 1.25, 2.0
-#: What the last batch adds to what is known, and what it takes from an excess.
-_NEW, _FORGOTTEN = 0.2, 0.1
+#: What part of a batch may pass until its end is noticed; more, and others want the processor.
+_LATE = 0.25
+#: What the last batch adds to what is known, and what it takes from an excess and a delay.
+_NEW, _FORGOTTEN = 0.2, 0.05
 
 
 class Pace:
@@ -24,32 +25,27 @@ class Pace:
     def __init__(self) -> None:
         self.excess: float | None = None
         self._step_seconds: float | None = None
-        self._crowding = 1.0
+        self._late = 0.0
 
-    def note(self, taken: int, busy: int, excess: int, num_rows: int, horizon: int) -> None:
+    def note(self, lane: Lane, num_steps: int, noticed: int) -> None:
         """Remember what a batch cost.
 
         Args:
-            taken: nanoseconds that all workers took for it.
-            busy: nanoseconds of them for which they had a processor.
-            excess: nanoseconds by which one range took longer than usual, at most.
-            num_rows: B.
-            horizon: H.
+            lane: that it had, with all reports.
+            num_steps: of all rows.
+            noticed: when that was seen, in `time.monotonic_ns()`.
         """
-        if not taken:  # a clock too coarse to see it
+        if not lane.taken:  # a clock too coarse to see it
             return
-        crowding = taken / busy if taken < _MOST_CROWDED * busy else _MOST_CROWDED
-        self._crowding += _NEW * (crowding - self._crowding)
-        step = 1e-9 * taken / (num_rows * horizon)
+        late = (noticed - lane.ended) * len(lane.reporters) / lane.taken
+        self._late = _slowly_less(self._late, min(late, 1.0))
+        step = 1e-9 * lane.taken / num_steps
         if self._step_seconds is None:
             self._step_seconds = step
             return
         self._step_seconds += _NEW * (step - self._step_seconds)
-        found, known = excess / taken, self.excess
-        if known is not None and found < known:
-            # Rows that happen to be alike do not say that the next ones are.
-            found = known + _FORGOTTEN * (found - known)
-        self.excess = found
+        excess = lane.excess / lane.taken
+        self.excess = excess if self.excess is None else _slowly_less(self.excess, excess)
 
     def row_seconds(self, horizon: int) -> float:
         """What a row of `horizon` actions is expected to cost a worker."""
@@ -59,7 +55,12 @@ class Pace:
         """Seconds for which to stay awake behind a batch that should take some.
 
         Whoever waits awake lets others have the processor in between, but then has to wait
-        for it like them, where one that sleeps is woken at once. So that is for processors
-        that nobody else wants.
+        until they give it back, where one that sleeps is woken at once. So that is for
+        processors that nobody else wants.
         """
-        return _AWAKE if seconds < _AWAKE and self._crowding < _CROWDED else 0.0
+        return _AWAKE if seconds < _AWAKE and self._late < _LATE else 0.0
+
+
+def _slowly_less(known: float, found: float) -> float:
+    """What is found, if it is more than what is known; one that is less says little."""
+    return found if found > known else known + _FORGOTTEN * (found - known)

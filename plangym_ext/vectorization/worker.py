@@ -175,10 +175,9 @@ class Worker:
             self._busy = True
             self._heed()
             claims = Claims(queue, claim)
-            begun, busy = time.perf_counter_ns(), time.thread_time_ns()
+            begun = time.monotonic_ns()
             kind = self._run_batch(queue, claim, claims)
-            taken, busy = time.perf_counter_ns() - begun, time.thread_time_ns() - busy
-            queue.report(claims, claim[0], kind, taken, busy)
+            queue.report(claims, claim[0], kind, begun)
             claim = claims.ahead
         if queue.closed and queue.claim_fd in self._queues:
             del self._queues[queue.claim_fd]

@@ -1,6 +1,7 @@
 """Ranges cover the rows exactly once, and every claim has one taker."""
 
 import os
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -135,11 +136,16 @@ def claimed(end, first, stop):
 
 def test_reports_are_read_once(queue):
     one, two = ends(queue, 2)
-    one.report(claimed(one, 0, 5), 1, DONE, 100, 70)
-    two.report(claimed(two, 5, 8), 1, FAILED, 60, 60)
-    assert queue.reports() == [(1, 0, 5, DONE, 100, 70, 20), (1, 1, 3, FAILED, 60, 60, 20)]
-    two.report(claimed(two, 0, 1), 2, MORE, 20, 20)
-    assert queue.reports() == [(2, 1, 1, MORE, 20, 20, 20)]
+    begun = time.monotonic_ns()
+    one.report(claimed(one, 0, 5), 1, DONE, begun)
+    two.report(claimed(two, 5, 8), 1, FAILED, begun)
+    first, second = queue.reports()
+    assert first[:4] == (1, 0, 5, DONE)
+    assert second[:4] == (1, 1, 3, FAILED)
+    for *_, taken, excess, ended in first, second:
+        assert (taken, excess) == (ended - begun, 20)
+    two.report(claimed(two, 0, 1), 2, MORE, begun)
+    assert [report[:4] for report in queue.reports()] == [(2, 1, 1, MORE)]
     assert queue.reports() == []
 
 
