@@ -42,6 +42,7 @@ for _family in (
         options=("episodic_life", "life_penalty", "montezuma", "preprocessing"),
         registers="ale_py",
         prepare=f"{_HERE}.atari:prepare",
+        prepared=("ale_py.env:AtariEnv", f"{_HERE}.atari:Game"),
         building=f"{_HERE}.atari:quiet_emulator",
     ),
     Family(

@@ -112,9 +112,24 @@ def wrapped(
     return env if limit is None else TimeLimit(env, limit)
 
 
+class Game(ale_py.AtariEnv):  # type: ignore[misc]
+    """An `AtariEnv` whose emulator is completed before its game is loaded.
+
+    To load a game takes 75 ms, most of what building an env takes, and an emulator learns
+    when it loads one that its frames are not to be sticky. Once built it is an `AtariEnv`.
+    """
+
+    def load_game(self) -> None:
+        """What the constructor calls, having made the settings."""
+        self.__class__ = ale_py.AtariEnv
+        prepare(self)
+        if not isinstance(self.ale, Emulator):
+            self.load_game()
+
+
 def prepare(env: Any) -> None:
     """Complete the emulator of a new env: its first reset need not load the game again."""
-    if not env.sound_obs:
+    if not (env.sound_obs or isinstance(env.ale, Emulator)):
         # The codec will say so again, where it can be told.
         with suppress(IncompleteState):
             _complete(env)
@@ -131,7 +146,8 @@ def _complete(env: Any) -> None:
     """Put an `Emulator` in the place of the env's own, and begin a game."""
     ale = env.ale
     stickiness = ale.getFloat("repeat_action_probability")
-    env.ale = Emulator(ale, env._game, continuous=env.continuous)
+    # The env may still be on its way to the attribute of that name.
+    env.ale = Emulator(ale, env._game, continuous=env._ezpickle_kwargs["continuous"])
     try:
         env.load_game()
         env.ale.reset_game()

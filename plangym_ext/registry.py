@@ -6,6 +6,7 @@ of their envs is asked for, never before.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     import gymnasium as gym
 
+    from plangym_ext.core.families import Family
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.vectorization.vector_env import PlanVectorEnv
@@ -101,7 +103,7 @@ def make(
     if frameskip is None:
         frameskip = 1  # the env's own
     # The spec itself travels, so an env that is registered here alone is found there.
-    build = functools.partial(make_gym, spec, **kwargs)
+    build = functools.partial(make_gym, spec, state, **kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
@@ -207,7 +209,7 @@ def make_vec(
             return native_vector_env(env, num_envs, options)
         backend = "serial"
     if isinstance(name_or_factories, str):
-        make: Any = functools.partial(make_gym, find_spec(name_or_factories), **kwargs)
+        make: Any = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
     elif kwargs:
         raise TypeError(
             f"make_vec: {', '.join(kwargs)} can be given with a name only; got "
@@ -266,8 +268,14 @@ def register(module: str, codec: Any, *, name: str | None = None, **options: Any
     register_family(Family(name or module, module, codec, **options))
 
 
-def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
-    """The gymnasium env that `make` builds on: quiet, and without the passive checker."""
+def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, Any]:
+    """The gymnasium env that `make` builds on: quiet, and without the passive checker.
+
+    Args:
+        spec: of the env.
+        state: how its state will be captured, as for `make`, or "off" if it will not be.
+        kwargs: for its constructor, and the options of its family.
+    """
     import gymnasium as gym
 
     from plangym_ext.core.families import family_of_entry_point
@@ -278,14 +286,27 @@ def make_gym(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
         with family.build_context() if family is not None else nullcontext():
-            env = gym.make(spec, **kwargs)
+            env = gym.make(_preparing(spec, family, state), **kwargs)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
             raise
         raise _unknown_option(unknown[1], spec, names) from error
+    assert env.unwrapped.spec is not None
+    env.unwrapped.spec.entry_point = spec.entry_point  # anybody may build another one from it
     wrap = family.load_wrap() if family is not None else None
     return env if wrap is None else wrap(env, **options)
+
+
+def _preparing(spec: Any, family: Family | None, state: str) -> Any:
+    """The spec, with the entry point that prepares the simulator for a codec that will be used."""
+    if family is None or family.prepared is None or state not in ("auto", "codec"):
+        return spec
+    entry_point, prepared = family.prepared
+    if spec.entry_point == entry_point:
+        spec = copy.copy(spec)
+        spec.entry_point = prepared
+    return spec
 
 
 def _unknown_option(name: str, spec: Any, options: tuple[str, ...]) -> UnknownName:

@@ -44,6 +44,8 @@ class Family:
             simulator that is always installed and whose ids have no pattern.
         prepare: "module:name" of a callable (or itself) that does to a new simulator what the
             codec would do to it later, where that spares work in its first reset.
+        prepared: an entry point that `make` replaces where the codec will be used, and
+            another one that builds the same simulator, prepared from the start.
         building: "module:name" of a context manager (or itself) in which `make` builds
             an env: to keep a simulator quiet, or to import it in a certain way.
         native: the backend that runs the family's rows without processes, and the
@@ -64,6 +66,7 @@ class Family:
     resolve: str | Callable[[str], Any] | None = None
     registers: str | None = None
     prepare: str | Callable[[Any], object] | None = None
+    prepared: tuple[str, str] | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
     native: tuple[str, str | Callable[[Any], Any]] | None = None
 

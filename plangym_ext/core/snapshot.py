@@ -9,15 +9,11 @@ pickled or copied: many of gymnasium's silently come back as fresh, unplayed one
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
-import pickle
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import cloudpickle
 import gymnasium as gym
 
 from plangym_ext.core import trust
@@ -205,12 +201,11 @@ class SnapshotPart(StatePart):
 
     def _sizes(self) -> Iterator[tuple[int, str]]:
         """What each attribute takes by itself, and its name."""
+        from plangym_ext.core import attribute_pickle
+
         for layer in self._layers:
             for name, value in layer.state().items():
-                file = io.BytesIO()
-                with contextlib.suppress(Exception):  # of its own reduction: size unknown
-                    _Pickler(file, self._names()).dump(value)
-                yield file.tell(), f"{layer.name}.{name}"
+                yield attribute_pickle.size(value, self._names()), f"{layer.name}.{name}"
 
     # As a graph -------------------------------------------------------------------
 
@@ -259,16 +254,18 @@ class SnapshotPart(StatePart):
     # As a pickle ------------------------------------------------------------------
 
     def _pickled(self, reason: str) -> bytes:
-        file = io.BytesIO()
+        # Imported here: few envs need it, and whatever it brings along costs every worker's start.
+        from plangym_ext.core import attribute_pickle
+
         try:
-            _Pickler(file, self._names()).dump([layer.state() for layer in self._layers])
+            states = [layer.state() for layer in self._layers]
+            data = attribute_pickle.dumps(states, self._names())
         except Exception as error:  # whatever an attribute's own reduction raises
             names = ", ".join(layer.name for layer in self._layers)
             raise IncompleteState(
                 f"attributes of {names}: {reason or 'they hold more than data'}, and a pickle "
                 f"of them fails: {error}"
             ) from error
-        data = file.getvalue()
         return trust.digest(data) + data
 
     def _unpickled(self, data: bytes) -> Any:
@@ -278,34 +275,6 @@ class SnapshotPart(StatePart):
                 "state: it holds a pickle that was not made in this session, and opening a pickle "
                 "can run any code. If you trust where it comes from, make the env with trust=True."
             )
-        return _Unpickler(io.BytesIO(data), self._named).load()
+        from plangym_ext.core import attribute_pickle
 
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles attributes; the layers and their spaces are named, not written.
-
-    Classes of the caller's own script go by value: workers have no such module.
-    """
-
-    def __init__(self, file: io.BytesIO, named: dict[int, Name]) -> None:
-        super().__init__(file, protocol=5)
-        self._named = named
-
-    def persistent_id(self, obj: Any) -> Name | None:
-        return None if isinstance(obj, RANDOM_TYPES) else self._named.get(id(obj))
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, gym.utils.EzPickle):
-            raise IncompleteState(
-                f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
-            )
-        return super().reducer_override(obj)
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, named: Any) -> None:
-        super().__init__(file)
-        self._find_named = named
-
-    def persistent_load(self, pid: Name) -> Any:
-        return self._find_named(*pid)
+        return attribute_pickle.loads(data, self._named)

@@ -10,8 +10,6 @@ import pickle
 import traceback
 from dataclasses import dataclass
 
-import cloudpickle
-
 from plangym_ext.errors import WorkerError
 
 
@@ -75,6 +73,9 @@ class ErrorReport:
 
 
 def _pickled(error: BaseException) -> bytes | None:
+    # Imported here: a worker that meets no error need not wait for it.
+    import cloudpickle
+
     # By reference if its class has a module; else by value, which cloudpickle turns
     # back into the very class that the parent's constructor brought here.
     for dumps in (pickle.dumps, cloudpickle.dumps):

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import ale_py
+import gymnasium as gym
 import numpy as np
 import pytest
 from contract.env_contract import EnvContract
@@ -90,6 +91,42 @@ def test_state_width_is_the_same_in_every_instance_and_leaves_room():
         state, *_ = env.reset(seed=0)
         used = int(state[8:12].view("<u4")[0])
         assert used < env.state_width
+
+
+def test_game_is_loaded_once_by_an_env_that_is_gymnasiums(monkeypatch):
+    loads = []
+
+    class Counting(ale_py.ALEInterface):
+        def loadROM(self, path):  # noqa: N802 - the emulator's name
+            loads.append(path)
+            super().loadROM(path)
+
+    monkeypatch.setattr(ale_py, "ALEInterface", Counting)
+    settings = {"obs_type": "ram", "mode": 1, "disable_env_checker": True}
+    env = plangym_ext.make("ALE/Pong-v5", **settings)
+    assert len(loads) == 1
+    wrapped = plangym_ext.GymEnv(lambda: gym.make("ALE/Pong-v5", **settings))
+    with env, wrapped:
+        # Whoever builds another one from its spec gets gymnasium's, too.
+        assert type(env.gym_env.unwrapped) is ale_py.AtariEnv
+        assert env.gym_env.spec.entry_point == gym.spec("ALE/Pong-v5").entry_point
+        assert env.gym_env.unwrapped.ale.getFloat("repeat_action_probability") == 0.25
+        state, obs, _ = env.reset(seed=3)
+        same, seen, _ = wrapped.reset(seed=3)
+        np.testing.assert_array_equal(obs, seen)
+        np.testing.assert_array_equal(state, same)
+        actions = np.arange(24)[None] % 6
+        ours, theirs = (one.rollout_batch(actions, state[None]) for one in (env, wrapped))
+        np.testing.assert_array_equal(ours.states, theirs.states)
+        np.testing.assert_array_equal(ours.obs, theirs.obs)
+
+
+def test_env_whose_codec_is_not_used_keeps_its_own_emulator():
+    with plangym_ext.make("ALE/Pong-v5", state="replay") as env:
+        assert type(env.gym_env.unwrapped.ale) is ale_py.ALEInterface
+    venv = plangym_ext.make_vec("ALE/Pong-v5", state="off")
+    assert type(venv.get_attr("ale")[0]) is ale_py.ALEInterface
+    venv.close()
 
 
 def test_state_of_an_emulator_with_other_settings_is_refused():

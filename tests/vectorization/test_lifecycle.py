@@ -416,6 +416,8 @@ def test_worker_imports_neither_numba_nor_torch():
         modules = set(process.imported_modules)
     assert "gymnasium" in modules
     assert modules.isdisjoint({"numba", "torch", "mujoco", "ale_py", "pygame", "ray"})
+    # Only constructors, errors and attributes that need it bring it in.
+    assert "cloudpickle" not in modules
 
 
 def test_threads_and_kernels_in_the_parent_do_not_disturb_workers(tmp_path):

@@ -23,8 +23,9 @@ of the two workers shares its processor with the parent, begins when the parent 
 with cold caches; the sketch's share is what is left of the limit without any of the checks. Of
 the parent's time the sketch needs what stands beside it, most of it to copy states that come
 from private memory; states that lie in shared memory (slots, the last batch's results) are not
-copied. A MsPacman worker loads its game twice, 75 ms each, since an emulator learns when it
-loads that its frames are not to be sticky; the imports it is compared with load none.
+copied. Starts are those of a library that is compiled to bytecode, as an installer leaves it. The
+imports that they are compared with are timed to the end of their programs, which load no game; a
+MsPacman worker loads one, which takes 75 ms.
 """
 
 
