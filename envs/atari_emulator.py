@@ -249,7 +249,8 @@ class Emulator:
         if self._keeps_objects or self._layout.is_partial(core):
             self._emulate_lead(core)
         else:
-            self._finish_frame(core)
+            if self._partial or self._core is None:
+                self._finish_frame(core)
             self._load(core, draws)
             self._stale, self._sure = True, [False, False]
             self._restored_frame = self._ale.getFrameNumber()

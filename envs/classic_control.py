@@ -18,7 +18,7 @@ from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
 FLOAT64, FLOAT32, TUPLE = range(3)
-_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+_VECTOR_AT = 2  # behind two bytes
 # What the dynamics and rewards read and nobody changes between two steps. An env that
 # was built without gymnasium's registry has no spec to tell its arguments from.
 _CONSTANTS = (
@@ -63,6 +63,10 @@ class ClassicControlPart(StatePart):
         last = _OPTIONAL[self._optional] if self._optional else ""
         self._layout = struct.Struct(f"<BB{len(env.state)}d{last}")
         self._size = self._layout.size
+        # The same without the vector, which is read as it lies in memory.
+        self._vector = np.zeros(len(env.state), "<f8")
+        self._bytes = self._vector.data.cast("B")
+        self._around = struct.Struct(f"<BB{len(self._bytes)}x{last}")
         self._rng = GeneratorBytes()
         self.width = self._size + RNG_BYTES
 
@@ -86,11 +90,17 @@ class ClassicControlPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set vector, optional field and generator."""
         env = self._env
-        kind, is_held, *values = self._layout.unpack_from(buffer, offset)
+        kind, is_held, *value = self._around.unpack_from(buffer, offset)
         if self._optional is not None:
-            value = values.pop()
-            setattr(env, self._optional, value if is_held else None)
-        env.state = tuple(values) if kind == TUPLE else np.array(values, _DTYPES[kind])
+            setattr(env, self._optional, value[0] if is_held else None)
+        start = offset + _VECTOR_AT
+        self._bytes[:] = buffer[start : start + len(self._bytes)]
+        if kind == FLOAT64:
+            env.state = self._vector.copy()
+        elif kind == FLOAT32:
+            env.state = self._vector.astype(np.float32)
+        else:
+            env.state = tuple(self._vector.tolist())
         return self._rng.restore(env.np_random, buffer, offset + self._size)
 
     def identity(self) -> dict[str, Any]:

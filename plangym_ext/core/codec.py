@@ -94,10 +94,10 @@ class StateCodec:
         return all(part.canonical for part in self.parts)
 
     def capture(self, buffer: memoryview, offset: int) -> int:
-        """Write the state to `buffer[offset : offset + width]`, the rest of it zero.
+        """Write the state to `buffer[offset : offset + width]`.
 
         Returns:
-            Offset behind the last byte written.
+            Offset behind the last byte written; what follows it stays as it is.
 
         Raises:
             StateTooWide: the state needs more than `width` bytes.
@@ -105,9 +105,6 @@ class StateCodec:
         end = offset + self.width
         for part in self.parts:
             offset = part.capture(buffer, offset, end)
-        if offset < end:
-            # Bytes of an earlier, longer state in the same row would break the checksum.
-            buffer[offset:end] = bytes(end - offset)
         return offset
 
     def restore(self, buffer: memoryview, offset: int) -> None:

@@ -8,6 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from plangym_ext.core.cells import cells_of
+
 
 @dataclass(frozen=True)
 class InfoColumn:
@@ -62,8 +64,12 @@ class InfoWriter:
             arrays: one `[B, ...]` array per column; others may follow.
         """
         columns = list(zip(self.columns, arrays, strict=False))
-        scalars = [(c.key, c.kind, _cells(a)) for c, a in columns if c.kind is not np.ndarray]
         vectors = [(c, a) for c, a in columns if c.kind is np.ndarray]
+        scalars: list[tuple[str, type, Any]] = []
+        for column, array in columns:
+            if column.kind is not np.ndarray:
+                cells = cells_of(array)
+                scalars.append((column.key, column.kind, array if cells is None else cells))
         silent, size = self._silent, len(self._plain)
 
         def put(i: int, info: dict[str, Any]) -> dict[str, Any] | None:
@@ -106,12 +112,6 @@ def _fits(column: InfoColumn, value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.shape == column.shape and value.dtype == column.dtype
     return not isinstance(value, int) or -(2**63) <= value < 2**63
-
-
-def _cells(array: np.ndarray) -> Any:
-    """A `[B]` column to write single values to: memory takes them in half the time."""
-    writable = array.dtype.isnative and array.dtype.char in "?bBhHiIlLqQfd"
-    return array.data if writable else array
 
 
 class InfoBatch(Sequence[dict[str, Any]]):

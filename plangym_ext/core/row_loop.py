@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -14,6 +15,9 @@ from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.core.spaces import ObsWriter
+
+#: Given a row and its info, what the columns do not hold of it, or None.
+PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]
 
 
 class RowEnv(Protocol):
@@ -42,53 +46,42 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
     Raises:
         RowError: the env raised. The rows before it are done.
     """
-    cells = batch.cells
-    if cells is None:
-        cells = batch.cells = _Cells(env, batch)
+    if batch.cells is None:
+        batch.cells = _Cells(env, batch)
+    cells, gym_env, progress = batch.cells, env.gym_env, batch.progress
     source, target, width = cells.source, cells.target, cells.width
     rewards, terminations, truncations = cells.rewards, cells.terminations, cells.truncations
     put_obs, put_info = cells.put_obs, cells.put_info
+    restore, capture = env.codec.restore, env.codec.capture
     own_places = range(first * width + HEADER, stop * width + HEADER, width)
     starts: Any = own_places
     if batch.sources is not None:
         starts = (batch.sources[first:stop] * width + HEADER).tolist()
-    resets = cells.resets[first:stop].tolist()
-    progress, infos = batch.progress, batch.infos
-    restore, capture = env.codec.restore, env.codec.capture
+    resets = None if batch.single else cells.resets
     step, moves, played = _steps(env, batch, first, stop)
     lengths: list[int] = []
     odd: list[int] = []
     failure: RowError | None = None
     row = first
     try:
-        for row, start, place, reset, move in zip(
-            range(first, stop), starts, own_places, resets, moves, strict=True
+        for row, start, place, move in zip(
+            range(first, stop), starts, own_places, moves, strict=True
         ):
             progress[0] = row
             restore(source, start)
-            if reset:
-                env.gym_env.reset()
+            if resets is not None and resets[row]:
+                gym_env.reset()
             obs, rewards[row], terminations[row], truncations[row], info = step(move)
             put_obs(row, obs)
-            if infos != "none":
-                own = put_info(row, info)
-                own = info if infos == "all" else own
-                if own is not None:
-                    # Copied now: an env may go on writing to what it put into its info.
-                    batch.own_infos[row] = copy.deepcopy(own)
-                    odd.append(row)
+            if put_info is not None and (own := put_info(row, info)) is not None:
+                # Copied now: an env may go on writing to what it put into its info.
+                batch.own_infos[row] = copy.deepcopy(own)
+                odd.append(row)
             lengths.append(capture(target, place) - place)
     except Exception as error:
         failure = row_error(batch, row, error)
     if lengths:
-        rows = slice(first, first + len(lengths))
-        _store_counts(batch, rows, played)
-        try:
-            env.values.apply(batch, rows)
-        except InvalidValue as error:
-            failure = row_error(batch, error.row, error.reason)
-            del lengths[error.row - first :]
-        _finish(env, batch, first, lengths, odd)
+        failure = _finish(env, batch, first, lengths, odd, played) or failure
     if failure is not None:
         raise failure from failure.reason
 
@@ -103,11 +96,21 @@ class _Cells:
     def __init__(self, env: RowEnv, batch: RowBatch) -> None:
         self.width = batch.layout.state_width
         self.source, self.target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
-        self.resets, self.dt = batch.reset_first.data, batch.dt.data
+        self.resets = batch.reset_first.data
         self.rewards = batch.rewards[:, 0].data
         self.terminations, self.truncations = batch.terminated.data, batch.truncated.data
         self.put_obs = env.obs_writer.into(batch.obs)
-        self.put_info = env.info_writer.into(batch.info)
+        self.put_info = _info_keeper(env.info_writer.into(batch.info), batch.infos)
+
+
+def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
+    """What returns, of a row's info, what is to be kept beside its columns; None for no infos."""
+
+    def put_all(row: int, info: dict[str, Any]) -> dict[str, Any]:
+        put(row, info)
+        return info
+
+    return {"none": None, "numeric": put, "all": put_all}[infos]
 
 
 def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
@@ -115,12 +118,30 @@ def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
 
 
-def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: list[int]) -> None:
-    """Seal the states of the rows that were run, bring them where they belong, and say so."""
+def _finish(
+    env: RowEnv,
+    batch: RowBatch,
+    first: int,
+    lengths: list[int],
+    odd: list[int],
+    played: _Sequences | None,
+) -> RowError | None:
+    """Seal the states of the rows that were run, bring them where they belong, and say so.
+
+    Returns:
+        The error of the first row with an invalid value, if there is one: it and the rows
+        behind it are not done.
+    """
     rows = slice(first, first + len(lengths))
-    alike = lengths.count(lengths[0]) == len(lengths) if lengths else False
-    sizes = lengths[0] if alike else np.array(lengths, np.uint32)
-    env.envelope.seal(batch.states_out[rows], sizes)
+    failure = None
+    _store_counts(batch, rows, played)
+    try:
+        env.values.apply(batch, rows)
+    except InvalidValue as error:
+        failure = row_error(batch, error.row, error.reason)
+        del lengths[error.row - first :]
+        rows = slice(first, error.row)
+    _seal(env, batch, first, lengths)
     if batch.targets is not None:
         assert batch.store is not None
         batch.store[batch.targets[rows]] = batch.states_out[rows]
@@ -128,19 +149,36 @@ def _finish(env: RowEnv, batch: RowBatch, first: int, lengths: list[int], odd: l
     if odd:
         # Infos of their own are not in the memory, so these rows are not done yet.
         batch.done[odd] = False
+    return failure
+
+
+def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:
+    """Seal states of which `lengths` bytes were written, and clear what is behind these."""
+    states = batch.states_out[first : first + len(lengths)]
+    target, width = batch.cells.target, batch.cells.width
+    if lengths and lengths.count(lengths[0]) == len(lengths):
+        if HEADER + lengths[0] < width:
+            states[:, HEADER + lengths[0] :] = 0
+        env.envelope.seal(states, lengths[0])
+        return
+    for end, length in zip(itertools.count((first + 1) * width, width), lengths, strict=False):
+        # There may have been a longer state before.
+        rest = width - HEADER - length
+        target[end - rest : end] = bytes(rest)
+    env.envelope.seal(states, np.array(lengths, np.uint32))
 
 
 def _steps(
     env: RowEnv, batch: RowBatch, first: int, stop: int
 ) -> tuple[Callable[[Any], Any], Iterable[Any], _Sequences | None]:
     """How rows are stepped: a function, what it takes for each row, and what it remembers."""
-    held = batch.cells.dt[first:stop].tolist()
     actions = row_actions(batch, first, stop)
-    if batch.horizon == 1 and env.frameskip == 1 and held.count(1) == len(held):
+    if batch.single and env.frameskip == 1:
         moves = actions[:, 0] if batch.layout.action.is_flat else [action for (action,) in actions]
         return env.gym_env.step, moves, None
     played = _Sequences(env.gym_env.step)
-    return played.step, zip(actions, [dt * env.frameskip for dt in held], strict=True), played
+    repeats = (batch.dt[first:stop] * env.frameskip).tolist()
+    return played.step, zip(actions, repeats, strict=True), played
 
 
 class _Sequences:

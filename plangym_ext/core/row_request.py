@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from plangym_ext.core.batch_inputs import ONE_STEP
 from plangym_ext.core.state_store import StateStore
 from plangym_ext.errors import UnknownName, suggestion
 
@@ -48,6 +49,9 @@ class RowRequest:
         slots: where the rows begin and end, if that is a store.
         unchecked: name of the call, if nobody has looked at what is in the states: whoever
             runs a row does so first. "" if they are good.
+        num_rows: B.
+        horizon: H.
+        single: whether each row is one control step from its state, and none is reset first.
     """
 
     actions: tuple[np.ndarray, ...]
@@ -59,16 +63,14 @@ class RowRequest:
     out: Mapping[str, np.ndarray] = field(default_factory=dict)
     slots: SlotRequest | None = None
     unchecked: str = ""
+    num_rows: int = field(init=False)
+    horizon: int = field(init=False)
+    single: bool = field(init=False)
 
-    @property
-    def num_rows(self) -> int:
-        """B."""
-        return len(self.actions[0])
-
-    @property
-    def horizon(self) -> int:
-        """H."""
-        return int(self.actions[0].shape[1])
+    def __post_init__(self) -> None:
+        first = self.actions[0]
+        self.num_rows, self.horizon = len(first), int(first.shape[1])
+        self.single = self.horizon == 1 and self.dt is ONE_STEP and self.reset_first is None
 
 
 def checked_infos(infos: str, where: str) -> str:

@@ -225,7 +225,8 @@ class RowStepper(ABC):
             num_rows = len(leaves[0])
             self._continued.first(num_rows, self._first_state)
             rows = self._continued.states[:num_rows]
-            reset_first = self._continued.ended[:num_rows] & self.autoreset
+            ended = self._continued.ended[:num_rows]
+            reset_first = ended.copy() if self.autoreset and ended.any() else None
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")

@@ -86,6 +86,7 @@ class RowBatch:
             None.
         store: `[N, S]` uint8, or None.
         progress: the row that is being run, in an int64 that others may watch.
+        single: whether each row is one control step from its state, and none is reset first.
 
     `done[i]` is set last, when everything of row i is in place; a row with infos of its
     own is never done by the memory alone.
@@ -118,16 +119,19 @@ class RowBatch:
                     raise outgrown(shape, views[name].shape)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
-        self._offsets = offsets
         keys = [] if self.infos == "none" else [column.key for column in self.layout.info]
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
-        self._returned = (
+        returned = (
             *("states_out", "rewards", "terminated", "truncated", "steps"),
             *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
             *(f"info{k}" for k in range(len(keys))),
             *("env_steps", "dt"),
         )
+        #: Name, shape, type and place of each.
+        self._returned = [
+            (name, views[name].shape, views[name].dtype, offsets[name]) for name in returned
+        ]
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
@@ -142,6 +146,7 @@ class RowBatch:
         self.targets: np.ndarray | None = None
         self.store: np.ndarray | None = None
         self.progress = memoryview(bytearray(8)).cast("q")
+        self.single = False
         #: What the row loop has gathered of this batch.
         self.cells: Any = None
         #: The `dt` that is in place, if it cannot have changed since, and whether rows are
@@ -162,6 +167,7 @@ class RowBatch:
             request: whose rows.
             states: whether its states are among them; False if the rows read them elsewhere.
         """
+        self.single = request.single
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
@@ -201,15 +207,13 @@ class RowBatch:
         """
         given = self.given if given is None else given
         fields: list[np.ndarray] = []
-        for name in self._returned:
-            array = given.get(name)
-            if array is None:
-                array = self._views[name]
-                if root is not None:
-                    array = np.ndarray(array.shape, array.dtype, root, self._offsets[name])
-                elif copy:
-                    array = array.copy()
-            fields.append(array)
+        for name, shape, dtype, offset in self._returned:
+            if name in given:
+                fields.append(given[name])
+            elif root is not None:
+                fields.append(np.ndarray(shape, dtype, root, offset))
+            else:
+                fields.append(self._views[name].copy() if copy else self._views[name])
         states, rewards, terminated, truncated, steps, *others = fields
         num_obs = len(self.obs)
         columns = dict(zip(self._columns, others[num_obs:], strict=True))

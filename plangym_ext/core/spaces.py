@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.cells import cells_of
 from plangym_ext.errors import InvalidAction, InvalidObservation
 
 Path = tuple[str | int, ...]
@@ -29,8 +30,12 @@ class Leaf:
 
     @functools.cached_property
     def bounds(self) -> tuple[Any, Any]:
-        """Smallest and largest value, each broadcasting over the shape."""
-        return _bounds(self.space)
+        """Smallest and largest value: arrays only if they are not the same everywhere."""
+        low, high = (np.asarray(bound) for bound in _bounds(self.space))
+        alike = (
+            low.size and high.size and (low == low.flat[0]).all() and (high == high.flat[0]).all()
+        )
+        return (low.flat[0], high.flat[0]) if alike else (low, high)
 
     @property
     def name(self) -> str:
@@ -97,6 +102,8 @@ class SpaceLayout:
 
     def join(self, parts: tuple[Any, ...]) -> Any:
         """Inverse of `split`: nested dicts and tuples around the given leaf values."""
+        if self.is_flat:
+            return parts[0]
         remaining = iter(parts)
         return self._join(self.space, remaining)
 
@@ -129,6 +136,10 @@ class ObsWriter:
             return functools.partial(_put_leaves, layout, arrays)
         (leaf,), (array,) = layout.leaves, arrays
         shape, dtype = leaf.shape, leaf.dtype
+        if len(shape) == 1 and array.flags.c_contiguous:
+            cells = cells_of(array.reshape(-1))
+            if cells is not None:
+                return _vector_writer(layout, array, cells)
 
         def put(i: int, obs: Any) -> None:
             if type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype:
@@ -137,6 +148,26 @@ class ObsWriter:
                 _put_leaves(layout, arrays, i, obs)
 
         return put
+
+
+def _vector_writer(
+    layout: SpaceLayout, array: np.ndarray, cells: Any
+) -> Callable[[int, Any], None]:
+    """What `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
+    size = array.shape[1]
+
+    def put(i: int, obs: Any) -> None:
+        if type(obs) is np.ndarray:
+            try:
+                # Memory takes another vector's only if number and type are the same.
+                cells[i * size : i * size + size] = obs
+            except ValueError:
+                pass
+            else:
+                return
+        _put_leaves(layout, (array,), i, obs)
+
+    return put
 
 
 def _put_leaves(layout: SpaceLayout, arrays: tuple[np.ndarray, ...], i: int, obs: Any) -> None:
@@ -263,8 +294,9 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = leaf.bounds
-    # Two reductions instead of four arrays: this is paid for every batch.
-    if type(low) is int and values.size:
+    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
+    same_kind = values.dtype == leaf.dtype or leaf.dtype.kind in "iu"
+    if low.ndim == 0 and values.size and same_kind:
         least, most = np.minimum.reduce, np.maximum.reduce
         if low <= least(values, axis=None) and most(values, axis=None) <= high:
             return

@@ -72,7 +72,8 @@ class MujocoResets:
             for row in chosen:
                 env.codec.restore(rows[row].data, HEADER)
                 env.gym_env.reset()
-                env.codec.capture(rows[row].data, HEADER)
+                end = env.codec.capture(rows[row].data, HEADER)
+                rows[row, end:] = 0
         finally:
             if here is not None:
                 env.codec.restore(here.data, HEADER)

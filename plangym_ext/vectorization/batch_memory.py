@@ -83,7 +83,8 @@ class BatchMemory:
         """What the page keeps of the shape of the request, made once."""
         request, page = self._request, self._page
         width = self._layout.state_width
-        key = (request.num_rows, request.horizon, request.infos, request.unchecked, width)
+        kind = request.infos, request.unchecked, request.single
+        key = (request.num_rows, request.horizon, *kind, width)
         kept = page.views.get(key)
         if kept is None:
             if len(page.views) >= _MAX_SHAPES:
@@ -139,6 +140,7 @@ class BatchMemory:
             by_source=request.slots is not None,
             by_target=request.slots is not None and not self._commit_here,
             unchecked=request.unchecked,
+            single=request.single,
         )
 
     def _place(self, places: list[Place], name: str, array: np.ndarray) -> bool:

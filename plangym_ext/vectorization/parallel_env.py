@@ -159,14 +159,16 @@ class ParallelEnv(BackendEnv):
     @property
     def plan_env(self) -> GymEnv:
         """The local env that `reset`, `step` and `set_state` move."""
-        self.setup()
+        if self._closed or self._plan_env is None:
+            self.setup()
         assert self._plan_env is not None
         return self._plan_env
 
     @property
     def batch_env(self) -> BatchEnv:
         """The worker processes."""
-        self.setup()
+        if self._closed or self._batch_env is None:
+            self.setup()
         assert self._batch_env is not None
         return self._batch_env
 

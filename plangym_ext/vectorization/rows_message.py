@@ -48,7 +48,7 @@ class RowsMessage(NamedTuple):
         places: fields that lie elsewhere.
         by_source: whether row i begins at row `sources[i]` of the states.
         by_target: whether row i's state is copied to row `targets[i]` of the store.
-        unchecked: as of `RowRequest`.
+        unchecked, single: as of `RowRequest`.
     """
 
     page: int
@@ -59,6 +59,7 @@ class RowsMessage(NamedTuple):
     by_source: bool = False
     by_target: bool = False
     unchecked: str = ""
+    single: bool = False
 
 
 def worker_lines(page: np.ndarray, num_workers: int) -> np.ndarray:

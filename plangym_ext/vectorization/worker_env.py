@@ -115,7 +115,7 @@ class WorkerEnv:
         given = {place.field: place.view(self._blocks[place.block]) for place in what.places}
         store = given.pop("store", None)
         batch = RowBatch(self._env.layout, what.num_rows, what.horizon, memory, given, what.infos)
-        batch.store = store
+        batch.store, batch.single = store, what.single
         batch.sources = batch.field("sources") if what.by_source else None
         batch.targets = batch.field("targets") if what.by_target else None
         batch.progress = worker_lines(memory, worker + 1)[worker].data
