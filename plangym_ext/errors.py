@@ -52,6 +52,10 @@ class InvalidOption(PlangymExtError, ValueError):
     """An option (of a planner, of an episode) has a value that it cannot have."""
 
 
+class InvalidAnswer(PlangymExtError, ValueError):
+    """A function of the caller's, such as an evaluator, returned what cannot be used."""
+
+
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 

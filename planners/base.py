@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.plans import Plan
@@ -134,12 +134,20 @@ class Planner(ABC):
 
         Returns:
             B plans, in the order of `states`.
+
+        Raises:
+            InvalidOption: the options do not fit the env.
+            InvalidAnswer: an evaluator or policy returned what cannot be used.
         """
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
         name = type(self).__name__
         request = PlanRequest(name, env, np.asarray(states), rngs, obs, masks, clock)
-        return self._plan_batch(request)
+        try:
+            return self._plan_batch(request)
+        except InvalidAnswer as error:
+            # Whoever looks at the answer does not know whose function it was.
+            raise InvalidAnswer(f"{name}: {error}") from error
 
     @abstractmethod
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.simulator import RaterCode
@@ -100,10 +101,9 @@ class EvaluatorRater(Rater):
 
     rates_roots = True
 
-    def __init__(self, evaluator: Evaluator, num_actions: int, where: str = "evaluator"):
+    def __init__(self, evaluator: Evaluator, num_actions: int):
         self.evaluator = evaluator
         self.num_actions = num_actions
-        self._where = where  # what messages call it
         self._costs = np.zeros(0, np.int64), np.zeros(0, np.int64)  # none, and one each
 
     def code(self) -> RaterCode | None:
@@ -114,7 +114,7 @@ class EvaluatorRater(Rater):
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
-        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self._where)
+        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
         none, one = self._costs
         if len(none) != count:
             none, one = self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
@@ -128,36 +128,57 @@ def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
 
 
 def evaluate(
-    evaluator: Evaluator, obs: Any, count: int, num_actions: int, where: str = "evaluator"
+    evaluator: Evaluator, obs: Any, count: int, num_actions: int
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
-    """Call the evaluator and refuse an answer that would poison the tree."""
-    prior, value = evaluator(obs)
+    """Call the evaluator and refuse an answer that would poison the tree.
+
+    Raises:
+        InvalidAnswer: that is what it was.
+    """
+    answer = evaluator(obs)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise InvalidAnswer(
+            f"evaluator: must return (prior, value), the prior None for uniform; got "
+            f"{type(answer).__name__}. `planners.evaluators.from_value` takes a function that "
+            f"returns values alone."
+        )
+    prior, value = answer
     values = np.asarray(value, np.float64)
     if values.shape != (count,) or not all_finite(values):
-        raise ValueError(
-            f"{where}: value must be {(count,)} finite numbers, one per observation; "
+        raise InvalidAnswer(
+            f"evaluator: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
             f"Return (prior or None, value) for all observations at once, without nan and inf."
         )
     if prior is None:
         return None, values
-    return check_prior(prior, count, num_actions, where), values
+    return check_prior("evaluator", prior, count, num_actions), values
 
 
 def check_prior(
-    prior: npt.ArrayLike, count: int, num_actions: int, where: str = "evaluator"
+    who: str, prior: npt.ArrayLike, count: int, num_actions: int
 ) -> npt.NDArray[np.float32]:
-    """Return a prior or policy as `[L, A]` float32, if it is one of probabilities."""
+    """Return a prior or policy as `[L, A]` float32, if it is one of probabilities.
+
+    Args:
+        who: answered so, by the name of the option.
+        prior: the answer.
+        count: L.
+        num_actions: A.
+
+    Raises:
+        InvalidAnswer: it is none.
+    """
     priors = np.asarray(prior, np.float32)
     if priors.shape != (count, num_actions):
-        raise ValueError(
-            f"{where}: prior must be {(count, num_actions)}, one row per observation and "
+        raise InvalidAnswer(
+            f"{who}: prior must be {(count, num_actions)}, one row per observation and "
             f"one column per action, or None for uniform; got {priors.shape}."
         )
     wrong = first_improper(priors)
     if wrong >= 0:
-        raise ValueError(
-            f"{where}: prior must be probabilities, >= 0 with rows that sum to 1; got "
+        raise InvalidAnswer(
+            f"{who}: prior must be probabilities, >= 0 with rows that sum to 1; got "
             f"{priors[wrong]}. "
             f"Apply softmax to logits first."
         )

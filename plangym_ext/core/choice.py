@@ -8,7 +8,7 @@ import gymnasium as gym
 
 from plangym_ext.core.check import Subject, check_round_trip
 from plangym_ext.core.codec import METHODS, StateCodec, candidate_methods, with_recorder
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, UnknownName, suggestion
 
 #: What the check at construction plays; `check_env` and the doctor play more. It is not
 #: the episode that the codec was built in, so it meets what a reset draws anew.
@@ -28,11 +28,12 @@ def choose_codec(
 
     Raises:
         IncompleteState: no way applies and passes; the message says what differs.
-        ValueError: `state` is none of the above.
+        UnknownName: `state` is none of the above.
     """
-    if state not in ("auto", "approximate", *METHODS):
-        raise ValueError(
-            f"state must be 'auto', 'approximate' or one of {', '.join(METHODS)}; got {state!r}"
+    known = ("auto", *METHODS, "approximate")
+    if state not in known:
+        raise UnknownName(
+            f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
         )
     failures = []
     for method in candidate_methods(env) if state == "auto" else (state,):

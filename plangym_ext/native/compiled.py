@@ -28,6 +28,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: After so many seconds of compiling, a line says what is going on.
 _PATIENCE = 2.0
 
+#: What is compiled for their functions is their own business, and goes by their versions.
+_COMPILER = ("numba", "llvmlite", "numpy")
+
 #: Threads may make envs side by side; what is marked is registered once.
 _one_builder = threading.RLock()
 _waiting: list[Callable[..., Any]] = []
@@ -138,8 +141,7 @@ class _DiskCache:
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         digest = hashlib.blake2b(digest_size=16)
-        packages = (_module("numba"), _module("llvmlite"), np)
-        versions = (sys.version, *(package.__version__ for package in packages))
+        versions = (sys.version, *(_module(name).__version__ for name in _COMPILER))
         for part in (*versions, codegen.magic_tuple(), signature):
             digest.update(repr(part).encode())
         _hash_function(self._function, digest, set())
@@ -188,6 +190,10 @@ def _hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
     if plain in seen:
         return
     seen.add(plain)
+    if (plain.__module__ or "").partition(".")[0] in _COMPILER:
+        # What it refers to would be told by its place in memory, another one every time.
+        digest.update(f"{plain.__module__}.{plain.__qualname__}".encode())
+        return
     _hash_code(plain.__code__, digest)
     digest.update(repr(plain.__defaults__).encode())
     for cell in plain.__closure__ or ():

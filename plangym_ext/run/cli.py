@@ -16,6 +16,9 @@ USAGE_ERROR = 2
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
 
+#: Options that fit into a message.
+_MOST_LISTED = 40
+
 _COMMANDS: dict[str, tuple[Any, str]] = {
     "plan": (plan, "a planner plays one episode"),
     "compare": (compare, "several planners at equal model steps"),
@@ -27,10 +30,12 @@ _COMMANDS: dict[str, tuple[Any, str]] = {
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Names defaults, but not those that are None: the help says what None means."""
+    """Names defaults, but not None, which the help explains, or that a flag is off."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default is None else super()._get_help_string(action)
+        is_flag = action.const is True
+        plain = action.default is None or is_flag
+        return action.help if plain else super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,8 +51,9 @@ class _Parser(argparse.ArgumentParser):
         if message.startswith(prefix):
             first = message.removeprefix(prefix).split()[0].partition("=")[0]
             options = [name for action in self._actions for name in action.option_strings]
-            expected = ", ".join(name for name in options if name.startswith("--"))
-            message = f"unknown option {first!r}{suggestion(first, options)}; options: {expected}"
+            known = [name for name in options if name.startswith("--")]
+            listed = ", ".join(known) if len(known) <= _MOST_LISTED else "see --help"
+            message = f"unknown option {first!r}{suggestion(first, options)}; options: {listed}"
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.figures import load_pyplot, save
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 
 
@@ -58,8 +60,12 @@ def run(options: argparse.Namespace) -> int:
     """Play what is missing, show the table, write `compare.json`."""
     if options.plot:
         load_pyplot("--plot")
+    options.envs = list(dict.fromkeys(options.envs))
+    options.planners = list(dict.fromkeys(options.planners))
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
+    make_folder(options.out)
     results = _Results(options)
+    print(results.heading(), file=sys.stderr)
     for name in options.envs:
         with _env(name, options) as env:
             for spec, planner in planners.items():
@@ -85,9 +91,31 @@ class _Results:
         keys = ("model_steps", "max_steps", "frameskip")
         self._settings = {key: getattr(options, key) for key in keys}
         self._settings["version"] = plangym_ext.__version__
-        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
-        same = kept.get("settings") == self._settings
-        self.rows: dict[str, dict[str, Any]] = kept.get("episodes", {}) if same else {}
+        self.rows: dict[str, dict[str, Any]] = self._kept()
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the episodes that are there already."""
+        if not self.path.exists():
+            return {}
+        try:
+            kept = json.loads(self.path.read_text())
+            episodes, there = dict(kept["episodes"]), dict(kept["settings"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FolderTaken(
+                f"{self.path} is no file of finished episodes ({error}). Remove it, or name "
+                f"another folder with --out."
+            ) from None
+        differing = [
+            f"{key}: {there.get(key)} there, {value} here"
+            for key, value in self._settings.items()
+            if there.get(key) != value
+        ]
+        if differing:
+            raise FolderTaken(
+                f"{self.path} holds episodes of other settings ({', '.join(differing)}). Name "
+                f"another folder with --out, so that they are not lost."
+            )
+        return episodes
 
     def key(self, env: str, spec: str, seed: int) -> str:
         return f"{env} {spec} {seed}"
@@ -99,7 +127,6 @@ class _Results:
 
     def write(self) -> None:
         """Write everything."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {"settings": self._settings, "episodes": self.rows, "summary": self.summary()}
         write_json(self.path, content)
 
@@ -130,21 +157,36 @@ class _Results:
                 )
         return found
 
+    def heading(self) -> str:
+        """Names of the columns of the table."""
+        env, planner = self._widths
+        return (
+            f"{'env':<{env}} {'planner':<{planner}} {'episodes':>8} {'mean':>10} "
+            f"{'95 % interval':>21} {'steps/move':>10}"
+        )
+
     def table(self) -> str:
         """The summary as text."""
-        rows = self.summary()
-        wide = max([len("planner"), *(len(row["planner"]) for row in rows)])
-        lines = [
-            f"{'env':<20} {'planner':<{wide}} {'episodes':>8} {'mean':>10} "
-            f"{'95 % interval':>21} {'steps/move':>10}"
-        ]
-        for row in rows:
-            interval = f"[{row['low']:.1f}, {row['high']:.1f}]"
-            lines.append(
-                f"{row['env']:<20} {row['planner']:<{wide}} {row['episodes']:>8} "
-                f"{row['mean']:>10.2f} {interval:>21} {row['model_steps_per_move']:>10.0f}"
-            )
-        return "\n".join(lines)
+        return "\n".join([self.heading(), *map(self._line, self.summary())])
+
+    def line_of(self, env: str, spec: str) -> str:
+        """The row of an env and planner that have played."""
+        (row,) = (r for r in self.summary() if (r["env"], r["planner"]) == (env, spec))
+        return self._line(row)
+
+    def _line(self, row: dict[str, Any]) -> str:
+        env, planner = self._widths
+        interval = f"[{row['low']:.1f}, {row['high']:.1f}]"
+        return (
+            f"{row['env']:<{env}} {row['planner']:<{planner}} {row['episodes']:>8} "
+            f"{row['mean']:>10.2f} {interval:>21} {row['model_steps_per_move']:>10.0f}"
+        )
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        """Of the first two columns: what rows are to come is known, so that all stand in line."""
+        envs, planners = self._options.envs, self._options.planners
+        return max(map(len, ["env", *envs])), max(map(len, ["planner", *planners]))
 
 
 def _play_cell(
@@ -183,7 +225,7 @@ def _play_cell(
                 "seconds": round(time.monotonic() - started, 3),
             },
         )
-        line.end(results.table().splitlines()[-1])
+        line.end(results.line_of(name, spec))
 
 
 def _planner(spec: str, model_steps: int) -> Any:

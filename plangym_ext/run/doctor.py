@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.run.arguments import at_least
+
 _REPEATS = 200
 _REPLAYS = 5
 
@@ -17,9 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
     """Options of the command."""
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as CartPole-v1")
     parser.add_argument(
-        "--steps", type=int, default=100, help="steps compared behind each saved state"
+        "--steps", type=at_least(1), default=100, help="steps compared behind each saved state"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the reset and the actions")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed of the reset and the actions"
+    )
     parser.add_argument(
         "--state",
         default="auto",

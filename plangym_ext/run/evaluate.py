@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.run.arguments import at_least
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.video import recorded
 
@@ -40,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--seed", type=at_least(0), help="of the first episode (default: the run's)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write (default: beside the checkpoint)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where to write (default: the folder of the run, or that of the file)",
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     from plangym_ext.run.setting_options import typed_settings
@@ -58,12 +61,12 @@ def run(options: argparse.Namespace) -> int:
 
     changed = _changed(options)
     with Trained(options.checkpoint, **changed) as trained:
-        out = options.out or trained.path.parent
+        out = options.out or _folder(options.checkpoint)
+        make_folder(out)
         line = ProgressLine()
         episodes = trained.play(options.episodes, lambda move: line.update(_playing(move)))
         line.leave()
         values = summary(episodes)
-        out.mkdir(parents=True, exist_ok=True)
         write_json(
             out / "eval.json",
             {
@@ -88,6 +91,11 @@ def run(options: argparse.Namespace) -> int:
         _write_video(options, changed, out / "episode.mp4")
         print(f"wrote {out / 'episode.mp4'}")
     return 0
+
+
+def _folder(checkpoint: Path) -> Path:
+    """Where results go if nobody says so."""
+    return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 
 def _playing(move: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.video import first_frame, recorded
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     episode: Any = None
     target = options.out / "episode.mp4" if options.video else None
-    options.out.mkdir(parents=True, exist_ok=True)
+    make_folder(options.out)
     with _env(options) as env, recorded(target, env, options.seed) as video:
         line = ProgressLine()
         page = _page(options, env, planner)

@@ -68,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     _draw(groups, panels, options)
     for group in groups:
-        print(f"{group.label}: {len(group.runs)} runs")
+        count = len(group.runs)
+        print(f"{group.label}: {count} {'run' if count == 1 else 'runs'}")
     print(f"wrote {options.out}")
     return 0
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import FolderTaken, InvalidOption
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
@@ -53,6 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     # Settings depend on the planner, which takes a compiler with it: not for help alone.
     if sources:
         add_setting_options(parser, given, sources)
+    else:
+        _take_settings(parser, given)
+
+
+def _take_settings(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Let settings pass that were typed before it is known whose they are; `run` refuses."""
+    known = parser._option_string_actions
+    for key in typed_settings(given):
+        if f"--{key}" not in known:
+            parser.add_argument(f"--{key}", help=argparse.SUPPRESS)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:
@@ -76,13 +86,21 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.training.runner import Runner
 
     config = compose([*options.sources, chosen_settings(options)])
-    with Runner(config, options.out, resume=options.resume, show=not options.quiet) as runner:
+    try:
+        runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
+    except FolderTaken:
+        raise FolderTaken(
+            f"there is a run in {options.out}: go on with it by --resume, or name another "
+            f"folder with --out"
+        ) from None
+    with runner:
         if runner.round:
             print(f"going on after round {runner.round} of {config.rounds}", flush=True)
         runner.run()
-        print(
-            f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
-            f"{runner.trainer.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
-        )
-        print(f"wrote {runner.newest_checkpoint}")
+    # Behind the table, which leaves its line when it is closed.
+    print(
+        f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
+        f"{runner.trainer.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
+    )
+    print(f"wrote {runner.newest_checkpoint}")
     return 0

@@ -85,7 +85,11 @@ class VideoWriter:
 
     def discard(self) -> None:
         """Drop what was written."""
-        self._end()
+        if self._process is not None:
+            # What it was sent may end within a frame, of which it would complain.
+            self._process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.communicate()
         self._partial.unlink(missing_ok=True)
 
     def _end(self) -> int | None:

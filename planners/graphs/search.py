@@ -136,7 +136,7 @@ class GraphSearch(Planner):
     def _rater(self, num_actions: int) -> Rater:
         assert self.rollout_depth is not None
         rollouts = Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
-        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))
+        return leaf_rater(rollouts, self.evaluator, num_actions)
 
     def _keys(self, states: States, obs: Any) -> list[bytes]:
         """Return what `[n, S]` states with `[n, *obs]` observations are known by."""

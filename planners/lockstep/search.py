@@ -59,6 +59,7 @@ class Search:
     def __init__(self, request: PlanRequest, rules: Rules, rater: Rater):
         num_actions, self.first_action = request.discrete_actions()
         self.model, self.rules, self.rater = request.env, rules, rater
+        self._planner = request.planner
         self.shape = batch, width = request.states.shape
         self.tree = new_tree(batch, rules.capacity, num_actions)
         nodes = rules.capacity if rules.stores_states else 1
@@ -140,8 +141,9 @@ class Search:
         most = self.rules.max_model_steps
         if most is not None and cost > most:
             raise InvalidOption(
-                f"max_model_steps must be at least {cost}, what one simulation may take; got "
-                f"{most}. Raise it, or make simulations shorter (rollout_depth, num_rollouts)."
+                f"{self._planner}: max_model_steps must be at least {cost}, what one simulation "
+                f"may take; got {most}. Raise it, or make simulations shorter (rollout_depth, "
+                f"num_rollouts)."
             )
 
     def _tallies(self) -> Tallies:

@@ -227,4 +227,4 @@ class TreeSearch(Planner):
             self.evaluator,
             self.rollout_policy,
         )
-        return leaf_rater(rollouts, self.evaluator, num_actions, self._option("evaluator"))
+        return leaf_rater(rollouts, self.evaluator, num_actions)

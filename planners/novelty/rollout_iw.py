@@ -48,7 +48,7 @@ class RolloutIW(NoveltySearch):
         returns = np.zeros(tree.parent.shape)
         counts = np.zeros(tree.parent.shape, np.int64)
         rows, nodes, which = np.empty((3, batch * self.wave_size), np.int32)
-        while not clock.over:
+        while True:
             limits = np.minimum(self.wave_size, search.allowance(1))
             if self.greed > 0:
                 best_returns(tree, self.discount, self.risk_aversion, returns, counts)
@@ -63,4 +63,6 @@ class RolloutIW(NoveltySearch):
             novelty = self.write_features(novelty, *wave, self.features_of(out.obs))
             take_in(tree, novelty, *wave, which[:count], cursors)
             search.done += np.bincount(wave[0], minlength=batch)
+            if clock.over:
+                break
         search.full = tree.size == search.rules.capacity

@@ -87,7 +87,7 @@ class BanditShooting(Planner):
         asked = self.rollout_policy is not None
         if self.rollout_policy is not None:
             obs = request.needed_obs("a rollout_policy")
-            prior[:] = check_prior(self.rollout_policy(obs), *shape)
+            prior[:] = check_prior("rollout_policy", self.rollout_policy(obs), *shape)
         arms, everything = [], np.ones(num_actions, np.bool_)
         for b, rng in enumerate(request.rngs):
             order = rng.permutation(num_actions)

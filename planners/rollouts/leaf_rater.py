@@ -11,19 +11,16 @@ def default_depth(evaluator: Evaluator | None) -> int:
     return 8 if evaluator is None else 0
 
 
-def leaf_rater(
-    rollouts: Rollouts, evaluator: Evaluator | None, num_actions: int, where: str
-) -> Rater:
+def leaf_rater(rollouts: Rollouts, evaluator: Evaluator | None, num_actions: int) -> Rater:
     """Return the rollouts if they have any steps, else the evaluator, else nothing.
 
     Args:
         rollouts: perhaps of no steps.
         evaluator: rates leaves if there are no rollouts.
         num_actions: A.
-        where: how messages call the evaluator.
     """
     if rollouts.depth > 0:
         return rollouts
     if evaluator is not None:
-        return EvaluatorRater(evaluator, num_actions, where)
+        return EvaluatorRater(evaluator, num_actions)
     return ZeroRater()

@@ -121,7 +121,7 @@ def _by_policy(
     asked = np.zeros(len(starts.rows), np.int64)
 
     def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
-        prior = check_prior(policy(obs), len(going), legal.shape[1])
+        prior = check_prior("rollout_policy", policy(obs), len(going), legal.shape[1])
         asked[going] += 1
         return draw(np.where(legal, prior, 0.0), starts.rows[going], rngs)
 

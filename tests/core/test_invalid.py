@@ -10,7 +10,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import InvalidObservation, UnknownName
 from plangym_ext.vectorization.parallel_env import ParallelEnv
 
-FINE, NAN, INF_FREE, INF_BOUND, NAN_REWARD, NAN_AND_ODD, INF_REWARD = range(7)
+FINE, NAN, INF_FREE, INF_BOUND, NAN_REWARD, NAN_AND_ODD, INF_REWARD, SHAPE, DTYPE = range(9)
 INVALID = {NAN, INF_BOUND, NAN_REWARD, NAN_AND_ODD}
 
 
@@ -24,7 +24,7 @@ class Wild(gym.Env):
             "count": spaces.Discrete(5),
         }
     )
-    action_space = spaces.Discrete(7)
+    action_space = spaces.Discrete(9)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -42,6 +42,10 @@ class Wild(gym.Env):
             obs["bound"][1] = -np.inf
         if action == INF_BOUND:
             obs["bound"][:] = -np.inf
+        if action == SHAPE:
+            obs["free"] = np.zeros(3, np.float32)
+        if action == DTYPE:
+            obs["bound"] = np.zeros(2, complex)
         if action == NAN_AND_ODD:
             info["odd"] = 1.0
         reward = {NAN_REWARD: np.nan, INF_REWARD: np.inf}.get(action, 1.0)
@@ -106,6 +110,22 @@ def test_reward_within_a_rollout_is_looked_at(made):
     actions = np.array([[FINE, FINE, FINE], [FINE, NAN_REWARD, FINE]])
     with pytest.raises(InvalidObservation, match="reward"):
         env.rollout_batch(actions, np.stack([state] * 2))
+
+
+@pytest.mark.parametrize("policy", ["raise", "mark", "off"])
+@pytest.mark.parametrize(
+    ("action", "match"),
+    [
+        (SHAPE, r"observation\['free'\]: expected \(2, 2\) float32.*got \(3,\)"),
+        (DTYPE, r"observation\['bound'\]: expected \(2,\) float64.*got \(2,\) complex128"),
+    ],
+)
+def test_what_has_no_place_in_the_space_is_refused_by_every_policy(made, policy, action, match):
+    env, state = made(invalid=policy)
+    with pytest.raises(InvalidObservation, match=match) as caught:
+        env.step_batch(np.array([FINE, FINE, action]), np.stack([state] * 3))
+    assert f"row 2, action [{action}]" in caught.value.__notes__[0]
+    assert env.step_batch(np.array([FINE]), state[None]).rewards == [1.0]
 
 
 @pytest.mark.parametrize("infos", ["numeric", "all"])

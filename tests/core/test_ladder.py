@@ -169,7 +169,9 @@ def test_a_named_way_is_used_or_refused():
         assert methods(env) == ["replay"]
     with pytest.raises(IncompleteState, match="no family"):
         GymEnv(Counter, state="codec")
-    with pytest.raises(ValueError, match="'approximate' or one of codec, own, snapshot, replay"):
+    with pytest.raises(
+        ValueError, match="one of auto, codec, own, snapshot, replay, approximate; got 'exact'"
+    ):
         GymEnv(Counter, state="exact")
 
 

@@ -491,6 +491,24 @@ def test_every_kernel_that_this_process_has_is_loaded_by_another(name):
 
 
 @pytest.mark.slow
+def test_code_that_calls_numpy_goes_by_the_same_name_in_every_process():
+    # Functions of numpy refer to others, which lie elsewhere in every process.
+    script = (
+        "import hashlib, numpy as np\n"
+        "from plangym_ext.native.compiled import _hash_function\n"
+        "def draws(count):\n"
+        "    return np.full(count, 0.5).sum() + np.ones(count).max() + np.median(np.eye(count))\n"
+        "digest = hashlib.blake2b()\n"
+        "_hash_function(draws, digest, set())\n"
+        "print(digest.hexdigest())\n"
+    )
+    command = [sys.executable, "-P", "-c", script]
+    options = {"capture_output": True, "text": True, "timeout": 60, "check": True}
+    names = {subprocess.run(command, **options).stdout for _ in range(2)}
+    assert len(names) == 1
+
+
+@pytest.mark.slow
 def test_without_a_place_to_keep_it_the_loop_is_compiled_all_the_same(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))

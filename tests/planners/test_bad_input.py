@@ -4,15 +4,20 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners import MCTS, PLANNERS, STS, GraphSearch, load_planner, options_of
+from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.planners import PLANNERS, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
 
-EVALUATED = [
-    name
-    for name in PLANNERS
-    if any(option.name == "evaluator" for option in options_of(load_planner(name)))
-]
+
+def planners_with(option):
+    return [
+        name
+        for name in PLANNERS
+        if any(known.name == option for known in options_of(load_planner(name)))
+    ]
+
+
+EVALUATED, FOLLOWING = planners_with("evaluator"), planners_with("rollout_policy")
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -30,26 +35,40 @@ def test_a_planner_for_other_actions_names_itself_and_another(models, name):
     assert remedy in str(error.value)
 
 
-@pytest.mark.parametrize("cls", [MCTS, STS, GraphSearch])
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (lambda n: np.full(n, np.nan), r"\(1,\) finite numbers.*1 not finite\. Return \(prior"),
-        (lambda n: np.zeros((n, 2)), r"\(1,\) finite numbers.*got shape \(1, 2\)"),
-    ],
-)
-def test_a_broken_evaluator_is_named_with_its_planner(models, cls, value, message):
-    planner = cls(2, evaluator=lambda obs: (None, value(len(obs))))
-    with pytest.raises(ValueError, match=f"{cls.__name__}: evaluator: value must be {message}"):
-        planner.plan(models.chain(3), models.chain(3).state(0), rng=0, obs=np.zeros(1))
+BROKEN = {
+    "nan": (lambda n: (None, np.full(n, np.nan)), r"value must be .* not finite\. Return \(prior"),
+    "shape": (lambda n: (None, np.zeros((n, 2))), r"value must be .* got shape \(\d, 2\)"),
+    "values alone": (np.zeros, r"must return \(prior, value\).* got ndarray.*from_value"),
+    "prior": (lambda n: (np.ones((n, 9)), np.zeros(n)), r"prior must be \(\d, 1\).* got \(\d, 9\)"),
+}
 
 
 @pytest.mark.parametrize("name", EVALUATED)
-def test_no_planner_takes_values_that_are_not_numbers(models, name):
-    planner = load_planner(name)(2, evaluator=lambda obs: (None, np.full(len(obs), np.nan)))
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_evaluator_is_named_with_its_planner(models, name, broken):
+    answer, message = BROKEN[broken]
+    planner = load_planner(name)(2, evaluator=lambda obs: answer(len(obs)))
     model = models.chain(6)
-    with pytest.raises(ValueError, match=r"evaluator: value must be .* not finite"):
+    called = f"^{type(planner).__name__}: evaluator: "
+    with pytest.raises(InvalidAnswer, match=f"{called}{message}"):
         planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_broken_policy_is_named_with_its_planner(models, name):
+    planner = load_planner(name)(2, rollout_policy=lambda obs: np.full((len(obs), 1), 0.5))
+    model = models.chain(6)
+    called = f"^{type(planner).__name__}: rollout_policy: "
+    with pytest.raises(InvalidAnswer, match=rf"{called}prior must be probabilities.* got \[0.5\]"):
+        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+
+
+@pytest.mark.parametrize("name", ["mcts", "sts", "open-loop", "graph"])
+def test_steps_that_pay_for_nothing_are_named_with_their_planner(models, name):
+    planner = load_planner(name)(max_model_steps=3)
+    called = f"^{type(planner).__name__}: max_model_steps must be at least"
+    with pytest.raises(InvalidOption, match=rf"{called} \d+, .*; got 3\. Raise it"):
+        planner.plan(models.chain(6), models.chain(6).state(0), rng=0, obs=np.zeros(1))
 
 
 @pytest.mark.parametrize("name", ["mcts", "sts", "open-loop", "graph", "rollout-iw", "iw"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -111,6 +114,44 @@ MASKED = ("Taxi-v4", {"fickle_passenger": True})
 def test_other_kernels(cls, name, make):
     options = {"num_simulations": 20, "rollout_depth": 7, "keep_tree": True, "make": make}
     assert_equal_moves(name, cls, max_steps=5, **options)
+
+
+@pytest.mark.parametrize(("cls", "steps"), [(MCTS, 8), (STS, 4)])
+@pytest.mark.parametrize(("name", "make"), [("CartPole-v1", {}), SOKOBAN])
+def test_nothing_returns_to_python_between_simulations(name, make, cls, steps):
+    def calls_of(simulations):
+        planner, calls = cls(simulations, rollout_depth=steps, capacity=4000), []
+        with plangym_ext.make(name, **make) as env:
+            state, _, _ = env.reset(seed=0)
+            planner.plan(env, state, rng=0)  # compiles, or loads
+            sys.setprofile(lambda _frame, event, _: calls.append(event == "call"))
+            try:
+                plan = planner.plan(env, state, rng=0)
+            finally:
+                sys.setprofile(None)
+        assert plan.budget.expansions >= simulations
+        return sum(calls)
+
+    # Whatever Python does once per simulation or per wave would be there thirty times more.
+    few, many = calls_of(8), calls_of(248)
+    assert many <= few + 20
+
+
+@pytest.mark.parametrize("cls", [MCTS, STS])
+def test_another_process_loads_what_this_one_compiled(cls):
+    with plangym_ext.make("CartPole-v1") as env:
+        cls(4).plan(env, env.reset(seed=0)[0], rng=0)
+    script = (
+        "import plangym_ext\n"
+        "from plangym_ext.native.compiled import _DiskCache\n"
+        f"from plangym_ext.planners import {cls.__name__}\n"
+        "_DiskCache.save_overload = lambda cache, *_: print(cache._name, 'was compiled')\n"
+        "with plangym_ext.make('CartPole-v1') as env:\n"
+        f"    {cls.__name__}(4).plan(env, env.reset(seed=0)[0], rng=0)\n"
+    )
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == ""
 
 
 def test_near_endings_and_time_limits():

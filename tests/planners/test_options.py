@@ -5,6 +5,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
+from plangym_ext.planners.continuous.base import Shooting
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -65,6 +66,23 @@ def test_the_first_limit_to_be_reached_ends_the_search(models):
     plan = MCTS(wave_size=3, max_seconds=1e-9).plan(model, model.state(0), rng=0)
     assert plan.visits.sum() == 3
     assert MCTS(max_seconds=1.0)._capacity(3) == 10_000
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_every_planner_ends_when_its_time_is_up(models, name):
+    # A world without an end, and nothing but the clock to stop at.
+    planner = load_planner(name)(max_seconds=1e-9)
+    if isinstance(planner, Shooting):
+        model = models.Integrator()
+        start = model.state(0.5)
+    else:
+        model = models.TableModel((np.arange(9000)[:, None] + [1, 2]) % 9000, np.ones((9000, 2)))
+        start = model.state(0)
+    plan = planner.plan(model, start, rng=0, obs=np.zeros(1, np.float32))
+    # One wave was run all the same.
+    assert plan.budget.model_steps == model.model_steps >= 1
+    assert plan.budget.seconds > 0
+    assert model.action_space.contains(plan.action)
 
 
 def test_known_endings_do_not_make_a_search_endless(models):

@@ -56,6 +56,8 @@ def test_help_of_a_planner_lists_its_options(capsys):
     assert "options of mcts" in out
     assert "--max-model-steps X" in out
     assert "most control steps of the model per plan" in " ".join(out.split())
+    # That a flag is off unless it is given goes without saying.
+    assert "also write DIR/episode.mp4 --tree" in " ".join(out.split())
     assert "--keep-tree, --no-keep-tree" in out
     # A function cannot be typed in.
     assert "--evaluator" not in out
@@ -80,12 +82,16 @@ def test_version_is_the_installed_one(capsys):
         (["plan", "CartPole-v1", "--wave-size", "0"], "wave_size must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--num-simulations", "0"], "must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
+        (["plan", "CartPole-v1", "--out", "/proc/none"], "--out must be a folder"),
+        (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
+        (["doctor", "CartPole-v1", "--state", "codek"], "did you mean 'codec'?"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
     arguments, expected, capsys, tmp_path
 ):
-    out = ["--out", str(tmp_path)] if arguments[0] == "plan" else []
+    is_told = arguments[0] != "plan" or "--out" in arguments
+    out = [] if is_told else ["--out", str(tmp_path)]
     try:
         status = main([*arguments, *out])
     except SystemExit as exit_info:

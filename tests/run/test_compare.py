@@ -48,12 +48,23 @@ def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys):
         assert (row["mean"], row["low"], row["high"]) == (8.0, 8.0, 8.0)
         assert 40 < row["model_steps_per_move"] <= 60
     assert "95 % interval" in capsys.readouterr().out
+    # Nothing is lost to another budget in the same folder, and nothing is played for it.
+    assert main([*arguments, "--seeds", "2", "--model-steps", "70"]) == 2
+    error = capsys.readouterr().err
+    assert "episodes of other settings (model_steps: 60 there, 70 here). Name another" in error
     # A third seed: the others are not played again.
     before = content["episodes"]
     assert main([*arguments, "--seeds", "3"]) == 0
     content = json.loads((tmp_path / "compare.json").read_text())
     assert len(content["episodes"]) == 6
     assert before.items() <= content["episodes"].items()
+    # Every line that was shown stands under the heading that was shown first.
+    heading, *lines = capsys.readouterr().err.splitlines()
+    end = heading.index("episodes") + len("episodes")
+    assert [line[:end].split()[-1] for line in lines if "[8.0, 8.0]" in line] == ["3", "3"]
+    (tmp_path / "compare.json").write_text("{")
+    assert main(arguments) == 2
+    assert "is no file of finished episodes" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
+from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.run.cli import main
+from plangym_ext.run.video import VideoWriter
 
 pytestmark = pytest.mark.slow
 
+BASE = {option.name for option in options_of(Planner)}
 FIELDS = {
     "env",
     "planner",
@@ -44,6 +48,31 @@ def test_episode_file_holds_every_field(plan_cartpole):
     assert episode["model_steps"] > 6 * 8
     assert episode["seconds"] > 0
     assert episode["version"] == plangym_ext.__version__
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_every_planner_plays_by_name_with_options_of_its_own(name, tmp_path):
+    planner = load_planner(name)
+    env = "Pendulum-v1" if issubclass(planner, Shooting) else "CartPole-v1"
+    # An option that the base of all planners does not have, at its own default.
+    own = next(one for one in options_of(planner) if one.kind is int and one.name not in BASE)
+    typed = [f"--{own.name.replace('_', '-')}", str(own.default)]
+    arguments = [env, "--planner", name, "--num-simulations", "4", "--max-steps", "2", *typed]
+    assert main(["plan", *arguments, "--n-workers", "0", "--out", str(tmp_path)]) == 0
+    episode = json.loads((tmp_path / "episode.json").read_text())
+    assert (episode["planner"], episode["length"]) == (name, 2)
+    assert episode["options"][own.name] == own.default
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_help_of_every_planner_lists_all_its_options(name, capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--planner", name, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"options of {name}" in said
+    for option in options_of(load_planner(name)):
+        flag = "--" + option.name.replace("_", "-")
+        assert (f"{flag} " in said or f"{flag}," in said) == (option.kind is not None), option.name
 
 
 def test_actions_replay_to_the_same_return(plan_cartpole):
@@ -83,6 +112,18 @@ def test_video_plays_and_has_a_frame_per_move(tmp_path):
     frames = np.frombuffer(pixels, np.uint8).reshape(6, 420, 320, 3)
     assert (frames.std(axis=(1, 2, 3)) > 0).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.json", "episode.mp4"]
+
+
+def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd):
+    pytest.importorskip("imageio_ffmpeg")
+    writer = VideoWriter(tmp_path / "episode.mp4", 30)
+    writer.add(np.zeros((400, 400, 3), np.uint8))
+    # Ctrl-C comes in the middle of a frame.
+    writer._process.stdin.write(b"half a frame")
+    writer._process.stdin.flush()
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().err == ""
 
 
 def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):

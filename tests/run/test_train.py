@@ -22,9 +22,12 @@ def test_train_resume_and_eval(tmp_path, capsys):
     assert "going on after round 2 of 3" in capsys.readouterr().out
     assert main(["eval", str(out), "--episodes", "3", "--player", "planner"]) == 0
     assert "mean return" in capsys.readouterr().out
-    found = json.loads((out / "checkpoints" / "eval.json").read_text())
+    found = json.loads((out / "eval.json").read_text())
     assert (len(found["returns"]), found["player"]) == (3, "planner")
     assert found["eval/return"] == sum(found["returns"]) / 3
+    # Nothing is written over a run.
+    assert main(["train", "narrow_path", "--out", str(out), *SMALL]) == 2
+    assert f"there is a run in {out}: go on with it by --resume" in capsys.readouterr().err
 
 
 def test_eval_writes_a_video(tmp_path, capsys):
@@ -46,7 +49,8 @@ def test_eval_writes_a_video(tmp_path, capsys):
         (["cartpole", "--planner.name", "mtcs"], "did you mean 'mcts'"),
         (["cartpole", "--config", "none.toml"], "none.toml cannot be read"),
         ([], "name a preset"),
-        (["--seed", "3"], "unknown option '--seed'"),
+        (["--seed", "3"], "name a preset"),
+        (["--trainer.learning_rate", "3", "cartpole"], "name a preset"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(arguments, message, tmp_path, capsys, monkeypatch):

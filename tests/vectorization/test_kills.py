@@ -29,3 +29,5 @@ def test_every_row_is_right_whoever_is_killed(tmp_path):
         assert row["kills"] == 10
         assert (row["wrong"], row["stale"], row["misplaced"]) == (0, 0, 0)
         assert row["batches"] > 0
+        # The issue's own number: a death is seen within a tenth of a second.
+        assert row["seen"]["p50"] <= 100.0

@@ -11,6 +11,7 @@ from plangym_ext.run.progress import ProgressLine
 
 _WIDTH = 10  # of a number
 _BAR = 24
+_TELLING = 0.01  # share of a run that tells how long the rest takes: the beginning compiles
 
 
 class LiveTable:
@@ -61,7 +62,7 @@ class LiveTable:
             share = min(step / self._total, 1.0)
             bar = ("#" * round(_BAR * share)).ljust(_BAR, ".")
             shown += f"/{self._total:,} [{bar}] {share:4.0%}"
-            if step > first and step < self._total:
+            if first + _TELLING * self._total < step < self._total:
                 left = (now - began) * (self._total - step) / (step - first)
                 shown += f"  {_clock(left)} left"
         shown += f"  {text}" if text else ""
