@@ -13,23 +13,28 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import weakref
 from collections.abc import Iterator
 
-_CLAIM = struct.Struct("<QIII")  # request, plan, first row, row behind the last
-_REPORT = struct.Struct("<QIIIQ")  # request, worker, rows, what more there is to hear, time
+_CLAIM = struct.Struct("<QIIIQ")  # request, plan, first row, row behind the last, usual time
+_REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _CLAIM.size
+
+#: Reports that are read at once: to get memory for more takes longer than to read twice.
+_MAX_REPORTS = 64
 
 #: A report that says all; one with more to hear on the worker's channel; one of a failure,
 #: which is to be heard there too.
 DONE, MORE, FAILED = 0, 1, 2
 
-#: Request, plan, first row, row behind the last.
-Claim = tuple[int, int, int, int]
+#: Request, plan, first row, row behind the last, and the nanoseconds that a row usually takes.
+Claim = tuple[int, int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
-#: `DONE`, `MORE` or `FAILED`, and the nanoseconds that it took.
-Report = tuple[int, int, int, int, int]
+#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those by which one of its ranges
+#: took longer than usual, at most, and when it was through, in `time.monotonic_ns()`.
+Report = tuple[int, int, int, int, int, int, int]
 
 
 class ClaimQueue:
@@ -54,16 +59,25 @@ class ClaimQueue:
         fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
         self._finalizer = weakref.finalize(self, _close, fds)
 
-    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]]) -> None:
-        """Put the ranges of one batch up for claiming; the queue must be empty."""
+    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]], usual: int) -> None:
+        """Put the ranges of one batch up for claiming; the queue must be empty.
+
+        Args:
+            request: number of the batch.
+            plan: its kind.
+            ranges: of its rows.
+            usual: nanoseconds that a row is expected to take.
+        """
         assert len(ranges) <= MAX_RANGES
         pack = _CLAIM.pack
-        os.write(self._offer_fd, b"".join([pack(request, plan, *edges) for edges in ranges]))
+        claims = [pack(request, plan, first, stop, usual) for first, stop in ranges]
+        os.write(self._offer_fd, b"".join(claims))
 
     def reports(self) -> list[Report]:
         """What workers have reported since the last time."""
         try:
-            data = os.read(self.report_fd, _REPORT.size * MAX_RANGES)
+            # Those that do not fit keep it readable.
+            data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
         except BlockingIOError:
             return []
         return list(_REPORT.iter_unpack(data))
@@ -103,12 +117,21 @@ class ClaimEnd:
         if not token:
             self.closed = True
             return None
-        request, plan, first, stop = _CLAIM.unpack(token)
-        return request, plan, first, stop
+        request, plan, first, stop, usual = _CLAIM.unpack(token)
+        return request, plan, first, stop, usual
 
-    def report(self, request: int, rows: int, kind: int, taken: int) -> None:
-        """Say how many rows of a batch were run here, now that none are left to claim."""
-        os.write(self._report_fd, _REPORT.pack(request, self.index, rows, kind, taken))
+    def report(self, claims: Claims, request: int, kind: int, begun: int) -> None:
+        """Say how many rows of a batch were run here, now that none are left to claim.
+
+        Args:
+            claims: what was claimed of it.
+            request: its number.
+            kind: `DONE`, `MORE` or `FAILED`.
+            begun: when the first was claimed, in `time.monotonic_ns()`.
+        """
+        now = time.monotonic_ns()
+        figures = request, self.index, claims.rows, kind, now - begun, claims.excess, now
+        os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
         """Take what is left, so that nobody runs it."""
@@ -124,12 +147,13 @@ class Claims:
 
     Attributes:
         rows: how many of them have been run: those of all ranges before the present one.
+        excess: nanoseconds by which one of those ranges took longer than usual, at most.
         ahead: a claim of another batch, if one was met; it ends the ranges.
     """
 
     def __init__(self, end: ClaimEnd, claim: Claim) -> None:
         self._end, self.ahead = end, claim
-        self.rows = 0
+        self.rows = self.excess = 0
 
     ahead: Claim | None
 
@@ -138,9 +162,12 @@ class Claims:
         assert claim is not None
         request = claim[0]
         while claim is not None and claim[0] == request:
-            _, _, first, stop = claim
+            _, _, first, stop, usual = claim
             self.ahead = None
+            begun = time.monotonic_ns()
             yield first, stop
+            excess = time.monotonic_ns() - begun - (stop - first) * usual
+            self.excess = max(self.excess, excess)
             self.rows += stop - first
             self.ahead = claim = self._end.take()
 

@@ -15,6 +15,7 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import wait_awake, wait_readable
 from plangym_ext.vectorization.external_process import START_TIMEOUT, ExternalProcess
 from plangym_ext.vectorization.lane import Lane, numbers
+from plangym_ext.vectorization.pace import Pace
 from plangym_ext.vectorization.pages import Pages
 from plangym_ext.vectorization.rows_message import NO_ROW, RowsMessage, lines_bytes
 from plangym_ext.vectorization.worker_process import WorkerProcess
@@ -25,8 +26,6 @@ _MAX_STARTS = 3
 _MAX_KEPT = 256
 #: Kinds of batches that workers know at a time.
 _MAX_PLANS = 256
-#: Seconds that a step is expected to cost before one was seen.
-_USUAL_STEP = 30e-6
 
 
 class Batch(Protocol):
@@ -79,7 +78,7 @@ class Crew:
         self.pages = Pages()
         #: Batches that have begun and not landed.
         self.flights: set[Batch] = set()
-        self._step_seconds: float | None = None
+        self.pace = Pace()
         self._sizes: dict[tuple[int, int, int], int] = {}
         self._plans: dict[RowsMessage, Plan] = {}
         #: The processes of all workers, when all were ready, and lanes and plans, by number,
@@ -143,16 +142,6 @@ class Crew:
             _, size = layout.offsets(num_rows, horizon)
             size = self._sizes[key] = size + lines_bytes(len(self.workers))
         return size
-
-    def note_cost(self, seconds: float, num_rows: int, horizon: int) -> None:
-        """Remember how long all workers took for a batch: it says how finely to cut the next."""
-        step = seconds / (num_rows * horizon)
-        known = self._step_seconds
-        self._step_seconds = step if known is None else 0.8 * known + 0.2 * step
-
-    def row_seconds(self, horizon: int) -> float:
-        """What a row of `horizon` actions is expected to cost a worker."""
-        return horizon * (_USUAL_STEP if self._step_seconds is None else self._step_seconds)
 
     # What workers know ----------------------------------------------------------
 

@@ -32,8 +32,6 @@ from plangym_ext.vectorization.row_ranges import ranges_of, split_rows
 from plangym_ext.vectorization.rows_message import NO_ROW, ROW
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
-#: Seconds for which the parent stays awake behind a batch that should end within them.
-_AWAKE = 500e-6
 #: Seconds between two looks at workers that have not answered.
 _LOOK = 0.1
 
@@ -62,7 +60,7 @@ class Flight:
         self._one_by_one = one_by_one
         self._row_timeout = row_timeout
         self._watch = StillWatch(row_timeout)
-        self._awake = 0.0
+        self._awake = self._usual = 0.0
         self._outcome: RowResults | BaseException | None = None
         #: Nobody will ask for the results.
         self.abandoned: bool = False
@@ -85,10 +83,10 @@ class Flight:
         crew.flights.add(self)
         try:
             sharers = 1 if one_by_one else len(crew.workers)
-            row_seconds = crew.row_seconds(request.horizon)
-            expected = row_seconds * request.num_rows / sharers
-            self._awake = _AWAKE if expected < _AWAKE else 0.0
-            self._ring(split_rows(request.num_rows, sharers, row_seconds))
+            pace = crew.pace
+            self._usual = row_seconds = pace.row_seconds(request.horizon)
+            self._awake = pace.awake(row_seconds * request.num_rows / sharers)
+            self._ring(split_rows(request.num_rows, sharers, row_seconds, pace.excess))
         except BaseException as error:
             self._abort(error)
             raise
@@ -118,7 +116,7 @@ class Flight:
             self._rung[worker] = worker.process
             worker.begun("rows")
         lane.begin(self._round, ranges, len(able))
-        lane.queue.offer(self._round, memory.plan.number, ranges)
+        lane.queue.offer(self._round, memory.plan.number, ranges, int(1e9 * self._usual))
 
     def _waiting(self) -> list[ExternalProcess]:
         """Workers that may be running rows: as long as there are such, the round is not over."""
@@ -257,13 +255,14 @@ class Flight:
 
     def _settle_round(self) -> None:
         """Read the answers of a round that is over; run on what dead workers left."""
+        lane = self._lane
         try:
             deaths = self._judge_answers()
             # Ranges that were taken back from an abandoned batch are missed by nobody.
-            if not deaths and (self.abandoned or not self._lane.rows_left):
-                if num_rows := self._blame.num_left:
-                    took = 1e-9 * self._lane.taken
-                    self._crew.note_cost(took, num_rows, self._request.horizon)
+            if not deaths and (self.abandoned or not lane.rows_left):
+                if (num_rows := self._blame.num_left) and not lane.rows_left:
+                    steps = num_rows * self._request.horizon
+                    self._crew.pace.note(lane, steps, time.monotonic_ns())
                 self._land(self._memory.results())
                 return
             # If all of them died, ranges are left that nobody has claimed.

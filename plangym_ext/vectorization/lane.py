@@ -22,13 +22,16 @@ class Lane:
         speakers: workers, by number, that have more to say of the round on their channels.
         failed: whether one of them has failed.
         taken: nanoseconds that those who have reported took.
+        excess: nanoseconds by which one of their ranges took longer than usual, at most.
+        ended: when the last of them was through, in `time.monotonic_ns()`.
     """
 
     def __init__(self) -> None:
         self.number = next(numbers)
         self.queue = ClaimQueue()
         self._request = -1
-        self.rows_left = self.sharers = self.taken = 0
+        self.rows_left = self.sharers = 0
+        self.taken = self.excess = self.ended = 0
         self.reporters: list[int] = []
         self.speakers: list[int] = []
         self.failed = False
@@ -40,15 +43,18 @@ class Lane:
         self.sharers = min(num_workers, self.rows_left)
         self.reporters.clear()
         self.speakers.clear()
-        self.failed, self.taken = False, 0
+        self.failed = False
+        self.taken = self.excess = self.ended = 0
 
     def collect(self) -> None:
         """Take in what workers have reported."""
-        for request, worker, rows, kind, taken in self.queue.reports():
+        for request, worker, rows, kind, taken, excess, ended in self.queue.reports():
             if request == self._request:
                 self.rows_left -= rows
                 self.reporters.append(worker)
                 self.taken += taken
+                self.ended = max(self.ended, ended)
+                self.excess = max(self.excess, excess)
                 if kind != DONE:
                     self.speakers.append(worker)
                     self.failed = self.failed or kind == FAILED

@@ -175,9 +175,9 @@ class Worker:
             self._busy = True
             self._heed()
             claims = Claims(queue, claim)
-            begun = time.perf_counter_ns()
+            begun = time.monotonic_ns()
             kind = self._run_batch(queue, claim, claims)
-            queue.report(claim[0], claims.rows, kind, time.perf_counter_ns() - begun)
+            queue.report(claims, claim[0], kind, begun)
             claim = claims.ahead
         if queue.closed and queue.claim_fd in self._queues:
             del self._queues[queue.claim_fd]
