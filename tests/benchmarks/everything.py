@@ -6,7 +6,7 @@ Ours on each backend, gymnasium's vector envs, EnvPool, Stable-Baselines3, Torch
 plangym and the raw simulator; plain stepping, and stepping from states. A peer runs in
 the first Python that has it: ours or one of `--peer-python`, which need numpy and
 gymnasium beside it. One without is left out. A cell (an env and a number of rows) that
-is in the output file is not measured again, unless with --again. At the end its part of
+is in the output file is not measured again, unless with --again. With --page its part of
 the page of the documentation is written from all that is in the file.
 """
 
@@ -77,10 +77,11 @@ def main() -> None:
         for key, reason in cell["left_out"].items():
             print(f"    {key:40} left out: {reason}")
     peer_arguments = " ".join("PATH" for _ in options.peer_python)
-    command = "python tests/benchmarks/everything.py"
+    command = "python tests/benchmarks/everything.py --page docs/benchmarks.md"
     command = f"{command} --peer-python {peer_arguments}" if peers else command
-    write_section(options.page, "speed", page(kept, command))
-    line.end(f"{len(results)} cells are in {options.page}")
+    if options.page:
+        write_section(options.page, "speed", page(kept, command))
+    line.end(f"{len(results)} cells are in {options.out}")
 
 
 if __name__ == "__main__":

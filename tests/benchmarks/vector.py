@@ -5,7 +5,7 @@
 Ours beside gymnasium's `AsyncVectorEnv`, Stable-Baselines3's `SubprocVecEnv`, EnvPool and
 ale-py's own vector env, and a training of SB3's PPO. A peer runs in the first Python that
 has it: ours or one of `--peer-python`. A cell that is in the output file is not measured
-again, unless with --again. At the end its part of the page of the documentation is written
+again, unless with --again. With --page its part of the page of the documentation is written
 from all that is in the file.
 """
 
@@ -57,11 +57,13 @@ def main() -> None:
         kept["results"][cell.name] = found
         write_json(options.out, kept)
     arguments = " --peer-python " + " ".join("PATH" for _ in options.peer_python)
-    command = "python tests/benchmarks/vector.py" + (arguments if options.peer_python else "")
+    command = "python tests/benchmarks/vector.py --page docs/benchmarks.md"
+    command += arguments if options.peer_python else ""
     text = section(kept, command)
     print(text)
-    write_section(options.page, "vector envs", text)
-    line.end(f"{len(kept['results'])} cells are in {options.page}")
+    if options.page:
+        write_section(options.page, "vector envs", text)
+    line.end(f"{len(kept['results'])} cells are in {options.out}")
 
 
 if __name__ == "__main__":

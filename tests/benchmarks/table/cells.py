@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float,
         "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
     )
     parser.add_argument("--out", type=Path, default=Path(out))
-    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
+    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     parser.add_argument("--again", action="store_true", help="measure what is there, too")
 
 
