@@ -24,6 +24,7 @@ from plangym_ext.core import trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, wait_readable
+from plangym_ext.vectorization.registrations import Registrations
 from plangym_ext.vectorization.worker import STACK_SIGNAL
 
 _STACK_PATIENCE = 15  # hundredths of a second that it may take
@@ -91,7 +92,8 @@ class WorkerProcess:
         with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
-            self.channel.send((path, trust.session_key(), families, constructor))
+            registered = Registrations.of_this_process()
+            self.channel.send((path, trust.session_key(), families, registered, constructor))
 
     @property
     def pid(self) -> int:
