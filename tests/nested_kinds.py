@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -32,12 +33,13 @@ class Shown(gym.Env):
     walk terminates at 40 and is truncated where the place is 13 and 14.
     """
 
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
     def __init__(self, kind="dict", continuous=False, render_mode=None):
         self.observation_space = SPACES[kind]
         self.action_space = (
             spaces.Box(-1.0, 1.0, (1,), np.float32) if continuous else spaces.Discrete(2)
         )
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
         self.kind, self.render_mode = kind, render_mode
         self.place, self.noise = 0, np.zeros(2, np.float32)
 
