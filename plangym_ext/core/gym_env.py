@@ -94,7 +94,7 @@ class GymEnv(PlanEnv):
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
+        obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         simulator = layers(self.gym_env)[-1]
         family = family_of(simulator)
