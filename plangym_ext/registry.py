@@ -13,8 +13,8 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
 from plangym_ext.core.own_modules import import_module_of
+from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
