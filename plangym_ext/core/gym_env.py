@@ -11,7 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core.batch_inputs import checked_dt
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.drawing import picture
+from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.late_state import first_codec
@@ -92,7 +93,7 @@ class GymEnv(PlanEnv):
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
+        obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)
@@ -192,7 +193,7 @@ class GymEnv(PlanEnv):
     def render(self) -> Any:
         """Picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
-        return self.gym_env.render()
+        return picture(self.gym_env, self.name)
 
     @property
     def metadata(self) -> dict[str, Any]:
