@@ -66,8 +66,8 @@ def not_exact(rows: range, num_calls: int) -> NotExact:
         f"sub-envs {rows.start} to {rows[-1]} are not where they were: a worker was replaced or a "
         f"call undone, {num_calls} calls since their states were captured were played again, and "
         "rewards, endings or observations were not those of the first time. So the env is not "
-        "exact: something decides about it that its state does not hold, such as global random numbers, "
-        "the time or a file. Draw from self.np_random, or use state='off'. Reset to go on."
+        "exact: something decides about it that its state does not hold, such as global random "
+        "numbers, the time or a file. Draw from self.np_random, or use state='off'. Reset to go on."
     )
 
 
