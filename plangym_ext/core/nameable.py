@@ -186,9 +186,10 @@ class Nameable:
         Raises:
             UntrustedState: one does.
         """
-        name = shadowed(type(layer), attributes)
+        kind: Any = type(layer)
+        name = shadowed(kind, attributes)
         if name:
-            raise _untrusted(f"{type(layer).__qualname__}.{name}", "in the place of a method")
+            raise _untrusted(f"{kind.__qualname__}.{name}", "in the place of a method")
 
     @functools.cached_property
     def modules(self) -> frozenset[str]:
@@ -283,7 +284,7 @@ def check_key(key: Any) -> None:
     Raises:
         UntrustedState: it would.
     """
-    kind = type(key)
+    kind: Any = type(key)
     if kind is tuple:
         for item in key:
             check_key(item)

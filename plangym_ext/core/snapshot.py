@@ -220,10 +220,9 @@ class SnapshotPart(StatePart):
             self._nameable.referable.update(map(name_of, writer.references))
         # What a stranger's state may not hold is vouched for by this session alone.
         vouched = not self._nameable.needs_no_word(writer.shapes, writer.references)
-        vouched = vouched or any(
-            shadowed(type(layer.layer), tuple(attributes))
-            for layer, attributes in zip(self._layers, found, strict=True)
-        )
+        for layer, attributes in zip(self._layers, found, strict=True):
+            kind: Any = type(layer.layer)
+            vouched = vouched or bool(shadowed(kind, tuple(attributes)))
         return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
 
     def _read(self, data: bytes) -> Any:
