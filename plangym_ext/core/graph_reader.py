@@ -10,6 +10,7 @@ import array
 import enum
 import functools
 import json
+import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,8 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from plangym_ext.core import plain, random_bytes
-from plangym_ext.core.graph import Tag, is_simple
-from plangym_ext.core.nameable import check_key, hashing
+from plangym_ext.core.graph import GraphWriter, Tag, is_simple
+from plangym_ext.core.nameable import check_key, hashing, is_method
+from plangym_ext.core.plain import NotPlain
 from plangym_ext.errors import DamagedState, StateError
 
 
@@ -39,6 +41,10 @@ class Finder(Protocol):
         """The class, enumeration or function of that name."""
 
 
+def _nothing(layer: int, name: str) -> Any:  # noqa: ARG001 - there is none
+    return None
+
+
 class GraphReader:
     """Reads the values of one graph in the order in which they were put.
 
@@ -47,6 +53,8 @@ class GraphReader:
         named: the object of a `Name`, as it is now. For a name of which nothing but the
             state of a generator is wanted it may return None.
         finder: of what else the graph names.
+        shared: the object that a layer holds under a name and that the graph may share, as it
+            is now; None if there is none.
 
     Raises:
         DamagedState: the bytes are no graph.
@@ -58,8 +66,9 @@ class GraphReader:
         data: bytes,
         named: Callable[[int, str], Any],
         finder: Finder,
+        shared: Callable[[int, str], Any] = _nothing,
     ) -> None:
-        self._named = named
+        self._named, self._shared = named, shared
         try:
             sizes = array.array("I", data[:16])
             ends = [16]
@@ -76,6 +85,7 @@ class GraphReader:
         self._classes = [(_simple(finder.built(row)), row[2:]) for row in classes]
         self._references = [finder.referred(*thing) for thing in references]
         #: Whether keys have to be looked at before they are hashed.
+        self._careful = finder.careful
         self._wary = finder.careful and any(hashing(cls) for cls, _ in self._classes)
         self._seen: list[Any] = []
         self._generators: list[tuple[Any, dict[str, Any]]] = []
@@ -241,6 +251,24 @@ class GraphReader:
         self._seen.append(made)
         return made
 
+    def _get_method(self) -> Any:
+        function = self._references[next(self._ops)]
+        if not isinstance(function, types.FunctionType):
+            raise TypeError(f"{function!r} is no function")
+        owner = self._value()
+        if self._careful and not is_method(function, owner):
+            raise ValueError(f"{function!r} is no method of a {type(owner).__qualname__}")
+        return types.MethodType(function, owner)
+
+    def _get_shared(self) -> Any:
+        """What another layer holds, if it holds there what the graph says, else that."""
+        live = self._shared(next(self._ops), self._text())
+        number = len(self._seen)
+        made = self._value()
+        if alike(live, made):
+            made = self._seen[number] = live
+        return made
+
     def _get_object(self) -> Any:
         cls, names = self._classes[next(self._ops)]
         made = object.__new__(cls)
@@ -263,6 +291,21 @@ def _table(
     if not all(len(row) >= len(("module", "name")) for row in classes):
         raise ValueError("a class without a name")
     return texts, list(map(tuple, classes)), [(module, name) for module, name in references]
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether two objects of one type are the same data."""
+    if type(one) is not type(two):
+        return False
+    graphs = []
+    for value in (one, two):
+        writer = GraphWriter({}, {})
+        try:
+            writer.put(value)
+        except NotPlain:
+            return False
+        graphs.append(writer.data())
+    return graphs[0] == graphs[1]
 
 
 def _simple(cls: Any) -> Any:

@@ -17,6 +17,7 @@ A state that needs more carries the session's digest (see `trust`) and is read b
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import sys
@@ -191,6 +192,24 @@ class Nameable:
         if name:
             raise _untrusted(f"{kind.__qualname__}.{name}", "in the place of a method")
 
+    def learned(self) -> tuple[frozenset[tuple[str, str]], ...]:
+        """Names of what is `known`, and of what is `referable`; for `adopt`."""
+        return frozenset(self.known), frozenset(self.referable)
+
+    def adopt(self, learned: tuple[frozenset[tuple[str, str]], ...]) -> None:
+        """Know what an equal env has learned, whose first state may have held other objects."""
+        known, referable = learned
+        for name in self.known.keys() - known:
+            del self.known[name]
+        for name in known - self.known.keys():
+            # A class that was made inside of a function is each env's own.
+            with contextlib.suppress(ImportError, AttributeError, ValueError):
+                self.known[name] = imported(*name)
+        self.referable = set(referable & self.known.keys())
+        for memory in (self._granted, self._plain):
+            memory.clear()
+        self.__dict__.pop("modules", None)
+
     @functools.cached_property
     def modules(self) -> frozenset[str]:
         """Modules whose classes a later state may bring: the env's own and what they name."""
@@ -276,6 +295,13 @@ class AnyThing:
             raise DamagedState(
                 f"state: it holds {module}.{name}, which cannot be found here: {error}"
             ) from error
+
+
+def is_method(function: types.FunctionType, owner: Any) -> bool:
+    """Whether an object's class has the function as the method of that name."""
+    name = function.__name__
+    above = next((above for above in type(owner).__mro__ if name in vars(above)), None)
+    return above is not None and vars(above)[name] is function
 
 
 def check_key(key: Any) -> None:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable, Iterator
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from plangym_ext.core import trust
-from plangym_ext.core.graph import GraphWriter, Name, is_drawing, name_of
+from plangym_ext.core.graph import GraphWriter, Name, is_drawing, is_simple, name_of
 from plangym_ext.core.graph_reader import Finder, GraphReader
 from plangym_ext.core.nameable import AnyThing, Nameable, shadowed
 from plangym_ext.core.part import StatePart, get_block, put_block
@@ -57,6 +60,8 @@ _CONSTANT_TYPES = (
 # What shows the state is None until the first picture is drawn, and an object then;
 # neither may be part of the state.
 _DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
+# Changed in place, so that it matters who else holds them.
+_CHANGEABLE = (list, dict, set, deque, OrderedDict, np.ndarray)
 # What a layer measures by the clock; a restored episode has its own time.
 _CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
 
@@ -65,6 +70,20 @@ _CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_qu
 def _is_constant(kind: Any) -> bool:
     drawing: bool = is_drawing(kind)
     return issubclass(kind, _CONSTANT_TYPES) or drawing
+
+
+def _is_weak_layer(value: Any) -> bool:
+    """Whether an attribute refers to an env without keeping it alive."""
+    if type(value) is weakref.ReferenceType:
+        value = value()
+    elif type(value) not in weakref.ProxyTypes:
+        return False
+    return isinstance(value, gym.Env)
+
+
+def _may_be_shared(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind in _CHANGEABLE or (is_simple(kind) and not isinstance(value, gym.Env))
 
 
 @functools.cache
@@ -98,7 +117,7 @@ class LayerAttributes:
 
     def _is_state(self, name: str, value: Any) -> bool:
         kind: Any = type(value)
-        if name in self._constant or _is_constant(kind):
+        if name in self._constant or _is_constant(kind) or _is_weak_layer(value):
             return False
         return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
 
@@ -157,6 +176,8 @@ class SnapshotPart(StatePart):
         self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
         self._nameable = Nameable(stack)
+        own = set(map(id, layers))
+        self._others = [i for i, layer in enumerate(stack) if id(layer) not in own]
         #: What the graphs may refer to, by name; the first graph says what that is.
         self._known = self._nameable.known
         self._any = AnyThing(self._known)
@@ -164,6 +185,17 @@ class SnapshotPart(StatePart):
         data = self._data(learns=True)
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
         self.width = min(int(len(data) * _SLACK), max_bytes) + 256
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
+        """Names of what the first graph referred to, and whether graphs do not suffice."""
+        return self._nameable.learned(), self._pickles
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
+        """Refer to the same as an equal env, whose first graph may have held other objects."""
+        names, pickles = learned
+        self._nameable.adopt(names)
+        if pickles:
+            self._pickles, self.canonical = True, False
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the attributes."""
@@ -213,7 +245,7 @@ class SnapshotPart(StatePart):
 
     def _graph(self, *, learns: bool = False) -> bytes:
         found = [layer.state() for layer in self._layers]
-        writer = GraphWriter(self._names(), self._known, learns=learns)
+        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
         writer.put_all(found, [layer.name for layer in self._layers])
         data = writer.data()
         if learns:
@@ -229,7 +261,7 @@ class SnapshotPart(StatePart):
         claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
         vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
         finder: Finder = self._any if vouched else self._nameable
-        reader = GraphReader(data, self._named, finder)
+        reader = GraphReader(data, self._named, finder, self._held)
         found = reader.get()
         self._check(found, careful=finder.careful)
         reader.end()
@@ -265,6 +297,19 @@ class SnapshotPart(StatePart):
         found = vars(found).get(name)
         kind: Any = type(found)
         return found if _is_named(kind) else None
+
+    def _shared(self) -> dict[int, Name]:
+        """Where layers that other parts capture hold what may change in place."""
+        return {
+            id(value): (i, name)
+            for i in self._others
+            for name, value in vars(self._stack[i]).items()
+            if _may_be_shared(value)
+        }
+
+    def _held(self, layer: int, name: str) -> Any:
+        found = vars(self._stack[layer]).get(name) if layer in self._others else None
+        return found if _may_be_shared(found) else None
 
     # As a pickle ------------------------------------------------------------------
 

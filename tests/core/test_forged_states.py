@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,3 +311,25 @@ def test_no_name_leads_to_harm_and_altered_snapshots_are_refused_or_load_as_they
         assert found[name]["fuzz"].keys() == {"DamagedState", "UntrustedState", "loaded"}
     functions = found["Programs"]["scan"]["can be referred to"]
     assert functions == ["ordinary_envs.Heading", "ordinary_envs.rate"]
+
+
+class Bound(Maze):
+    """Keeps a method of one of its objects in another."""
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed)
+        self.grid.key = Key(None)
+        self.grid.key.opens = self.grid.sum
+        return result
+
+
+def test_a_method_is_bound_only_to_an_object_that_has_it():
+    with GymEnv(Bound) as env:
+        env.reset(seed=1)
+        blocks = blocks_of(env)
+        assert not any(blocks.digest)
+        env.set_state(sealed(env, blocks.data()))
+        assert env.gym_env.grid.key.opens() == 0
+        other = types.MethodType(ordinary_envs.Grid.sum, Key(None))
+        with pytest.raises(DamagedState, match="is no method of a Key"):
+            env.set_state(with_attribute(env, "zz", [other], {}))
