@@ -29,7 +29,7 @@ class ForeignState(StateError):
 
 
 class UntrustedState(StateError):
-    """A state row holds a pickle from elsewhere, and nobody has vouched for it."""
+    """A state row from elsewhere holds a pickle, or names what this env's states never hold."""
 
 
 class IncompleteState(PlangymExtError):
