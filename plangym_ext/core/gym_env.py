@@ -146,11 +146,11 @@ class GymEnv(PlanEnv):
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:
             raise ResetNeeded("step: the env was never reset. Call reset first, or pass a state.")
-        parts = tuple(leaf[()].copy() for leaf in leaves)
-        held = self.layout.action.join(parts)
         total, taken = 0.0, 0
         for _ in range(repeats):
-            obs, reward, terminated, truncated, info = self.gym_env.step(held)
+            # An env may keep what it is given, or write into it.
+            action = self.layout.action.join(tuple(leaf[()].copy() for leaf in leaves))
+            obs, reward, terminated, truncated, info = self.gym_env.step(action)
             total += float(reward)
             taken += 1
             if terminated or truncated:

@@ -16,7 +16,7 @@ import numpy as np
 from plangym_ext.core.codec import layers
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import Binding, LateState, binding_of
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.core.spaces import SpaceLayout, own_copy
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.seen import Seen
@@ -166,6 +166,8 @@ class LiveRows:
             same_step: reset a row that ends at once, and return what it ended with too.
             capture: whether to return the states too.
         """
+        # They may be played again, and an env may write into what it is given.
+        actions = own_copy(actions)
         found = _Notes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs = self.board.put, self._first, self.envs
