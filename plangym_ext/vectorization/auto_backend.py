@@ -23,10 +23,10 @@ def chosen_workers(env: GymEnv, target: Any, rows: int) -> tuple[int | None, str
     Returns:
         The number of workers, None for none; and the reason.
     """
-    refused = _refusal(env, target)
-    if refused:
-        return None, refused
     n_workers, seconds = default_n_workers(), env.step_seconds
+    refused = _refusal(env, target)
+    if refused or seconds is None:
+        return None, refused
     cost = f"a step takes about {_shown(seconds)}"
     if workers_pay(seconds, rows, n_workers):
         return n_workers, f"{n_workers} worker processes, as {cost}"

@@ -66,9 +66,9 @@ def _limit(group: Path) -> float:
         quota, period = (group / "cpu.max").read_text().split()
         return math.inf if quota == "max" else int(quota) / int(period)
     with contextlib.suppress(OSError, ValueError):
-        quota = int((group / "cpu.cfs_quota_us").read_text())
-        period = int((group / "cpu.cfs_period_us").read_text())
-        return quota / period if quota > 0 else math.inf
+        micros = int((group / "cpu.cfs_quota_us").read_text())
+        every = int((group / "cpu.cfs_period_us").read_text())
+        return micros / every if micros > 0 else math.inf
     return math.inf
 
 
