@@ -7,7 +7,9 @@ instance of the env. It names the first field and step that differ.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import statistics
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -15,8 +17,8 @@ import numpy as np
 
 from plangym_ext.arrays.nested import content
 from plangym_ext.core.codec import StateCodec
-from plangym_ext.core.graph import random_bytes
 from plangym_ext.core.part import StateTooWide
+from plangym_ext.core.random_bytes import RANDOM_TYPES, random_bytes
 from plangym_ext.core.spaces import SpaceLayout
 
 
@@ -28,11 +30,13 @@ class RoundTrip:
         exact: whether every transition came out the same.
         transitions: how many were compared.
         difference: first field, step, save point and instance that differ; "" if none.
+        step_seconds: of an env step, the median of those that were played.
     """
 
     exact: bool
     transitions: int
     difference: str = ""
+    step_seconds: float = 0.0
 
 
 @dataclass
@@ -41,6 +45,8 @@ class Subject:
 
     env: gym.Env[Any, Any]
     codec: StateCodec
+    #: Seconds of every step that was played.
+    step_seconds: list[float] = field(default_factory=list)
 
     def save(self) -> bytes:
         """State as the codec writes it."""
@@ -57,7 +63,10 @@ class Subject:
 
     def play(self, action: Any) -> dict[str, Any]:
         """One transition, field by field as bytes; an episode that ends is reset."""
-        obs, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
+        action = copy.deepcopy(action)
+        started = time.perf_counter()
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.step_seconds.append(time.perf_counter() - started)
         fields: dict[str, Any] = self._fields("observation", obs)
         fields |= {
             "reward": np.float64(reward).tobytes(),
@@ -88,7 +97,7 @@ class Subject:
         """State of the simulator's `np_random`; empty if it was never asked for."""
         # The property itself would make one.
         generator = vars(self.env.unwrapped).get("_np_random")
-        return b"" if generator is None else random_bytes(generator)
+        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
         layout = SpaceLayout(self.env.observation_space, objects=True)
@@ -146,7 +155,7 @@ def check_round_trip(
             difference = trip.again(instance, point, which)
             if difference:
                 return RoundTrip(False, trip.compared, difference)
-    return RoundTrip(True, trip.compared)
+    return RoundTrip(True, trip.compared, step_seconds=statistics.median(subject.step_seconds))
 
 
 class _Trip:
@@ -189,7 +198,7 @@ class _Trip:
         for step in range(point, stop):
             is_reset = step == len(self._actions)
             got = instance.play_reset() if is_reset else instance.play(self._actions[step])
-            self.compared += 1
+            self.compared += not is_reset
             field = _first_difference(self._played[step], got, random=self._draws)
             if field:
                 when = "reset" if is_reset else "step"

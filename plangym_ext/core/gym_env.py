@@ -39,7 +39,7 @@ class GymEnv(PlanEnv):
         autoreset: whether `step` without a state resets an env that ended.
         state: how the state is captured: "auto" for the first way that proves itself,
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
-        check: whether the way must pass a short round trip now.
+        check: whether the way must pass a short round trip now; `exact` is None without it.
         trust: open pickles in states that another session made. They can run any code.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
@@ -85,6 +85,7 @@ class GymEnv(PlanEnv):
         self._closed = False
         #: Whether there is a state: the env was reset, or a state was set.
         self.is_reset = False
+        self._is_proved = check
         try:
             self._prepare(state, check=check, trust=trust)
         except BaseException:
@@ -164,9 +165,18 @@ class GymEnv(PlanEnv):
         return result if final is None else StateTransition(final, *result)
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
-        return self.codec.exact
+        return self._is_proved or None if self.codec.exact else False
+
+    def note_proof(self) -> None:
+        """Note that a check has found every restored future equal to the real one."""
+        self._is_proved = True
+
+    @property
+    def step_seconds(self) -> float | None:
+        """What an env step took when the env was made; None if its states were not proved."""
+        return self.codec.step_seconds
 
     @one_call
     def get_state(self) -> np.ndarray:

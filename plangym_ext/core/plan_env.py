@@ -28,7 +28,7 @@ class PlanEnv(SlotStepper, Closing):
     Attributes:
         name: the env's id.
         backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
-        backend_note: why `make` chose no faster one, if it tried; else "".
+        backend_note: why `make` chose it, where it did and it is no native one; else "".
         frameskip: env steps for which one control step holds an action.
     """
 
@@ -112,8 +112,12 @@ class PlanEnv(SlotStepper, Closing):
     # What every backend shares ------------------------------------------------
 
     @property
-    def exact(self) -> bool:
-        """Whether restored futures equal the real ones; False only if asked for."""
+    def exact(self) -> bool | None:
+        """Whether restored futures equal the real ones.
+
+        False only if that was asked for; None if it was not looked at (`check=False`), until
+        `check_env` has proved it.
+        """
         return True
 
     @property
@@ -158,7 +162,7 @@ class PlanEnv(SlotStepper, Closing):
             self.set_state(self._checked_state(state, "sync_states"))
 
     def __repr__(self) -> str:
-        note = "" if self.exact else ", approximate states"
+        note = {True: "", False: ", approximate states", None: ", unproved states"}[self.exact]
         return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
     def _checked_state(self, state: Any, where: str) -> np.ndarray:

@@ -44,7 +44,7 @@ class Parts:
         settings = self.config.env
         kwargs = {**settings.kwargs, **(changed or {})}
         env = self.make_env(**kwargs) if self.make_env else _registered(settings, kwargs)
-        if not env.exact:
+        if env.exact is False:
             name = env.name
             env.close()
             raise IncompleteState(
@@ -114,7 +114,7 @@ class Parts:
 
     def alone(self) -> Parts:
         """Return the parts for a worker: an env without workers of its own."""
-        env = dataclasses.replace(self.config.env, n_workers=None)
+        env = dataclasses.replace(self.config.env, n_workers=0)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, env=env))
 
 
