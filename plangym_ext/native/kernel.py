@@ -19,7 +19,7 @@ def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's
 
 
 @compiled
-def silent(state: Any, params: Any, info: Any) -> None:  # noqa: ARG001 - as every `reset_info`
+def silent(state: Any, params: Any, info: Any) -> None:
     """Say nothing of a reset."""
 
 

@@ -103,7 +103,8 @@ class KernelEnv(NativeEnv):
             self.warm_up()
         if self.backend != "kernel" or not self.plan_env.info_writer.holds_all:
             return None
-        if self.reset_columns is None and request.reset_first.any():
+        resets = request.reset_first
+        if self.reset_columns is None and resets is not None and resets.any():
             return None
         return self._compiled_rows(request)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -60,12 +61,10 @@ class MujocoLive:
 
 def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
     """Results of B rows from those of some and of the others; columns are 0 where one has none."""
-    arrays = [
-        _filled(size, [(rows, found[k]) for rows, found in parts])
-        for k in (0, 2, 3, 4, 5)  # all but the observations and the infos
-    ]
-    states, *others = arrays
-    obs = _filled(size, [(rows, found.obs[0]) for rows, found in parts])
+
+    def merged(field: Callable[[RowResults], np.ndarray]) -> np.ndarray:
+        return _filled(size, [(rows, field(found)) for rows, found in parts])
+
     keys = dict.fromkeys(key for _, found in parts for key in found.infos.keys())  # noqa: SIM118
     columns = {
         key: _filled(
@@ -74,7 +73,15 @@ def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
         )
         for key in keys
     }
-    return RowResults(states, (obs,), *others, InfoBatch(columns, {}))
+    return RowResults(
+        merged(lambda found: found.states),
+        (merged(lambda found: found.obs[0]),),
+        merged(lambda found: found.rewards),
+        merged(lambda found: found.terminated),
+        merged(lambda found: found.truncated),
+        merged(lambda found: found.steps),
+        InfoBatch(columns, {}),
+    )
 
 
 def _filled(size: int, parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

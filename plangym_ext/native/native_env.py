@@ -40,9 +40,7 @@ class NativeEnv(LiveStepper):
         self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, *, whole: bool
     ) -> RowResults | None:
         """Step rows, or reset some of them instead; see `LiveStepper`."""
-        dt = np.empty(len(states), np.int32)
-        np.logical_not(resets, out=dt, casting="unsafe")
-        leaf = self._live_actions(actions, resets)
+        leaf, dt = self._live_actions(actions, resets), (~resets).astype(np.int32)
         return self._run_live(
             RowRequest((leaf[:, None],), states, dt, resets, wants_states=not whole)
         )

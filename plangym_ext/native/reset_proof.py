@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def proved_resets(
     return columns if said else None
 
 
-def _played(env: GymEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, object]]]:
+def _played(env: GymEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
     """States before and after some resets, their observations and infos."""
     leaf = env.layout.obs.leaves[0]
     before, infos = [], []

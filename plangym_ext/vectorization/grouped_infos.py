@@ -100,9 +100,8 @@ def _column(
 ) -> np.ndarray:
     """The array of a key, which is made with its mask if there is none yet."""
     if key not in found:
-        found[key] = np.zeros((num_envs, *shape), dtype)
-        if dtype == object:
-            found[key].fill(None)
+        empty = None if dtype.kind == "O" else 0
+        found[key] = np.full((num_envs, *shape), empty, dtype)
         found[f"_{key}"] = np.zeros(num_envs, bool)
     array: np.ndarray = found[key]
     return array

@@ -114,7 +114,6 @@ class LiveEngine(RowEngine):
         same_step: bool,
     ) -> PlayedLater:
         """See `RowEngine`."""
-
         flags = resets.tolist()
 
         def arguments(chosen: _Chosen) -> tuple[Any, ...]:

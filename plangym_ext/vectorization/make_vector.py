@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.core.live_stepper import LiveStepper
+from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vectorization.live_engine import LiveEngine
 from plangym_ext.vectorization.parallel_env import default_n_workers
@@ -55,9 +56,7 @@ def vector_env(
         raise
 
 
-def native_vector_env(
-    env: LiveStepper, num_envs: int | None, options: dict[str, Any]
-) -> PlanVectorEnv:
+def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
     """A vector env whose rows are states that `env` steps; it belongs to the result.
 
     Args:
@@ -65,6 +64,7 @@ def native_vector_env(
         num_envs: how many; 1 if None.
         options: for `PlanVectorEnv`.
     """
+    assert isinstance(env, LiveStepper)
     try:
         num = _checked_number(num_envs) or 1
         return PlanVectorEnv(PlanEngine(env, num), num, **options)

@@ -172,8 +172,8 @@ class PlanEngine(RowEngine):
             return actions
         space = self._env.action_space
         out: Any = create_empty_array(space, n=len(actions), fn=np.zeros)
-        found: np.ndarray = concatenate(space, actions, out)
-        return found
+        found: Any = concatenate(space, actions, out)
+        return np.asarray(found)
 
     # One row after another ----------------------------------------------------------
 
@@ -219,7 +219,8 @@ class PlanEngine(RowEngine):
                 state, obs, info = self._reset(row, None)
             else:
                 self._visit(row)
-                state, obs, reward, ended, cut, info = self._env.step(actions[k], return_state=True)
+                stepped: Any = self._env.step(actions[k], return_state=True)
+                state, obs, reward, ended, cut, info = stepped
                 obs = copy.deepcopy(obs)  # the env may use its memory again
                 info = {key: value for key, value in info.items() if key not in _COUNTS}
                 found.rewards[k], found.terminations[k], found.truncations[k] = reward, ended, cut
@@ -311,9 +312,7 @@ def _give(found: Any, timeout: float | None) -> Any:  # noqa: ARG001 - it is don
     return found
 
 
-def _columns(
-    columns: Sequence[InfoColumn], infos: InfoBatch, rows: np.ndarray | slice
-) -> Columns:
+def _columns(columns: Sequence[InfoColumn], infos: InfoBatch, rows: np.ndarray | slice) -> Columns:
     return [(column, infos[column.key][rows]) for column in columns]
 
 
