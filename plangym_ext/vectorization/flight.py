@@ -25,6 +25,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.batch_memory import BatchMemory
+from plangym_ext.vectorization.channel import ChannelDamaged
 from plangym_ext.vectorization.crew import Crew, StillWatch
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
 from plangym_ext.vectorization.row_blame import MAX_KILLS, RowBlame
@@ -318,7 +319,10 @@ class Flight:
             while worker in speakers and process.fallen is None:
                 if worker.has_answer(self._round):
                     break
-                worker.receive()
+                if process.channel.has_come():
+                    worker.receive()
+                else:  # it has reported what it never sent
+                    worker.damaged(ChannelDamaged("an answer that was announced is missing"))
             if self._finish is not None and process.fallen is None:
                 worker.forget(self._finish)
             found.append((worker, process, worker.taken(self._round)))
