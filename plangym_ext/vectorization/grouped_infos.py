@@ -38,10 +38,7 @@ class GroupedInfos:
     """
 
     def __init__(self, groups: Sequence[InfoGroup]) -> None:
-        # A key gets the type of the first row that has it, and its place among the keys.
-        self._groups = sorted(
-            (group for group in groups if len(group.rows)), key=lambda group: int(group.rows[0])
-        )
+        self._groups = [group for group in groups if len(group.rows)]
 
     def batched(self, num_envs: int, rows: Sequence[int]) -> dict[str, Any]:
         """What gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
@@ -51,8 +48,7 @@ class GroupedInfos:
             rows: `[k]`, the number of each row among the n.
         """
         found: dict[str, Any] = {}
-        for group in self._groups:
-            numbers = group.rows if isinstance(rows, range) else np.asarray(rows)[group.rows]
+        for numbers, group in self._in_order(rows):
             if group.final_obs is not None:
                 observations = _column(found, "final_obs", num_envs, np.dtype(object), ())
                 for number, obs in zip(numbers.tolist(), group.final_obs, strict=True):
@@ -63,6 +59,15 @@ class GroupedInfos:
                 _add(inner, num_envs, numbers, group.final_columns)
             _add(found, num_envs, numbers, group.columns)
         return found
+
+    def _in_order(self, rows: Sequence[int]) -> list[tuple[np.ndarray, InfoGroup]]:
+        """Groups with their rows' numbers, that of the first row first.
+
+        A key gets its place, and its array the type, from the first row that has it.
+        """
+        every = None if isinstance(rows, range) else np.asarray(rows)
+        found = [(g.rows if every is None else every[g.rows], g) for g in self._groups]
+        return sorted(found, key=lambda one: int(one[0].min())) if len(found) > 1 else found
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Row and info of each that has one, in order."""
