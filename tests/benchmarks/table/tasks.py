@@ -164,9 +164,8 @@ TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"
 
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    return next(
-        task for task in (*TASKS, PREPROCESSED_PONG, *CART_POLES, TRAINING) if task.env_id == env_id
-    )
+    known = (*TASKS, PREPROCESSED_PONG, *CART_POLES, TRAINING)
+    return next(task for task in known if task.env_id == env_id)
 
 
 def random_actions(space: Any, rows: int) -> list[np.ndarray]:

@@ -124,9 +124,9 @@ class Part:
     meanings: str
 
 
-_INTRODUCTION = """Env steps per second of `reset` and `step` as frameworks call them, whole results included.
-`tests/benchmarks/vector.py` measures them and writes this part. Contestants run in processes
-of their own and are measured in turn; a figure is the median of the rounds.
+_INTRODUCTION = """Env steps per second of `reset` and `step` as frameworks call them, whole results
+included. `tests/benchmarks/vector.py` measures them and writes this part. Contestants run in
+processes of their own and are measured in turn; a figure is the median of the rounds.
 """
 _MEANINGS = """
 - **ours, two workers**: `make_vec(make, rows, n_workers=2)` with the envs that the others get;
@@ -142,8 +142,8 @@ _MEANINGS = """
   closing of the envs included; the ratio of the rates is that of the wall times. With envs
   that do nothing what is left is SB3's own part, the most that any envs could reach.
 """
-_NATIVE_INTRODUCTION = """What a step of a vector env costs on native backends, from few rows to many.
-`tests/benchmarks/vector.py` measures it and writes this part, as the one before.
+_NATIVE_INTRODUCTION = """Env steps per second on native backends, from few rows to many.
+`tests/benchmarks/vector.py` measures them and writes this part, in the same way.
 """
 _NATIVE_MEANINGS = """
 - **make_vec(...).step**: the vector env, with the resets of rows that end, infos and fresh
