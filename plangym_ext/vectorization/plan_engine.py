@@ -121,7 +121,9 @@ class PlanEngine(RowEngine):
         rewards = found.rewards.reshape(-1)
         infos = GroupedInfos(groups)
         batch = None if self._is_cast else obs
-        return Played(rewards, found.terminated, found.truncated, infos, [], None, None, batch)
+        return Played(
+            rewards, found.terminated, found.truncated, infos, [], None, None, batch=batch
+        )
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """The infos of rows that were stepped, or reset instead."""
