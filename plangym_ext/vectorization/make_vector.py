@@ -10,8 +10,8 @@ from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vectorization.live_engine import LiveEngine
-from plangym_ext.vectorization.parallel_env import default_n_workers
 from plangym_ext.vectorization.plan_engine import PlanEngine
+from plangym_ext.vectorization.processors import default_n_workers
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
