@@ -56,6 +56,20 @@ class RowEngine(ABC):
     def lost(self) -> bool:
         """Whether a call has failed and rows are not where they were: all have to be reset."""
 
+    #: What was given to `keep` last; None before.
+    note: Any = None
+
+    def keep(self, note: Any) -> None:
+        """Accept what came of the last reset, step or `set_states`: it has happened.
+
+        What is not kept, because a later check has failed or an interrupt has come first, has
+        not happened: rows are where they were.
+
+        Args:
+            note: kept with it, as one: the caller's own account of where rows are.
+        """
+        self.note = note
+
     @property
     @abstractmethod
     def backend(self) -> str:

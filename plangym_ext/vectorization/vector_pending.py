@@ -53,7 +53,7 @@ class PendingCall:
         try:
             return rows, later(timeout)
         except WorkerTimeout as error:
-            raise VectorTimeout(str(error), workers=error.workers) from None
+            raise VectorTimeout(str(error), workers=error.workers, rows=error.rows) from None
 
     def close(self) -> None:
         """Forget it, and take no others."""
