@@ -24,6 +24,7 @@ from plangym_ext.core import trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.vectorization.registrations import Registrations
 from plangym_ext.vectorization.worker import STACK_SIGNAL
 
 _STACK_PATIENCE = 15  # hundredths of a second that it may take
@@ -95,7 +96,8 @@ class WorkerProcess:
         with contextlib.suppress(ChannelClosed, ChannelFull):
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
-            message = path, trust.session_key(), families, constructor
+            registered = Registrations.of_this_process()
+            message = path, trust.session_key(), families, registered, constructor
             self.channel.send(message, timeout=_FIRST_MESSAGE)
 
     @property
