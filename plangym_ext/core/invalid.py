@@ -134,8 +134,8 @@ class LeafCheck:
     def suspects(self, values: np.ndarray) -> int:
         """How many values may be invalid; 0 if none is."""
         if self.unbounded:
-            return np.count_nonzero(np.isnan(values))
-        return values.size - np.count_nonzero(np.isfinite(values))
+            return int(np.count_nonzero(np.isnan(values)))
+        return int(values.size - np.count_nonzero(np.isfinite(values)))
 
     def words(self, values: np.ndarray) -> str:
         """The first invalid value of one row, in words; empty if there is none."""

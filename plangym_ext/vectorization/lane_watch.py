@@ -6,6 +6,7 @@ import math
 import select
 import time
 from collections.abc import Sequence
+
 from plangym_ext.vectorization.row_lane import RowLane
 
 

@@ -17,13 +17,13 @@ from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.lane_watch import LaneWatch
 from plangym_ext.vectorization.live_rows import Called, Played
 from plangym_ext.vectorization.obs_board import ObsBoard, board_bytes, layout_of
+from plangym_ext.vectorization.past import Call, Past
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,
     RowEngine,
     RowsDescription,
 )
-from plangym_ext.vectorization.past import Call, Past
 from plangym_ext.vectorization.row_hosts import (
     LINE_WORDS,
     HostedRows,

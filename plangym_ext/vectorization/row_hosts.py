@@ -95,10 +95,10 @@ class RowHost(ABC):
     def take(self, request: int) -> Any:
         """Return or raise what the answer to a request says; it is given once."""
 
-    def forget(self, request: int) -> None:
+    def forget(self, request: int) -> None:  # noqa: B027 - a host without a process has none
         """Drop the answer to a request, whenever it comes."""
 
-    def look(self, ready: Container[int]) -> None:
+    def look(self, ready: Container[int]) -> None:  # noqa: B027 - likewise
         """Take in what has come on the `signs` that are readable."""
 
     @property

@@ -101,9 +101,7 @@ class RowLane:
         """Whether rows are elsewhere and cannot be brought there: they have to be reset."""
         return self.is_off(past) and (not past.restorable or self._beyond is past)
 
-    def begin(
-        self, past: Past, call: Call | None, *, anew: bool = False
-    ) -> None:
+    def begin(self, past: Past, call: Call | None, *, anew: bool = False) -> None:
         """Begin a call, or only to bring rows where they should be.
 
         Args:

@@ -29,7 +29,9 @@ class RowValues:
         layout = layout_of(board.space)
         leaves = [] if layout is None else layout.leaves
         self._layout = layout
-        self._checks = [LeafCheck(k, leaf) for k, leaf in enumerate(leaves) if leaf.dtype.kind == "f"]
+        self._checks = [
+            LeafCheck(k, leaf) for k, leaf in enumerate(leaves) if leaf.dtype.kind == "f"
+        ]
 
     def checked(self, played: Played, rows: Sequence[int]) -> Played:
         """What came of a step or a reset, with marks if they are wanted.
@@ -59,7 +61,9 @@ class RowValues:
 
     def _marked(self, played: Played, marks: np.ndarray) -> Played:
         known = dict(played.infos)
-        infos = [(k, {**known.get(k, {}), MARKS.key: mark}) for k, mark in enumerate(marks.tolist())]
+        infos = [
+            (k, {**known.get(k, {}), MARKS.key: mark}) for k, mark in enumerate(marks.tolist())
+        ]
         return played._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
