@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.lane_watch import LaneWatch
-from plangym_ext.vectorization.live_rows import Called, Played
 from plangym_ext.vectorization.obs_board import ObsBoard, board_bytes, layout_of
-from plangym_ext.vectorization.past import Call, Past
+from plangym_ext.vectorization.past import Past
+from plangym_ext.vectorization.played import Called, Played
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,
@@ -35,6 +34,13 @@ from plangym_ext.vectorization.row_hosts import (
 )
 from plangym_ext.vectorization.row_lane import RowLane
 from plangym_ext.vectorization.row_values import RowValues
+from plangym_ext.vectorization.shared_call import (
+    ChosenRows,
+    SharedCall,
+    chosen_rows,
+    merged,
+    shares,
+)
 
 
 class LiveEngine(RowEngine):
@@ -57,7 +63,7 @@ class LiveEngine(RowEngine):
         timeout: float | None = None,
         invalid: str = "off",
     ) -> None:
-        self._ranges = _shares(len(makes), n_workers or 1)
+        self._ranges = shares(len(makes), n_workers or 1)
         self._hosts: list[RowHost] = []
         self._memory: RowMemory | None = None
         self._invalid = checked_policy(invalid, "make_vec")
@@ -73,16 +79,16 @@ class LiveEngine(RowEngine):
         except BaseException:
             self.close()
             raise
-        self._lanes = [
+        self.lanes = [
             RowLane(host, rows, timeout, functools.partial(self._show, rows))
             for host, rows in zip(self._hosts, self._ranges, strict=True)
         ]
-        self._watch = LaneWatch(self._lanes)
+        self._watch = LaneWatch(self.lanes)
         pasts = tuple(
             Past((None,) * len(rows), all(found["captures"]))
             for rows, found in zip(self._ranges, self._described, strict=True)
         )
-        for lane, past in zip(self._lanes, pasts, strict=True):
+        for lane, past in zip(self.lanes, pasts, strict=True):
             lane.arrived(past)
         #: Where the rows of every lane should be, and the note that belongs to that: one
         #: object, so that an interrupt finds all of it replaced or nothing.
@@ -116,7 +122,7 @@ class LiveEngine(RowEngine):
     @property
     def lost(self) -> bool:
         """See `RowEngine`."""
-        return any(map(RowLane.is_lost, self._lanes, self._kept[0]))
+        return any(map(RowLane.is_lost, self.lanes, self._kept[0]))
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `RowEngine`."""
@@ -161,7 +167,7 @@ class LiveEngine(RowEngine):
     ) -> PlayedLater:
         """See `RowEngine`."""
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             return chosen.inside, chosen.of(seeds), options
 
         return functools.partial(self._played, self._begin("reset", rows, arguments))
@@ -175,18 +181,18 @@ class LiveEngine(RowEngine):
     ) -> PlayedLater:
         """See `RowEngine`."""
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             return chosen.inside, chosen.of(actions), chosen.of(resets), same_step
 
         return functools.partial(self._played, self._begin("step", rows, arguments))
 
-    def _played(self, pending: _Pending, timeout: float | None) -> Played:
+    def _played(self, pending: SharedCall, timeout: float | None) -> Played:
         results: list[Played] = self._finish(pending, timeout)
         if not self.board.is_array:
             for chosen, found in zip(pending.chosen, results, strict=True):
                 for row, obs in zip(chosen.rows, found.obs or (), strict=True):
                     self.board.put(row, obs)
-        played = self._values.checked(_merged(pending, results), pending.rows)
+        played = self._values.checked(merged(pending, results), pending.rows)
         self._reach(pending, results)
         return played
 
@@ -199,7 +205,7 @@ class LiveEngine(RowEngine):
         pending = self._begin("call", rows, lambda c: (c.inside, name, args, kwargs))
         return functools.partial(self._called, pending)
 
-    def _called(self, pending: _Pending, timeout: float | None) -> list[Any]:
+    def _called(self, pending: SharedCall, timeout: float | None) -> list[Any]:
         results: list[Called] = self._finish(pending, timeout)
         if any(found.moves for found in results):
             self._reach(pending, results)
@@ -224,7 +230,7 @@ class LiveEngine(RowEngine):
     ) -> None:
         """See `RowEngine`."""
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             shown = None if observations is None else chosen.of(observations)
             return chosen.inside, chosen.of(states), shown
 
@@ -238,17 +244,17 @@ class LiveEngine(RowEngine):
     # Calls of all lanes -------------------------------------------------------------
 
     def _begin(
-        self, name: str, rows: Sequence[int], arguments: Callable[[_Chosen], tuple[Any, ...]]
-    ) -> _Pending:
+        self, name: str, rows: Sequence[int], arguments: Callable[[ChosenRows], tuple[Any, ...]]
+    ) -> SharedCall:
         """Begin a method of `LiveRows` wherever it concerns a row.
 
         Rows that it does not concern are brought where they should be, too: what they show is
         part of some results.
         """
-        pending = _Pending(rows)
+        pending = SharedCall(rows)
         self._reached = {}
-        for k, (lane, past) in enumerate(zip(self._lanes, self._kept[0], strict=True)):
-            chosen = _chosen(rows, lane.rows)
+        for k, (lane, past) in enumerate(zip(self.lanes, self._kept[0], strict=True)):
+            chosen = chosen_rows(rows, lane.rows)
             if chosen.rows:
                 pending.add(k, lane, chosen)
                 anew = name == "reset" and len(chosen.rows) == len(lane.rows)
@@ -258,7 +264,7 @@ class LiveEngine(RowEngine):
                 lane.begin(past, None)
         return pending
 
-    def _finish(self, pending: _Pending, timeout: float | None) -> list[Any]:
+    def _finish(self, pending: SharedCall, timeout: float | None) -> list[Any]:
         """What the call returns, of each lane that it concerns.
 
         Raises:
@@ -273,7 +279,7 @@ class LiveEngine(RowEngine):
             raise one_error(errors)
         return [lane.found for lane in pending.lanes]
 
-    def _reach(self, pending: _Pending, results: Sequence[Any]) -> None:
+    def _reach(self, pending: SharedCall, results: Sequence[Any]) -> None:
         """Note where lanes have come to; `keep` makes that count."""
         for k, lane, call, found in zip(
             pending.places, pending.lanes, pending.calls, results, strict=True
@@ -291,7 +297,7 @@ class LiveEngine(RowEngine):
             lane.arrived(past)
             self._reached[k] = past
 
-    def _stay(self, pending: _Pending) -> None:
+    def _stay(self, pending: SharedCall) -> None:
         """Note that lanes are where they were: the call has moved nothing."""
         for k, lane in zip(pending.places, pending.lanes, strict=True):
             lane.arrived(self._kept[0][k])
@@ -308,77 +314,6 @@ class LiveEngine(RowEngine):
             # The memory under these is a descriptor, too.
             self._memory = None
             del self.board, self._values
-
-
-class _Chosen:
-    """The rows of a call that one lane has.
-
-    Attributes:
-        rows: their numbers in the vector env.
-        inside: their numbers in the lane.
-        places: where they stand in the call, as an index: a slice, or a list.
-        numbers: the same one by one.
-    """
-
-    def __init__(self, rows: Sequence[int], first: int, places: slice | list[int]) -> None:
-        self.rows, self.places = rows, places
-        self.numbers: Sequence[int] = (
-            range(places.start, places.stop) if isinstance(places, slice) else places
-        )
-        self.inside = [row - first for row in rows]
-
-    def of(self, values: Any) -> Any:
-        """What belongs to these rows, nobody else's: it may be played again later."""
-        if isinstance(values, np.ndarray):
-            return values[self.places].copy()
-        if isinstance(self.places, slice):
-            return list(values[self.places])
-        return [values[k] for k in self.places]
-
-
-def _chosen(rows: Sequence[int], lane: range) -> _Chosen:
-    if isinstance(rows, range):
-        # All rows of the vector env, in order.
-        return _Chosen(lane, lane.start, slice(lane.start, lane.stop))
-    places = [k for k, row in enumerate(rows) if row in lane]
-    return _Chosen([rows[k] for k in places], lane.start, places)
-
-
-class _Pending:
-    """A call that some lanes have begun.
-
-    Attributes:
-        rows: numbers of its rows in the vector env.
-        places: numbers of the lanes that it concerns.
-        lanes, chosen: these, and the rows that each has.
-        others: lanes that are only brought where they should be.
-    """
-
-    def __init__(self, rows: Sequence[int]) -> None:
-        self.rows = rows
-        self.places: list[int] = []
-        self.lanes: list[RowLane] = []
-        self.chosen: list[_Chosen] = []
-        self.others: list[RowLane] = []
-
-    def add(self, place: int, lane: RowLane, chosen: _Chosen) -> None:
-        """A lane that it concerns."""
-        self.places.append(place)
-        self.lanes.append(lane)
-        self.chosen.append(chosen)
-
-    @property
-    def calls(self) -> list[Call]:
-        """What each lane was asked."""
-        return [lane.call for lane in self.lanes]
-
-    def in_order(self, results: Sequence[Sequence[Any]]) -> list[Any]:
-        """What each row returns, in the order of the call."""
-        found: list[Any] = [None] * len(self.rows)
-        for chosen, part in zip(self.chosen, results, strict=True):
-            for number, result in zip(chosen.numbers, part, strict=True):
-                found[number] = result
-        return found
 
 
 def _descriptions(hosts: Sequence[RowHost]) -> list[dict[str, Any]]:
@@ -404,29 +339,3 @@ def one_error(errors: Sequence[Exception]) -> Exception:
     for error in others:
         first.add_note(f"another worker failed, too: {type(error).__name__}: {error}")
     return first
-
-
-def _shares(num_rows: int, num_hosts: int) -> list[range]:
-    """Rows of each host: as even as can be, in order, none without any."""
-    num_hosts = min(num_rows, num_hosts)
-    ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
-    return [range(a, b) for a, b in itertools.pairwise(ends)]
-
-
-def _merged(pending: _Pending, results: list[Played]) -> Played:
-    """What came of all rows of a call, in its order."""
-    if len(results) == 1 and isinstance(pending.chosen[0].places, slice):
-        return results[0]._replace(states=None)
-    num = len(pending.rows)
-    rewards, terminations, truncations = np.zeros(num), np.zeros(num, bool), np.zeros(num, bool)
-    infos: list[tuple[int, dict[str, Any]]] = []
-    finals: list[tuple[int, Any, dict[str, Any]]] = []
-    for chosen, found in zip(pending.chosen, results, strict=True):
-        at = chosen.places
-        rewards[at], terminations[at] = found.rewards, found.terminations
-        truncations[at] = found.truncations
-        infos += [(chosen.numbers[k], info) for k, info in found.infos]
-        finals += [(chosen.numbers[k], obs, info) for k, obs, info in found.finals]
-    infos.sort(key=lambda entry: entry[0])
-    finals.sort(key=lambda entry: entry[0])
-    return Played(rewards, terminations, truncations, infos, finals, None, None)

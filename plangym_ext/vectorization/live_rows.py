@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -21,49 +21,13 @@ from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Called, Played, PlayedNotes
 from plangym_ext.vectorization.rows_message import NO_ROW
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
 
 Rows = Sequence[int]
-
-
-class Played(NamedTuple):
-    """What came of stepping or resetting k rows; row numbers count from 0 to k - 1.
-
-    Attributes:
-        rewards: `[k]` float64.
-        terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty; with `columns`, arrays of all
-            rows by key, if an engine has them so.
-        finals: `(row, obs, info)` of rows that ended and were reset in the same step.
-        obs: observations that have no array form, one for each row; else None.
-        states: of all rows of the process, None for one that was never reset; empty if they
-            turned out not to be capturable; or None if it was not time to capture them.
-    """
-
-    rewards: np.ndarray
-    terminations: np.ndarray
-    truncations: np.ndarray
-    infos: Iterable[tuple[int, dict[str, Any]]]
-    finals: list[tuple[int, Any, dict[str, Any]]]
-    obs: list[Any] | None
-    states: list[np.ndarray | None] | None
-
-
-class Called(NamedTuple):
-    """What came of another call.
-
-    Attributes:
-        results: of each row.
-        moves: whether rows may have changed.
-        states: as of `Played`.
-    """
-
-    results: list[Any]
-    moves: bool
-    states: list[np.ndarray | None] | None
 
 
 class LiveRows:
@@ -156,7 +120,7 @@ class LiveRows:
             options: for each env's `reset`.
             capture: whether to return the states too; None for if it is time.
         """
-        found = _Notes(len(rows), self.board.is_array)
+        found = PlayedNotes(len(rows), self.board.is_array)
         put, first = self.board.put, self._first
         for k, row in enumerate(self._moved(rows)):
             seed = seeds[k]
@@ -188,7 +152,7 @@ class LiveRows:
             capture: as for `reset`.
         """
         begun = time.perf_counter()
-        found = _Notes(len(rows), self.board.is_array)
+        found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs, line = self.board.put, self._first, self.envs, self._line
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
@@ -362,29 +326,6 @@ class LiveRows:
             env.close()
 
 
-class _Notes:
-    """Gathers what comes of k rows."""
-
-    def __init__(self, num_rows: int, is_array: bool) -> None:
-        self._arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
-        #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory: tuple[Any, ...] = tuple(array.data for array in self._arrays)
-        self.infos: list[tuple[int, dict[str, Any]]] = []
-        self.finals: list[tuple[int, Any, dict[str, Any]]] = []
-        self._obs: list[Any] | None = None if is_array else []
-
-    def add(self, k: int, obs: Any, info: dict[str, Any]) -> None:
-        """Note what a row shows."""
-        if info:
-            self.infos.append((k, info))
-        if self._obs is not None:
-            self._obs.append(obs)
-
-    def played(self, states: list[np.ndarray | None] | None) -> Played:
-        """All of it."""
-        return Played(*self._arrays, self.infos, self.finals, self._obs, states)
-
-
 def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
     try:
         return env.get_wrapper_attr(name)
@@ -392,7 +333,7 @@ def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
         return missing
 
 
-def _found_method(
+def _found_binding(
     twin: gym.Env[Any, Any], known: dict[Any, Any], state: str, check: bool, trust: bool
 ) -> Binding | IncompleteState:
     """How states of envs like this one are captured, or why they cannot be."""

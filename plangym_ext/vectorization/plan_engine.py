@@ -14,8 +14,8 @@ from plangym_ext.core.continued_rows import equally_wide
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import ResetNeeded
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,

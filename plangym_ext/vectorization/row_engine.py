@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Played
 
 #: Waits for what was begun: called with a limit in seconds, or None.
 PlayedLater = Callable[[float | None], Played]

@@ -9,8 +9,8 @@ import numpy as np
 
 from plangym_ext.core.invalid import MARKS, LeafCheck
 from plangym_ext.errors import InvalidObservation
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard, layout_of
+from plangym_ext.vectorization.played import Played
 
 _REMEDY = "Correct the env, or make it with invalid='mark' or invalid='off'."
 

@@ -11,8 +11,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.vectorization.live_rows import OWN_CALLS, Played
+from plangym_ext.vectorization.live_rows import OWN_CALLS
 from plangym_ext.vectorization.obs_board import layout_of
+from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import RowEngine
 from plangym_ext.vectorization.vector_arguments import (
     checked_actions,
@@ -44,9 +45,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
     for bit and for any number of workers. Arrays are fresh and belong to the caller.
 
-    If a call fails (an env raises, a worker hangs), every sub-env is where it was before the
-    call. A worker that dies is replaced and its sub-envs go on from where they were: the step
-    is not lost. Both need states; see `states_kept`.
+    A call that fails (an env raises, hangs or shows what is refused, or Ctrl-C comes) has not
+    happened: the next call finds every sub-env where it was before. A worker that dies is
+    replaced and its sub-envs go on from where they were: the step is not lost. Both need states;
+    without them all sub-envs have to be reset.
 
     Args:
         engine: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
