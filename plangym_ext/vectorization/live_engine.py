@@ -176,13 +176,14 @@ class LiveEngine(RowEngine):
         self,
         rows: Sequence[int],
         actions: Sequence[Any] | np.ndarray,
-        resets: Sequence[bool],
+        resets: np.ndarray,
         same_step: bool,
     ) -> PlayedLater:
         """See `RowEngine`."""
+        flags = resets.tolist()
 
         def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
-            return chosen.inside, chosen.of(actions), chosen.of(resets), same_step
+            return chosen.inside, chosen.of(actions), chosen.of(flags), same_step
 
         return functools.partial(self._played, self._begin("step", rows, arguments))
 
@@ -287,7 +288,7 @@ class LiveEngine(RowEngine):
             past = self._kept[0][k]
             states = found.states
             if states is None or not past.captures:
-                past = past.after(call)
+                past = past.after(call, getattr(found, "seen", None))
                 if not self.board.is_array and past.captures:
                     past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
             elif states:

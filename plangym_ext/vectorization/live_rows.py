@@ -23,6 +23,7 @@ from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.played import Called, Played, PlayedNotes
 from plangym_ext.vectorization.rows_message import NO_ROW
+from plangym_ext.vectorization.seen import Seen
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
@@ -58,6 +59,7 @@ class LiveRows:
         self._states: list[LateState | IncompleteState] = []
         self._fresh = [True] * len(makes)
         self._pace = CapturePace()
+        self._seen = Seen()
         known: dict[Any, Binding | IncompleteState] = {}
         try:
             for make in makes:
@@ -132,7 +134,7 @@ class LiveRows:
                 error.add_note(f"while row {first + row} was reset, seed {seed}")
                 raise
             found.add(k, obs, info)
-        return found.played(self._captured(capture))
+        return self._played(found, rows, capture)
 
     def step(
         self,
@@ -175,7 +177,21 @@ class LiveRows:
                 raise
             found.add(k, obs, info)
         line[0] = NO_ROW
-        return found.played(self._captured(capture, begun))
+        return self._played(found, rows, capture, begun)
+
+    def _played(
+        self, found: PlayedNotes, rows: Rows, capture: bool | None, begun: float | None = None
+    ) -> Played:
+        """What came of a call, and what a replay of it has to come to."""
+        first, count = self._first, len(self.envs)
+        at: Any = slice(first, first + count)
+        if len(rows) < count:
+            at = [first + row for row in rows]
+        self._seen.note(found.arrays, self.board.leaves(at))
+        if found.obs is not None:
+            self._seen.note_values(found.obs)
+        states = self._captured(capture, begun)
+        return found.played(states, self._seen.value)
 
     def _moved(self, rows: Iterable[int]) -> Iterator[int]:
         """The same rows, each noted as the one that is moved."""
@@ -283,11 +299,13 @@ class LiveRows:
         known = {row: state for row, state in enumerate(states) if state is not None}
         self._restore(list(known), list(known.values()))
         self._fresh = [state is None for state in states]
+        self._seen.begin()
 
-    def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """Make calls of these methods once more."""
+    def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
+        """Make calls of these methods once more; returns what they come to, as `Played.seen`."""
         for name, args in calls:
             getattr(self, name)(*args, capture=False)
+        return self._seen.value
 
     def _state(self, row: int) -> LateState:
         state = self._states[row]
@@ -304,6 +322,7 @@ class LiveRows:
         due = begun is not None and self._pace.note(time.perf_counter() - begun)
         if capture is False or (capture is None and not due):
             return None
+        self._seen.begin()
         begun = time.perf_counter()
         try:
             found = [

@@ -148,10 +148,12 @@ class ObsBoard:
         for leaf, part in zip(self._leaves, shown, strict=True):
             leaf[rows.start : rows.stop] = part
 
-    @property
-    def leaves(self) -> tuple[np.ndarray, ...]:
-        """`[n, *leaf]` arrays of a board that has them, in the order of its layout."""
-        return self._leaves
+    def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
+        """`[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
+
+        There are none where observations have no array form.
+        """
+        return tuple(leaf[rows] for leaf in self._leaves)
 
     def rows(self, rows: Sequence[int]) -> list[Any]:
         """The observation of each row, nested as the space, and the caller's own."""

@@ -28,6 +28,7 @@ class Past:
         attributes: that were set, by row and name: states need not hold them.
         captures: whether states can be captured.
         played: whether a row was moved.
+        seen: what the rows have shown since; see `Played.seen`.
     """
 
     states: tuple[np.ndarray | None, ...]
@@ -37,6 +38,7 @@ class Past:
     count: int = 0
     attributes: dict[tuple[int, str], Any] = field(default_factory=dict)
     played: bool = False
+    seen: int = 0
 
     @property
     def restorable(self) -> bool:
@@ -47,8 +49,13 @@ class Past:
         """The calls since the states were captured."""
         return self.calls[: self.count]
 
-    def after(self, call: Call) -> Past:
-        """Where a call leads that captured nothing."""
+    def after(self, call: Call, seen: int | None = None) -> Past:
+        """Where a call leads that captured nothing.
+
+        Args:
+            call: that has succeeded.
+            seen: as of `Played`; None if the call showed nothing.
+        """
         name = call[0]
         if name in READING:
             return self
@@ -60,7 +67,9 @@ class Past:
         # call that failed or was interrupted.
         del self.calls[self.count :]
         self.calls.append(call)
-        return replace(self, count=self.count + 1, attributes=attributes, played=True)
+        seen = self.seen if seen is None else seen
+        count = self.count + 1
+        return replace(self, count=count, attributes=attributes, played=True, seen=seen)
 
     def captured(self, call: Call, states: list[np.ndarray | None], shown: Any) -> Past:
         """Where a call leads that captured states."""

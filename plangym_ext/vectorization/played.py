@@ -14,12 +14,16 @@ class Played(NamedTuple):
     Attributes:
         rewards: `[k]` float64.
         terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty; with `columns`, arrays of all
-            rows by key, if an engine has them so.
+        infos: `(row, info)` for each info that is not empty, or `GroupedInfos`, which hold
+            the finals too.
         finals: `(row, obs, info)` of rows that ended and were reset in the same step.
         obs: observations that have no array form, one for each row; else None.
         states: of all rows of the process, None for one that was never reset; empty if they
             turned out not to be capturable; or None if it was not time to capture them.
+        seen: checksum of what the process's rows have shown since their states were captured or
+            restored, this call included; see `Seen`. 0 from an engine whose rows cannot die.
+        batch: observations of the k rows as one fresh `[k, *obs]` array, if an engine has
+            them so; they are on the board as well.
     """
 
     rewards: np.ndarray
@@ -29,6 +33,8 @@ class Played(NamedTuple):
     finals: list[tuple[int, Any, dict[str, Any]]]
     obs: list[Any] | None
     states: list[np.ndarray | None] | None
+    seen: int = 0
+    batch: np.ndarray | None = None
 
 
 class Called(NamedTuple):
@@ -49,20 +55,20 @@ class PlayedNotes:
     """Gathers what comes of k rows."""
 
     def __init__(self, num_rows: int, is_array: bool) -> None:
-        self._arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
+        self.arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
         #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory: tuple[Any, ...] = tuple(array.data for array in self._arrays)
+        self.memory: tuple[Any, ...] = tuple(array.data for array in self.arrays)
         self.infos: list[tuple[int, dict[str, Any]]] = []
         self.finals: list[tuple[int, Any, dict[str, Any]]] = []
-        self._obs: list[Any] | None = None if is_array else []
+        self.obs: list[Any] | None = None if is_array else []
 
     def add(self, k: int, obs: Any, info: dict[str, Any]) -> None:
         """Note what a row shows."""
         if info:
             self.infos.append((k, info))
-        if self._obs is not None:
-            self._obs.append(obs)
+        if self.obs is not None:
+            self.obs.append(obs)
 
-    def played(self, states: list[np.ndarray | None] | None) -> Played:
+    def played(self, states: list[np.ndarray | None] | None, seen: int) -> Played:
         """All of it."""
-        return Played(*self._arrays, self.infos, self.finals, self._obs, states)
+        return Played(*self.arrays, self.infos, self.finals, self.obs, states, seen)

@@ -288,6 +288,7 @@ class WorkerHost(RowHost):
     def close(self) -> None:
         """See `RowHost`."""
         self.worker.close()
+        self._memory = None  # it is a descriptor, too
 
 
 class RowService:

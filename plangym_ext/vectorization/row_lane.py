@@ -23,6 +23,7 @@ from plangym_ext.vectorization.past import READING, Call, Past
 from plangym_ext.vectorization.row_deaths import RowDeaths
 from plangym_ext.vectorization.row_hosts import RowHost
 from plangym_ext.vectorization.rows_message import NO_ROW
+from plangym_ext.vectorization.seen import not_exact
 
 #: Seconds that a worker may take to come back from a call that nobody waits for any more,
 #: before it is replaced.
@@ -228,6 +229,8 @@ class RowLane:
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
+        elif self.phase is Phase.REPLAYING and found != self._past.seen:
+            self._refused(not_exact(self.rows, self._past.count))
         elif self.phase is Phase.REPLAYING:
             self._at = self._past
             self._ask()

@@ -48,7 +48,7 @@ class RowValues:
         marks = np.isnan(played.rewards)
         # Nearly always there is none, which one look at all rows finds out.
         for check in self._checks:
-            leaf = self._board.leaves[check.index]
+            (leaf,) = self._board.leaves(slice(None))[check.index : check.index + 1]
             if check.suspects(leaf):
                 marks |= check.rows(leaf[list(rows)])
         for k, obs, _ in played.finals:
