@@ -36,6 +36,10 @@ class IncompleteState(PlangymExtError):
     """An env's state cannot be captured exactly, and nothing is approximated."""
 
 
+class NotExact(IncompleteState):
+    """Played again from the same state, an env did something else than it did before."""
+
+
 class InvalidAction(PlangymExtError, ValueError):
     """An action batch has the wrong length, shape, dtype or range."""
 

@@ -167,6 +167,8 @@ class MujocoPlayer:
         source: np.ndarray,
         target: np.ndarray,
         fresh: FreshRows | None = None,
+        *,
+        steps: bool = True,
     ) -> None:
         """Play the actions of `played` from states, and record into it.
 
@@ -177,6 +179,7 @@ class MujocoPlayer:
                 row contiguous.
             target: like `source`, for those after the last step; may be the same memory.
             fresh: rows that begin at a reset instead.
+            steps: without, nothing is played, and `played.after` is what the rows begin with.
 
         Raises:
             FatalError: of mujoco, in some row.
@@ -184,6 +187,7 @@ class MujocoPlayer:
         num_rows = len(source)
         self._reserve(num_rows)
         job = self._job(played, num_rows)
+        job[0] = played.shape[0] if steps else 0
         job[3], job[4] = _address(source), source.strides[0]
         job[5], job[6] = _address(target), target.strides[0]
         chosen = self._everyone[:num_rows]
@@ -201,7 +205,8 @@ class MujocoPlayer:
         finally:
             for row in () if fresh is None else fresh.rows.tolist():
                 job[begins + row] = -1
-        self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
+        if steps:
+            self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
 
     def _apply(self, rows: np.ndarray, job: int) -> None:
         failed = self._library.mjb_apply(
