@@ -201,6 +201,8 @@ def test_workers_of_a_data_loader_get_one_clear_error():
     steps = Steps()
     with steps.env:
         wanted = np.stack([steps[i] for i in range(20)])
+        rows = iter(data.DataLoader(steps, batch_size=None, num_workers=2, timeout=60))
         with pytest.raises(InheritedEnv, match="in worker_init_fn"):
-            list(data.DataLoader(steps, batch_size=None, num_workers=2, timeout=60))
+            next(rows)
+        rows._shutdown_workers()
         np.testing.assert_array_equal(np.stack([steps[i] for i in range(20)]), wanted)
