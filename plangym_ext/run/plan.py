@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.compiling import compile_seconds
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         _check_tree(options.planner, planner)
         chosen["return_tree"] = True
     planner = planner(**chosen)
-    started = time.monotonic()
+    started, compiled_before = time.monotonic(), compile_seconds()
     episode: Any = None
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
@@ -97,17 +98,14 @@ def run(options: argparse.Namespace) -> int:
         line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page)
-        # New to this machine, it compiles for up to half a minute before the first step.
-        line.update(
-            f"{env.name}: searching the first move; what is compiled for it is kept", force=True
-        )
+        line.update(f"{env.name}: searching the first move", force=True)
         episode = play(
             env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step
         )
         line.end(shown.text(time.monotonic() - started))
     if page is not None:
         page.write(options.tree)
-    seconds = time.monotonic() - started
+    seconds, compiled = time.monotonic() - started, compile_seconds() - compiled_before
     write_json(
         options.out / "episode.json",
         {
@@ -125,12 +123,14 @@ def run(options: argparse.Namespace) -> int:
             "model_steps": episode.budget.model_steps,
             "full_moves": shown.full_moves,
             "seconds": round(seconds, 3),
+            "compile_seconds": round(compiled, 3),
             "version": plangym_ext.__version__,
         },
     )
     print(
         f"{options.env}: return {episode.return_:g} in {episode.length} moves, "
         f"{episode.budget.model_steps} model steps, {seconds:.1f} s"
+        + (f", {compiled:.1f} s of it compiling" if compiled >= 0.1 * seconds else "")
     )
     if shown.full_moves:
         print(
