@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from numba.core import event
@@ -16,11 +17,12 @@ from plangym_ext.core.compiling import (
 
 def listen() -> None:
     """Count and announce what this process compiles from now on, whoever's code it is."""
-    event.register("numba:compiler_lock", _InCompiler())
-    event.register("numba:compile", _Compiles())
+    register: Callable[[str, event.Listener], None] = event.register
+    register("numba:compiler_lock", _InCompiler())
+    register("numba:compile", _Compiles())
 
 
-class _InCompiler(event.Listener):  # type: ignore[misc]  # numba has no types
+class _InCompiler(event.Listener):
     """Counts while a thread is in the compiler, or waits for its turn there."""
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
@@ -30,7 +32,7 @@ class _InCompiler(event.Listener):  # type: ignore[misc]  # numba has no types
         end_compiling()
 
 
-class _Compiles(event.Listener):  # type: ignore[misc]  # numba has no types
+class _Compiles(event.Listener):
     """Announces what is not loaded but compiled."""
 
     def on_start(self, event: Any) -> None:
