@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -192,11 +193,10 @@ def _env(options: argparse.Namespace) -> Any:
     arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
     if options.video or (options.tree and _renders(options.env)):
         arguments["render_mode"] = "rgb_array"
-    if options.n_workers == 0:
-        return plangym_ext.make(options.env, **arguments)
-    return plangym_ext.make(
-        options.env, backend="process", n_workers=options.n_workers, **arguments
-    )
+    env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        print(f"{env.name}: {env.backend_note}", file=sys.stderr)
+    return env
 
 
 def _renders(name: str) -> bool:

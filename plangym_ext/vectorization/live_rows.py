@@ -33,14 +33,16 @@ class Played(NamedTuple):
     Attributes:
         rewards: `[k]` float64.
         terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty; with `columns`, arrays of all
-            rows by key, if an engine has them so.
+        infos: `(row, info)` for each info that is not empty, or `GroupedInfos`, which hold
+            the finals too.
         finals: `(row, obs, info)` of rows that ended and were reset in the same step.
         obs: observations that have no array form, one for each row; else None.
         states: of all rows of the process, None for one that was never reset; or None if
             they were not asked for or cannot be captured.
         seen: checksum of what the process's rows have shown since their states were captured or
             restored, this call included; see `Seen`. 0 from an engine whose rows cannot die.
+        batch: observations of the k rows as one fresh `[k, *obs]` array, if an engine has
+            them so; they are on the board as well.
     """
 
     rewards: np.ndarray
@@ -51,6 +53,7 @@ class Played(NamedTuple):
     obs: list[Any] | None
     states: list[np.ndarray | None] | None
     seen: int = 0
+    batch: np.ndarray | None = None
 
 
 class LiveRows:
