@@ -125,6 +125,10 @@ class ConcurrentUse(PlangymExtError, RuntimeError):
     """Two threads called one env at the same time; nothing was done for the second."""
 
 
+class InheritedEnv(PlangymExtError, RuntimeError):
+    """A forked process used an env whose workers belong to its parent; nothing was done."""
+
+
 class BatchPending(PlangymExtError, RuntimeError):
     """A batch that was begun is still running, and the call would change what it reads."""
 

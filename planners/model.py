@@ -93,7 +93,7 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
     space = getattr(env, "observation_space", None)
     if space is None:
         return np.stack(observations)
-    # Here and not above: the options of planners are listed without gymnasium.
+    # Here, as it imports gymnasium, which models of one's own can do without.
     from plangym_ext.core.spaces import SpaceLayout
 
     return SpaceLayout(space, objects=True).stack(observations)

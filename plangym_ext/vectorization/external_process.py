@@ -67,6 +67,7 @@ class ExternalProcess(Closing):
         self.index = index
         #: The guard of its calls; handles that share workers share it.
         self.one_caller = OneCaller("ExternalProcess")
+        self.one_caller.bind_to_process()
         self._closed = False
         #: Seconds that the worker may leave a request unread before it counts as hung.
         self.send_timeout: float | None = _SEND_TIMEOUT

@@ -77,6 +77,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._engine = engine
         self.num_envs, self.copy = num_envs, copy
         self._one_caller = OneCaller("PlanVectorEnv")
+        if engine.worker_pids:
+            self._one_caller.bind_to_process()
         self.autoreset_mode = checked_autoreset(autoreset_mode)
         self.observation_mode = observation_mode
         found = engine.description
