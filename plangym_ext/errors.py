@@ -184,11 +184,14 @@ class WorkerTimeout(PlangymExtError, TimeoutError):
 
     Attributes:
         workers: numbers of the workers that did not answer.
+        rows: of a vector env, numbers of the sub-envs that they were moving.
     """
 
-    def __init__(self, message: str, *, workers: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, workers: tuple[int, ...] = (), rows: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.workers = workers
+        self.workers, self.rows = workers, rows
 
 
 class StorageError(PlangymExtError, OSError):
