@@ -20,6 +20,7 @@ from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.random_bytes import RANDOM_TYPES, random_bytes
 from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.errors import WrongKind
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Subject:
         """One transition, field by field as bytes; an episode that ends is reset."""
         action = copy.deepcopy(action)
         started = time.perf_counter()
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs, reward, terminated, truncated, info = self._step(action)
         self.step_seconds.append(time.perf_counter() - started)
         fields: dict[str, Any] = self._fields("observation", obs)
         fields |= {
@@ -98,6 +99,26 @@ class Subject:
         # The property itself would make one.
         generator = vars(self.env.unwrapped).get("_np_random")
         return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != "not enough values to unpack (expected 5, got 4)":
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(
+                f"{type(self.env.unwrapped).__qualname__}: step must return (observation, reward, "
+                f"terminated, truncated, info); got {len(found)} values. An env of the old Gym "
+                "returns `done` for the two endings: return `done, False` instead."
+            )
+        return found
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
         layout = SpaceLayout(self.env.observation_space, objects=True)
