@@ -23,6 +23,9 @@ from plangym_ext.vectorization.obs_board import ObsBoard
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
 
+#: Names that begin so are those of attributes of the env under all wrappers.
+UNWRAPPED = "unwrapped."
+
 Rows = Sequence[int]
 
 
@@ -100,7 +103,7 @@ class LiveRows:
         """What the vector env has to know: spaces of every row, and the first env's own."""
         first = self.envs[0]
         return {
-            "observation_spaces": [env.observation_space for env in self.envs],
+            "observation_spaces": [_observation_space(env) for env in self.envs],
             "action_spaces": [env.action_space for env in self.envs],
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
@@ -204,7 +207,10 @@ class LiveRows:
     ) -> list[np.ndarray | None] | None:
         """Set an attribute of rows' envs; returns all states if they are to be captured."""
         for row, value in zip(rows, values, strict=True):
-            self.envs[row].set_wrapper_attr(name, value)
+            env, attribute = self.envs[row], name
+            if name.startswith(UNWRAPPED):
+                env, attribute = env.unwrapped, name.removeprefix(UNWRAPPED)
+            env.set_wrapper_attr(attribute, value)
             state = self._states[row]
             if isinstance(state, LiveState):
                 state.identify()
@@ -261,6 +267,12 @@ class LiveRows:
         """Close every env."""
         for env in self.envs:
             env.close()
+
+
+def _observation_space(env: gym.Env[Any, Any]) -> gym.Space[Any]:
+    """That of an env; one that says nothing of what is seen if it has none."""
+    found: gym.Space[Any] = getattr(env, "observation_space", None) or gym.Space()
+    return found
 
 
 class _Notes:

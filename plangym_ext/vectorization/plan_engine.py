@@ -14,7 +14,7 @@ from plangym_ext.core.continued_rows import equally_wide
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import ResetNeeded
-from plangym_ext.vectorization.live_rows import Played
+from plangym_ext.vectorization.live_rows import UNWRAPPED, Played
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
@@ -45,6 +45,11 @@ class PlanEngine(RowEngine):
         self._fresh = np.ones(num_envs, bool)
         # Texts and objects have no column, and not every backend carries them.
         self._infos = "numeric" if proper.info_writer.holds_all else "all"
+
+    @property
+    def note(self) -> str:
+        """See `RowEngine`."""
+        return self._env.backend_note
 
     @property
     def description(self) -> RowsDescription:
@@ -192,6 +197,7 @@ class PlanEngine(RowEngine):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
+        name = name.removeprefix(UNWRAPPED)
         for row, value in zip(rows, values, strict=True):
             if self._fresh[row]:
                 raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")
