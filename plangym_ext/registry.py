@@ -13,8 +13,8 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import NoKernel, UnknownName, suggestion
-from plangym_ext.own_modules import import_module_of
+from plangym_ext.core.own_modules import import_module_of
+from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -320,6 +320,10 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
         spec: of the env.
         state: how its state will be captured, as for `make`, or "off" if it will not be.
         kwargs: for its constructor, and the options of its family.
+
+    Raises:
+        MissingExtra: a package that its family needs is not installed.
+        UnknownName: the constructor has no such argument.
     """
     import gymnasium as gym
 
@@ -332,6 +336,13 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
     try:
         with family.build_context() if family is not None else nullcontext():
             env = gym.make(_preparing(spec, family, state), **kwargs)
+    except (ModuleNotFoundError, gym.error.DependencyNotInstalled) as error:
+        if family is None or family.extra is None:
+            raise
+        raise MissingExtra(
+            f"{spec.id}: needs a package that is not installed ({error}). "
+            f"{installing(family.extra)}"
+        ) from error
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:

@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.choice import choose_codec
 from plangym_ext.core.codec import StateCodec, layers
+from plangym_ext.core.drawing import picture
 from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.families import family_of
 from plangym_ext.core.infos import InfoWriter
@@ -93,7 +94,7 @@ class GymEnv(PlanEnv):
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
+        obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         simulator = layers(self.gym_env)[-1]
         family = family_of(simulator)
@@ -207,7 +208,7 @@ class GymEnv(PlanEnv):
     def render(self) -> Any:
         """Picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
-        return self.gym_env.render()
+        return picture(self.gym_env, self.name)
 
     @property
     def metadata(self) -> dict[str, Any]:

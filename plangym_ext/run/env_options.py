@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from plangym_ext.own_modules import import_own
+from plangym_ext.core.own_modules import import_own
 
 _ARGUMENTS = "env."
 

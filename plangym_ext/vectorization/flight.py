@@ -296,7 +296,7 @@ class Flight:
             elif answer[0] == "error":
                 errors.append((answer[1], worker.where))
             else:
-                self._batch.own_infos.update(pickle.loads(answer[1]))
+                self._batch.take_own(*pickle.loads(answer[1]))
         if errors or excess:
             self._lane.queue.discard()
         if errors:
@@ -360,7 +360,8 @@ class Flight:
     def _rows_left(self) -> np.ndarray:
         """Rows that have to be run again from the caller's states."""
         left = ~self._batch.done
-        left[list(self._batch.own_infos)] = False  # the answers with these infos have come
+        # The answers with what these rows have of their own have come.
+        left[[*self._batch.own_infos, *self._batch.own_objects]] = False
         rows: np.ndarray = np.flatnonzero(left)
         return rows
 

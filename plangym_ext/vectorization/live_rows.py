@@ -319,7 +319,7 @@ def _proved_method(
     twin: gym.Env[Any, Any], state: str, check: bool, trust: bool
 ) -> str | IncompleteState:
     try:
-        SpaceLayout(twin.observation_space, text=True)  # what the proof compares
+        SpaceLayout(twin.observation_space, objects=True)  # what the proof compares
     except TypeError as error:
         return IncompleteState(f"its state cannot be captured: {error}")
     try:
