@@ -78,6 +78,7 @@ class LocalHost(RowHost):
 
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
+        self.envs = self._rows.envs
         self._closed = False
 
     def describe(self) -> dict[str, Any]:

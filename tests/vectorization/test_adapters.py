@@ -258,10 +258,10 @@ def test_tianshou_reaches_envs_as_its_own_does(kind, n_workers):
     venv = plangym_ext.make_vec([make] * 3, n_workers=n_workers, autoreset_mode="disabled")
     found = []
     for envs in (
-        adapters.TianshouVectorEnv(venv, wait_num=2, timeout=1.0),
-        tianshou.DummyVectorEnv([make] * 3, wait_num=2, timeout=1.0),
+        adapters.TianshouVectorEnv(venv),
+        tianshou.DummyVectorEnv([make] * 3),
     ):
-        seen = [envs.is_async, envs.seed(5), envs.reset()[0].tolist()]
+        seen = [envs.seed(5), envs.reset()[0].tolist()]
         seen += [envs.reset([1], options={"easy": 1})[0].tolist()]
         seen += [[space.sample() for space in envs.action_space] for _ in range(2)]
         envs.set_env_attr("offset", 3, [0, 2])
@@ -273,6 +273,19 @@ def test_tianshou_reaches_envs_as_its_own_does(kind, n_workers):
             envs.reset()
         found.append(seen)
     assert found[0] == found[1]
+
+
+def test_tianshou_may_wait_for_fewer_envs():
+    adapters = pytest.importorskip("plangym_ext.vectorization.adapters.tianshou")
+    venv = plangym_ext.make_vec(MAKES["CartPole-v1"], 3, autoreset_mode="disabled")
+    envs = adapters.TianshouVectorEnv(venv, wait_num=2, timeout=1.0)
+    envs.reset(seed=0)
+    assert envs.is_async
+    infos = envs.step(np.ones(3, int))[-1]
+    assert [info["env_id"] for info in infos] == [0, 1, 2]
+    with pytest.raises(ValueError, match="No env is still stepping"):
+        envs.step(None)
+    envs.close()
 
 
 def assert_same_returns(got, expected):
