@@ -12,7 +12,7 @@ import numpy as np
 
 from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.drawing import picture
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.late_state import first_codec

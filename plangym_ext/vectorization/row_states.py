@@ -40,7 +40,8 @@ def row_states(
         makes: constructor of each row's env.
         envs: what they have made, all of it.
         state: as for `LiveRows`.
-        check, trust: as for `GymEnv`.
+        check: as for `GymEnv`.
+        trust: as for `GymEnv`.
     """
     if state == "off":
         off = IncompleteState("states are off; leave out state='off' to have them")
@@ -120,9 +121,9 @@ def _shares_a_layer(twin: gym.Env[Any, Any], envs: Sequence[gym.Env[Any, Any]]) 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
     """Leaves the process's random generators as they were: a twin may draw from them."""
-    python, numpy = random.getstate(), np.random.get_state()
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - envs use it
     try:
         yield
     finally:
         random.setstate(python)
-        np.random.set_state(numpy)
+        np.random.set_state(numpy)  # noqa: NPY002

@@ -185,7 +185,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return self._engine.board.batch(rows), infos
 
     def observations(self) -> Any:
-        """obs `[n, *obs]`: what every sub-env shows now."""
+        """Observations `[n, *obs]`: what every sub-env shows now."""
         return self._engine.board.batch(copy=self.copy)
 
     # Step ---------------------------------------------------------------------------

@@ -90,16 +90,16 @@ class Drawing(Counted):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.at = random.random() + np.random.rand()
+        self.at = random.random() + np.random.rand()  # noqa: NPY002
         return self._obs(), {}
 
 
 def test_the_generators_of_the_process_are_as_they_were():
     random.seed(1)
-    np.random.seed(1)
-    expected = random.random() + np.random.rand()
+    np.random.seed(1)  # noqa: NPY002
+    expected = random.random() + np.random.rand()  # noqa: NPY002
     random.seed(1)
-    np.random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
     with plangym_ext.make_vec(Drawing) as venv:
         assert venv.reset()[0] == expected
 

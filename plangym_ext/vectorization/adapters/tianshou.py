@@ -65,7 +65,8 @@ class TianshouVectorEnv(BaseVectorEnv):
         # Tianshou hands one seed to all.
         seeds = [kwargs.get("seed")] * len(numbers)
         obs, infos = self.venv.reset_some(numbers, seed=seeds, options=kwargs.get("options"))
-        return self._batch(obs), _objects(infos)
+        listed: Any = infos
+        return self._batch(obs), _objects(listed)
 
     def step(
         self,
