@@ -29,11 +29,15 @@ class ForeignState(StateError):
 
 
 class UntrustedState(StateError):
-    """A state row holds a pickle from elsewhere, and nobody has vouched for it."""
+    """A state row from elsewhere holds a pickle, or names what this env's states never hold."""
 
 
 class IncompleteState(PlangymExtError):
     """An env's state cannot be captured exactly, and nothing is approximated."""
+
+
+class NotExact(IncompleteState):
+    """Played again from the same state, an env did something else than it did before."""
 
 
 class InvalidAction(PlangymExtError, ValueError):

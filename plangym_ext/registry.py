@@ -52,12 +52,16 @@ def make(
             module that registers it, such as "my_package.envs:Corridor-v0"; a family's own,
             such as "dm_control/cheetah-run-v0"; or a callable that returns a gymnasium env,
             such as its class. Callables travel to workers by cloudpickle.
-        n_workers: worker processes for batches; 0 for none. With "auto", None means none.
+        n_workers: worker processes for batches; 0 for none, in which case "auto" chooses
+            among the backends of this process; None leaves it to `backend`.
         backend: "serial" (one loop in Python, the reference), "process" (workers),
             "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
             for envs that a task describes), or "auto": "process" if `n_workers` is given,
-            else "mujoco" or "kernel" where there is one, else "serial". `env.backend`
-            says which it is, and `env.backend_note` why not a faster one.
+            else "mujoco" or "kernel" where there is one, else the faster of "process", on
+            all processors that this process may use, and "serial", by what a step costs.
+            Its workers start with the first batch; only a name or a class that can be
+            imported is given to them unasked. `env.backend` says which it is, and
+            `env.backend_note` why. The results are the same bytes on each.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -95,7 +99,10 @@ def make(
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
-    return _in_this_process(build, family, backend, threads, settings)
+    env = _in_this_process(build, family, backend, threads, settings)
+    if backend == "auto" and n_workers is None and env.backend == "serial":
+        return _with_workers(env, name)
+    return env
 
 
 def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> None:
@@ -180,6 +187,19 @@ def _in_this_process(
     env = here if backend == "serial" else _on_kernel(here, backend, threads)
     env.backend_note = note
     return env
+
+
+def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
+    """The serial env, or one that plays it and has workers for its batches if they pay."""
+    from plangym_ext.vectorization.auto_backend import chosen_workers
+    from plangym_ext.vectorization.parallel_env import ParallelEnv
+    from plangym_ext.vectorization.processors import WAVE
+
+    target = find_spec(name).entry_point if isinstance(name, str) else name
+    n_workers, reason = chosen_workers(env, target, WAVE)
+    found = env if n_workers is None else ParallelEnv.around(env, n_workers)
+    found.backend_note = f"{env.backend_note} {reason}".strip()
+    return found
 
 
 def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:

@@ -7,7 +7,9 @@ instance of the env. It names the first field and step that differ.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import statistics
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -27,11 +29,13 @@ class RoundTrip:
         exact: whether every transition came out the same.
         transitions: how many were compared.
         difference: first field, step, save point and instance that differ; "" if none.
+        step_seconds: of an env step, the median of those that were played.
     """
 
     exact: bool
     transitions: int
     difference: str = ""
+    step_seconds: float = 0.0
 
 
 @dataclass
@@ -40,6 +44,8 @@ class Subject:
 
     env: gym.Env[Any, Any]
     codec: StateCodec
+    #: Seconds of every step that was played.
+    step_seconds: list[float] = field(default_factory=list)
 
     def save(self) -> bytes:
         """State as the codec writes it."""
@@ -56,7 +62,10 @@ class Subject:
 
     def play(self, action: Any) -> dict[str, Any]:
         """One transition, field by field as bytes; an episode that ends is reset."""
-        obs, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
+        action = copy.deepcopy(action)
+        started = time.perf_counter()
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.step_seconds.append(time.perf_counter() - started)
         fields = self._fields("observation", obs)
         fields |= {
             "reward": np.float64(reward).tobytes(),
@@ -138,7 +147,7 @@ def check_round_trip(
                         f"{field} differs at step {step + 1}, {step + 1 - point} after the "
                         f"state of step {point} was restored in {which}",
                     )
-    return RoundTrip(True, compared)
+    return RoundTrip(True, compared, step_seconds=statistics.median(subject.step_seconds))
 
 
 def _first_difference(expected: dict[str, Any], got: dict[str, Any]) -> str:

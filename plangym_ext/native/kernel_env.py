@@ -21,6 +21,7 @@ from plangym_ext.native.kernel import Kernel
 from plangym_ext.native.known import find_kernel
 from plangym_ext.native.native_env import NativeEnv
 from plangym_ext.native.proof import GuardedMemory, first_difference
+from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.row_kernel import RowArrays, make_loop
 from plangym_ext.native.row_memory import RowMemory, state_of
 from plangym_ext.native.simulator import KernelSimulator
@@ -95,6 +96,17 @@ class KernelEnv(NativeEnv):
             # The env itself says what is wrong, if it is, in the words of every backend.
             return self.plan_env._run_rows(request)
         return found
+
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        self.plan_env._check_open("step")
+        if self._loop is None:
+            self.warm_up()
+        if self.backend != "kernel" or not self.plan_env.info_writer.holds_all:
+            return None
+        resets = request.reset_first
+        if self.reset_columns is None and resets is not None and resets.any():
+            return None
+        return self._compiled_rows(request)
 
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
@@ -186,6 +198,7 @@ class KernelEnv(NativeEnv):
     def _prove(self) -> None:
         difference = first_difference(self.plan_env, self._compiled_rows)
         if not difference:
+            self.reset_columns = proved_resets(self.plan_env, self._compiled_rows)
             return
         self._checks = None
         text = f"{self.name}: {difference}"

@@ -165,6 +165,8 @@ class MujocoPlayer:
         source: np.ndarray,
         target: np.ndarray,
         fresh: FreshRows | None = None,
+        *,
+        steps: bool = True,
     ) -> None:
         """Play the actions of `played` from states, and record into it.
 
@@ -175,6 +177,7 @@ class MujocoPlayer:
                 row contiguous.
             target: like `source`, for those after the last step; may be the same memory.
             fresh: rows that begin at a reset instead.
+            steps: without, nothing is played, and `played.after` is what the rows begin with.
 
         Raises:
             FatalError: of mujoco, in some row.
@@ -182,6 +185,7 @@ class MujocoPlayer:
         num_rows = len(source)
         self._reserve(num_rows)
         job = self._job(played, num_rows)
+        job[0] = played.shape[0] if steps else 0
         job[3], job[4] = _address(source), source.strides[0]
         job[5], job[6] = _address(target), target.strides[0]
         chosen = self._everyone[:num_rows]
@@ -199,7 +203,8 @@ class MujocoPlayer:
         finally:
             for row in () if fresh is None else fresh.rows.tolist():
                 job[begins + row] = -1
-        self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
+        if steps:
+            self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
 
     def _apply(self, rows: np.ndarray, job: int) -> None:
         failed = self._library.mjb_apply(

@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--n-workers",
         type=at_least(0),
-        default=0,
+        default=None,
         metavar="W",
-        help="worker processes; 0 plans in this process",
+        help="worker processes; 0 plans in this process (default: the fastest way for each env)",
     )
     parser.add_argument(
         "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
@@ -244,9 +244,11 @@ def _planner(spec: str, model_steps: int) -> Any:
 def _env(name: str, options: argparse.Namespace) -> Any:
     import plangym_ext
 
-    workers = {"n_workers": options.n_workers} if options.n_workers > 0 else {}
     arguments = {"frameskip": options.frameskip, **env_arguments(options)}
-    return plangym_ext.make(name, **arguments, **workers)
+    env = plangym_ext.make(name, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        print(f"{env.name}: {env.backend_note}", file=sys.stderr)
+    return env
 
 
 def _plot(rows: list[dict[str, Any]], target: Path) -> None:

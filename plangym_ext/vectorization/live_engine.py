@@ -128,13 +128,14 @@ class LiveEngine(RowEngine):
         self,
         rows: Sequence[int],
         actions: Sequence[Any] | np.ndarray,
-        resets: Sequence[bool],
+        resets: np.ndarray,
         same_step: bool,
     ) -> PlayedLater:
         """See `RowEngine`."""
+        flags = resets.tolist()
 
         def arguments(chosen: _Chosen) -> tuple[Any, ...]:
-            return chosen.inside, chosen.of(actions), chosen.of(resets), same_step
+            return chosen.inside, chosen.of(actions), chosen.of(flags), same_step
 
         return functools.partial(self._played, self._begin("step", rows, arguments))
 

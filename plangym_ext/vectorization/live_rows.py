@@ -18,6 +18,7 @@ from plangym_ext.core.late_state import LateState
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.row_states import row_states
+from plangym_ext.vectorization.seen import Seen
 from plangym_ext.vectorization.unknown_space import observation_space
 
 #: Names that `call` refuses: the vector env has to know of these calls.
@@ -35,12 +36,16 @@ class Played(NamedTuple):
     Attributes:
         rewards: `[k]` float64.
         terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty; with `columns`, arrays of all
-            rows by key, if an engine has them so.
+        infos: `(row, info)` for each info that is not empty, or `GroupedInfos`, which hold
+            the finals too.
         finals: `(row, obs, info)` of rows that ended and were reset in the same step.
         obs: observations that have no array form, one for each row; else None.
         states: of all rows of the process, None for one that was never reset; or None if
             they were not asked for or cannot be captured.
+        seen: checksum of what the process's rows have shown since their states were captured or
+            restored, this call included; see `Seen`. 0 from an engine whose rows cannot die.
+        batch: observations of the k rows as one fresh `[k, *obs]` array, if an engine has
+            them so; they are on the board as well.
     """
 
     rewards: np.ndarray
@@ -50,6 +55,8 @@ class Played(NamedTuple):
     finals: list[tuple[int, Any, dict[str, Any]]]
     obs: list[Any] | None
     states: list[np.ndarray | None] | None
+    seen: int = 0
+    batch: np.ndarray | None = None
 
 
 class LiveRows:
@@ -77,6 +84,7 @@ class LiveRows:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
         self._fresh = [True] * len(makes)
+        self._seen = Seen()
         try:
             # All of them first: a constructor may hand out what others have left.
             for make in makes:
@@ -137,7 +145,7 @@ class LiveRows:
             self._fresh[row] = False
             found.add(k, obs, info)
             put(first + row, obs)
-        return found.played(self._all_states() if capture else None)
+        return self._played(found, rows, capture)
 
     def step(
         self,
@@ -176,7 +184,21 @@ class LiveRows:
                 raise
             put(first + row, obs)
             found.add(k, obs, info)
-        return found.played(self._all_states() if capture else None)
+        return self._played(found, rows, capture)
+
+    def _played(self, found: _Notes, rows: Rows, capture: bool) -> Played:
+        """What came of a call, and what a replay of it has to come to."""
+        first, count = self._first, len(self.envs)
+        at: Any = slice(first, first + count)
+        if len(rows) < count:
+            at = [first + row for row in rows]
+        self._seen.note(found.arrays, self.board.leaves(at))
+        if found.obs is not None:
+            self._seen.note_values(found.obs)
+        if not capture:
+            return found.played(None, self._seen.value)
+        self._seen.begin()
+        return found.played(self._all_states(), self._seen.value)
 
     # Everything else ----------------------------------------------------------------
 
@@ -204,7 +226,17 @@ class LiveRows:
             state = self._states[row]
             if isinstance(state, LateState):
                 state.identify()
-        return self._all_states() if capture else None
+        if not capture:
+            return None
+        self._seen.begin()
+        return self._all_states()
+
+    def bring_back(self, states: Sequence[np.ndarray | None]) -> None:
+        """Bring all rows of this process to states; None for rows that were never reset."""
+        known = {row: state for row, state in enumerate(states) if state is not None}
+        self.set_states(list(known), list(known.values()), None)
+        self._fresh = [state is None for state in states]
+        self._seen.begin()
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
         """`[S]` uint8 state of each row; their widths may differ.
@@ -263,20 +295,20 @@ class _Notes:
     """Gathers what comes of k rows."""
 
     def __init__(self, num_rows: int, is_array: bool) -> None:
-        self._arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
+        self.arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
         #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory: tuple[Any, ...] = tuple(array.data for array in self._arrays)
+        self.memory: tuple[Any, ...] = tuple(array.data for array in self.arrays)
         self.infos: list[tuple[int, dict[str, Any]]] = []
         self.finals: list[tuple[int, Any, dict[str, Any]]] = []
-        self._obs: list[Any] | None = None if is_array else []
+        self.obs: list[Any] | None = None if is_array else []
 
     def add(self, k: int, obs: Any, info: dict[str, Any]) -> None:
         """Note what a row shows."""
         if info:
             self.infos.append((k, info))
-        if self._obs is not None:
-            self._obs.append(obs)
+        if self.obs is not None:
+            self.obs.append(obs)
 
-    def played(self, states: list[np.ndarray | None] | None) -> Played:
+    def played(self, states: list[np.ndarray | None] | None, seen: int) -> Played:
         """All of it."""
-        return Played(*self._arrays, self.infos, self.finals, self._obs, states)
+        return Played(*self.arrays, self.infos, self.finals, self.obs, states, seen)

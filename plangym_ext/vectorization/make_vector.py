@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vectorization.live_engine import LiveEngine
-from plangym_ext.vectorization.parallel_env import default_n_workers
 from plangym_ext.vectorization.plan_engine import PlanEngine
+from plangym_ext.vectorization.processors import default_n_workers
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
@@ -59,10 +60,11 @@ def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any
     """A vector env whose rows are states that `env` steps; it belongs to the result.
 
     Args:
-        env: on any backend.
+        env: on a native backend.
         num_envs: how many; 1 if None.
         options: for `PlanVectorEnv`.
     """
+    assert isinstance(env, LiveStepper)
     try:
         num = _checked_number(num_envs) or 1
         return PlanVectorEnv(PlanEngine(env, num), num, **options)

@@ -126,6 +126,13 @@ class ObsBoard:
         out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
         return concatenate(self.space, values, out)
 
+    def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
+        """`[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
+
+        There are none where observations have no array form.
+        """
+        return tuple(leaf[rows] for leaf in self._leaves)
+
     def rows(self, rows: Sequence[int]) -> list[Any]:
         """The observation of each row, nested as the space, and the caller's own."""
         if self._layout is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -20,13 +19,7 @@ from plangym_ext.errors import EnvClosed, IncompleteState
 from plangym_ext.vectorization.batch_env import ROW_TIMEOUT, BatchEnv
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.external_process import ExternalProcess
-
-
-def default_n_workers() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+from plangym_ext.vectorization.processors import default_n_workers
 
 
 class ParallelEnv(BackendEnv):
@@ -118,6 +111,19 @@ class ParallelEnv(BackendEnv):
         if not delay_setup:
             self.setup()
 
+    @classmethod
+    def around(cls, env: GymEnv, n_workers: int) -> Self:
+        """Return a parallel env that plays `env`, and starts workers for its first batch.
+
+        Args:
+            env: the local env; it belongs to the result.
+            n_workers: worker processes.
+        """
+        arguments = dict(env._arguments)
+        found = cls(arguments.pop("make"), n_workers=n_workers, delay_setup=True, **arguments)
+        found._plan_env = env
+        return found
+
     def setup(self) -> None:
         """Build the local env and the workers, unless that has been done."""
         if self._closed:
@@ -130,7 +136,8 @@ class ParallelEnv(BackendEnv):
             # All workers start before any is waited for; the local env is built meanwhile.
             for index in range(self.n_workers):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
-            self._plan_env = self._constructor()
+            if self._plan_env is None:
+                self._plan_env = self._constructor()
             batch_env = BatchEnv(
                 workers,
                 self._blocking,
@@ -198,7 +205,8 @@ class ParallelEnv(BackendEnv):
         return self._run(request)
 
     def _end_abandoned(self) -> None:
-        self.batch_env._end_abandoned()
+        if self._batch_env is not None:
+            self._batch_env._end_abandoned()
 
     def _run(self, request: RowRequest) -> RowResults:
         return self._start(request).wait(None)
@@ -216,7 +224,10 @@ class ParallelEnv(BackendEnv):
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
-        self.batch_env.widen(width)
+        if self._batch_env is None:  # workers that start later learn of it with their first batch
+            self.plan_env.widen(width)
+        else:
+            self._batch_env.widen(width)
 
     # Life -----------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class RowEngine(ABC):
         self,
         rows: Sequence[int],
         actions: Sequence[Any] | np.ndarray,
-        resets: Sequence[bool],
+        resets: np.ndarray,
         same_step: bool,
     ) -> PlayedLater:
         """Step rows, or reset some instead; see `LiveRows.step`."""

@@ -17,6 +17,7 @@ import numpy as np
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.row_hosts import Answer, RowHost
+from plangym_ext.vectorization.seen import not_exact
 
 #: Calls after which states are captured once more, so that those need not be played again.
 _LONGEST_LOG = 64
@@ -47,6 +48,8 @@ class RowLane:
         self._saved: list[np.ndarray | None] = [None] * len(rows)
         self._log: list[tuple[str, tuple[Any, ...]]] = []
         self._longest_log = _LONGEST_LOG
+        #: What the host's rows have shown since; see `Played.seen`.
+        self._seen = 0
         #: Attributes that were set, by row and name: states need not hold them.
         self._attributes: dict[tuple[int, str], Any] = {}
         self._call: tuple[str, tuple[Any, ...]] = ("", ())
@@ -109,7 +112,10 @@ class RowLane:
             rows, attribute, values = args
             for row, value in zip(rows, values, strict=True):
                 self._attributes[row, attribute] = value
+        if isinstance(found, Played):
+            self._seen = found.seen
         if self._capture:
+            self._seen = 0
             states = found.states if isinstance(found, Played) else found
             # A state that turns out not to be capturable is no reason to stop playing.
             self._captures = states is not None
@@ -141,16 +147,23 @@ class RowLane:
         return self._restore()
 
     def _restore(self) -> bool:
-        """Restore the saved states and play what came after them; False if there are none."""
+        """Restore the saved states and play what came after them; False if there are none.
+
+        Raises:
+            NotExact: that showed something else than it did before.
+        """
         if not self._captures:
             return not self._played
-        known = [row for row, state in enumerate(self._saved) if state is not None]
+        seen = 0
         try:
-            self._host.call("set_states", known, [self._saved[k] for k in known], None)(None)
+            self._host.call("bring_back", self._saved)(None)
             for name, args in self._log:
-                self._host.call(name, *args)(None)
+                found = self._host.call(name, *args)(None)
+                seen = found.seen if isinstance(found, Played) else seen
         except (WorkerDied, WorkerTimeout):
             return False
+        if seen != self._seen:
+            raise not_exact(self.rows, len(self._log))
         return True
 
 

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.vectorization.grouped_infos import GroupedInfos
 from plangym_ext.vectorization.live_rows import OWN_CALLS, Played
 from plangym_ext.vectorization.obs_board import layout_of
 from plangym_ext.vectorization.row_engine import RowEngine
@@ -28,7 +29,6 @@ from plangym_ext.vectorization.vector_errors import VectorResetNeeded
 from plangym_ext.vectorization.vector_infos import (
     batched_infos,
     listed_infos,
-    masked_columns,
     some_infos,
 )
 from plangym_ext.vectorization.vector_pending import PendingCall
@@ -234,7 +234,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             infos = self._infos(rows, played)
             if not whole and not self.list_infos:
                 infos = some_infos(infos, rows)
-            obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
+            obs = played.batch
+            if obs is None or not self.copy:
+                obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
             return obs, played.rewards, played.terminations, played.truncations, infos
 
     def _row_actions(self, actions: Any, num_rows: int) -> Any:
@@ -453,11 +455,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.close()
 
     def _infos(self, rows: Sequence[int], played: Played) -> Any:
+        if isinstance(played.infos, GroupedInfos):
+            if not self.list_infos:
+                return played.infos.batched(self.num_envs, rows)
+            played = played._replace(finals=played.infos.finals())
         if self.list_infos:
             return listed_infos(len(rows), played.infos, played.finals)
-        columns = getattr(played.infos, "columns", None)
-        if columns is not None and isinstance(rows, range):
-            return masked_columns(columns, self.num_envs)
         infos = [(rows[k], info) for k, info in played.infos]
         finals = [(rows[k], obs, info) for k, obs, info in played.finals]
         return batched_infos(self.num_envs, infos, finals, self._add_info)

@@ -25,14 +25,18 @@ class Episodes:
     def __init__(self, num_envs: int) -> None:
         self.ended = np.zeros(num_envs, bool)
         self._fresh = np.ones(num_envs, bool)
+        self._any_fresh = True
+        self._none = np.zeros(num_envs, bool)
+        self._none.flags.writeable = False
 
     def begin(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> None:
         """Sub-envs were reset, or brought to states of which some are of ended episodes."""
         self.ended[rows], self._fresh[rows] = ended, False
+        self._any_fresh = bool(self._fresh.any())
 
     def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
         """Refuse to step what was never reset, or has ended and is not reset by itself."""
-        if self._fresh.any() and self._fresh[list(rows)].any():
+        if self._any_fresh and self._fresh[list(rows)].any():
             raise VectorResetNeeded(
                 f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
                 "reset first."
@@ -44,16 +48,14 @@ class Episodes:
                 "reset(options={'reset_mask': terminations | truncations})."
             )
 
-    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> list[bool]:
-        """Which sub-envs the next step resets instead."""
+    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
+        """`[k]` bool, which sub-envs the next step resets instead; not to be written to."""
         if mode == AutoresetMode.SAME_STEP:
-            return [False] * len(rows)
-        chosen = self.ended if isinstance(rows, range) else self.ended[rows]
-        found: list[bool] = chosen.tolist()
-        return found
+            return self._none[: len(rows)]
+        return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def step(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> None:
-        """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool."""
+        """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool, kept."""
         if mode == AutoresetMode.SAME_STEP:
             ended = np.zeros_like(ended)  # they have been reset
         if isinstance(rows, range):
