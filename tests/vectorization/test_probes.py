@@ -322,3 +322,21 @@ def test_closing_while_a_call_is_pending_warns():
     venv.reset_async(seed=0)
     with pytest.warns(UserWarning, match="waiting for a pending call to `reset`"):
         venv.close()
+
+
+# The checker ------------------------------------------------------------------------
+
+
+class Brief(Counted):
+    """Ends in its first step, as a hand of Blackjack may."""
+
+    def step(self, action):
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, True, truncated, info
+
+
+@pytest.mark.parametrize("mode", ["disabled", "next_step", "same_step"])
+def test_the_checker_plays_envs_that_end_at_once(mode):
+    with plangym_ext.make_vec(Brief, 3, autoreset_mode=mode) as venv:
+        report = plangym_ext.check_vector_env(venv)
+        assert report.ok, str(report)
