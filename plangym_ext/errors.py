@@ -117,6 +117,10 @@ class ConcurrentUse(PlangymExtError, RuntimeError):
     """Two threads called one env at the same time; nothing was done for the second."""
 
 
+class InheritedEnv(PlangymExtError, RuntimeError):
+    """A forked process used an env whose workers belong to its parent; nothing was done."""
+
+
 class BatchPending(PlangymExtError, RuntimeError):
     """A batch that was begun is still running, and the call would change what it reads."""
 
@@ -172,11 +176,14 @@ class WorkerTimeout(PlangymExtError, TimeoutError):
 
     Attributes:
         workers: numbers of the workers that did not answer.
+        rows: of a vector env, numbers of the sub-envs that they were moving.
     """
 
-    def __init__(self, message: str, *, workers: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, workers: tuple[int, ...] = (), rows: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.workers = workers
+        self.workers, self.rows = workers, rows
 
 
 class StorageError(PlangymExtError, OSError):

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core import forks
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
@@ -72,6 +73,7 @@ class KernelEnv(NativeEnv):
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._forks = forks.count()
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
 
@@ -148,7 +150,8 @@ class KernelEnv(NativeEnv):
         return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
 
     def _threads(self, count: int) -> ThreadPoolExecutor:
-        if self._pool is None:
+        if self._pool is None or self._forks != forks.count():  # a child has no threads
+            self._forks = forks.count()
             workers = max(count, self.threads or _processors()) - 1
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
         return self._pool
@@ -232,7 +235,8 @@ class KernelEnv(NativeEnv):
     def close(self) -> None:
         """Close the env and end its threads; further calls do nothing."""
         if self._pool is not None:
-            self._pool.shutdown()
+            # Another process has its threads, if they were started there.
+            self._pool.shutdown(wait=self._forks == forks.count())
             self._pool = None
         self.plan_env.close()
 

@@ -114,10 +114,7 @@ def run(options: argparse.Namespace) -> int:
         line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
-        # New to this machine, it compiles for up to half a minute before the first step.
-        line.update(
-            f"{env.name}: searching the first move; what is compiled for it is kept", force=True
-        )
+        line.update(f"{env.name}: searching the first move", force=True)
         with contextlib.suppress(_Stopped):
             play(env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step)
         line.end(shown.text(time.monotonic() - started))
@@ -155,6 +152,7 @@ def _write_episode(
             "model_steps": shown.model_steps,
             "full_moves": shown.full_moves,
             "seconds": round(seconds, 3),
+            "compile_seconds": round(shown.compile_seconds, 3),
             "version": plangym_ext.__version__,
         },
     )
@@ -164,9 +162,12 @@ def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
     """Say what was played and written."""
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
+    compiling = f", {shown.compile_seconds:.1f} s of it compiling"
+    if shown.compile_seconds < 0.1 * seconds:
+        compiling = ""
     print(
         f"{options.env}: return {shown.return_:g} in {shown.moves} moves, "
-        f"{shown.model_steps} model steps, {seconds:.1f} s"
+        f"{shown.model_steps} model steps, {seconds:.1f} s{compiling}"
     )
     if shown.full_moves:
         print(
@@ -199,6 +200,7 @@ class _Shown:
         self._frame = self._first_frame() if self._draws else None
         self._started = time.monotonic()
         self.moves, self.return_, self.model_steps = 0, 0.0, 0
+        self.compile_seconds = 0.0
         self.actions: list[Any] = []
         self.terminated = self.truncated = self.interrupted = False
         self.full_moves = 0  # whose tree ran out of room
@@ -213,6 +215,7 @@ class _Shown:
         self.actions.append(move.action)
         self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
         self.model_steps += move.plan.budget.model_steps
+        self.compile_seconds += move.plan.budget.compile_seconds
         self.full_moves += move.plan.full
         self._line.update(self.text(time.monotonic() - self._started))
         frame = self._env.render() if self._draws or self._video is not None else None

@@ -17,8 +17,9 @@ from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import ResetNeeded
 from plangym_ext.vectorization.grouped_infos import Columns, GroupedInfos, InfoGroup
-from plangym_ext.vectorization.live_rows import UNWRAPPED, Played
+from plangym_ext.vectorization.live_rows import UNWRAPPED
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,
@@ -51,7 +52,7 @@ class PlanEngine(RowEngine):
         self._numbers = np.arange(num_envs)
 
     @property
-    def note(self) -> str:
+    def backend_note(self) -> str:
         """See `RowEngine`."""
         return self._env.backend_note
 
