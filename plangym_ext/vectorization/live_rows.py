@@ -16,6 +16,7 @@ import numpy as np
 
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import LateState
+from plangym_ext.core.spaces import own_copy
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
@@ -149,6 +150,8 @@ class LiveRows:
             capture: as for `reset`.
         """
         begun = time.perf_counter()
+        # They may be played again, and an env may write into what it is given.
+        actions = own_copy(actions)
         found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs, line = self.board.put, self._first, self.envs, self._line
