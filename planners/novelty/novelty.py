@@ -170,6 +170,9 @@ def walk_down(
             return STOPPED
         action = drawn_action(tree, novelty, b, node)
         if action == NO_ACTION:
+            # What is in flight may lead on later; where nothing is allowed nothing will.
+            if not tree.legal[b, node].any():
+                solve(tree, novelty, b, node)
             return STOPPED
         if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
             best = best_action(tree, novelty, b, node, returns)

@@ -286,6 +286,18 @@ def test_a_state_that_allows_nothing_is_not_planned_from(models, cls):
     assert model.model_steps == 0
 
 
+@pytest.mark.parametrize("cls", [*TREES, BanditShooting, DiscreteShooting, FractalMC])
+def test_every_planner_comes_to_an_end_where_nothing_is_allowed(models, cls):
+    # 0 -> 1 or 2; neither is an ending, and neither allows anything.
+    mask = np.array([[1, 1], [0, 0], [0, 0]], bool)
+    model = masked(models, mask, [[1, 2], [1, 1], [2, 2]], [[0.0, 1.0], [0, 0], [0, 0]])
+    obs = np.zeros(1, np.float32)
+    plan = cls(30).plan(model, model.state(0), rng=0, obs=obs, legal=mask[0])
+    if cls is not FractalMC:
+        assert plan.action == 1
+        np.testing.assert_array_equal(plan.q, [0, 1])
+
+
 def test_walkers_stop_where_nothing_is_allowed(models):
     # Action 1 leads to state 1, where the episode goes on but nothing may be done.
     successor = np.array([[2, 1], [1, 1], [2, 2]])
