@@ -9,6 +9,10 @@ from plangym_ext.core.families import Family, register_family
 _HERE = "plangym_ext.envs"
 _KERNELS = ("kernel", f"{_HERE}.kernels:kernel_of")
 _TASKS = ("mujoco", f"{_HERE}.mujoco_tasks:task_of")
+# Else pygame looks for a display, and says that there is none.
+_PYGAME = (("SDL_VIDEODRIVER", "dummy"), ("PYGAME_HIDE_SUPPORT_PROMPT", "1"))
+# Else MuJoCo draws with GLFW, which needs a display.
+_EGL = (("MUJOCO_GL", "egl"),)
 # highway-env's ids have no prefix of their own.
 _HIGHWAY = tuple(
     f"{road}-*"
@@ -32,6 +36,8 @@ for _family in (
         module="gymnasium.envs.classic_control",
         codec=f"{_HERE}.classic_control:ClassicControlPart",
         native=_KERNELS,
+        extra="classic",
+        headless=_PYGAME,
     ),
     Family(
         name="atari",
@@ -52,6 +58,8 @@ for _family in (
         approximate=f"{_HERE}.box2d:KinematicPart",
         playback=f"{_HERE}.box2d:playback",
         building=f"{_HERE}.box2d:quiet_import",
+        extra="box2d",
+        headless=_PYGAME,
     ),
     Family(
         name="dm_control",
@@ -66,6 +74,8 @@ for _family in (
         codec=f"{_HERE}.highway:highway_part",
         names=_HIGHWAY,
         resolve=f"{_HERE}.highway:resolve",
+        extra="highway",
+        headless=_PYGAME,
     ),
     Family(
         name="mario",
@@ -80,6 +90,8 @@ for _family in (
         codec=None,
         names=("MiniGrid-*", "BabyAI-*"),
         resolve=f"{_HERE}.minigrid:resolve",
+        extra="minigrid",
+        headless=_PYGAME,
     ),
     Family(
         name="retro",
@@ -94,18 +106,24 @@ for _family in (
         codec=f"{_HERE}.mujoco:MujocoPart",
         building=f"{_HERE}.mujoco:quiet_compiler",
         native=_TASKS,
+        extra="mujoco",
+        headless=_EGL,
     ),
     Family(
         name="mujoco_task",
         module=f"{_HERE}.mujoco_tasks.task_env",
         codec=f"{_HERE}.mujoco_tasks.task_env:task_part",
         native=_TASKS,
+        extra="mujoco",
+        headless=_EGL,
     ),
     Family(
         name="toy_text",
         module="gymnasium.envs.toy_text",
         codec=f"{_HERE}.toy_text:toy_text_part",
         native=_KERNELS,
+        extra="classic",
+        headless=_PYGAME,
     ),
     # The library's own: Sokoban, NarrowPath, ChainMDP. They offer their state themselves.
     Family(

@@ -23,7 +23,7 @@ from plangym_ext.core.part import StatePart, get_block, put_block
 from plangym_ext.core.playback import Playback
 from plangym_ext.core.replay import ResetRecorder
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
-from plangym_ext.errors import IncompleteState, MissingExtra
+from plangym_ext.errors import IncompleteState, MissingExtra, installing
 
 
 @contextlib.contextmanager
@@ -52,8 +52,7 @@ try:
         from gymnasium.envs.box2d import bipedal_walker, car_racing, lunar_lander
 except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
     raise MissingExtra(
-        "LunarLander, BipedalWalker and CarRacing need Box2D and pygame. "
-        "Install them with: pip install 'plangym-ext[box2d]'"
+        "LunarLander, BipedalWalker and CarRacing need Box2D and pygame. " + installing("box2d")
     ) from error
 
 

@@ -2,7 +2,7 @@
 
 Its endings are told apart: discount 0 is a termination, the time limit (discount 1) a
 truncation. Its package needs `mujoco<4` and so an environment of its own:
-`pip install 'plangym-ext[dm_control]'`.
+`pip install '.[dm_control]'` in a checkout, into a virtual environment of its own.
 """
 
 from __future__ import annotations

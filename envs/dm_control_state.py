@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -110,6 +111,14 @@ class DMControlPart(StatePart):
         task = env.environment.task
         self._task = SnapshotPart([task], [task])
         self.width = self._numbers.nbytes + self._task.width + len(self._arrays.changes()) + 1024
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:
+        """What the task's snapshot learned."""
+        return self._task.learned(before)
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
+        """See `StatePart.adopt`."""
+        self._task.adopt(learned, before)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write simulator, model and task."""

@@ -101,6 +101,10 @@ class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 
 
+class CannotDraw(PlangymExtError, RuntimeError):
+    """The renderer of an env failed; the message says what it was set to, and what it said."""
+
+
 class EnvClosed(PlangymExtError, RuntimeError):
     """The env has been closed and cannot be used any more."""
 
@@ -197,6 +201,15 @@ class ForeignNetwork(PlangymExtError, ValueError):
 
 class LossNotFinite(PlangymExtError, ArithmeticError):
     """A loss or its gradient is not finite; the parameters are as they were before."""
+
+
+def installing(extra: str) -> str:
+    """`Install it with ...`: how an extra of this library is had, the end of a message."""
+    command = f"pip install -c constraints.txt '.[{extra}]'"
+    where = "in the checkout of plangym-ext"
+    if extra in ("dm_control", "retro"):  # they hold back packages that the others need
+        return f"Install it {where}, in a virtual environment of its own, with: {command}"
+    return f"Install it {where} with: {command}"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

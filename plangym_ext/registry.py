@@ -13,7 +13,8 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import NoKernel, UnknownName, suggestion
+from plangym_ext.core.own_modules import import_module_of
+from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
-
 _NATIVE = ("kernel", "mujoco")
 
 
 def make(
-    name: str,
+    name: str | Callable[[], Any],
     *,
     n_workers: int | None = None,
     backend: str = "auto",
@@ -48,9 +48,11 @@ def make(
     """Make an env that is stepped in batches from any saved state.
 
     Args:
-        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5", or a family's
-            own, such as "dm_control/cheetah-run-v0".
-        n_workers: worker processes for batches. With "auto", None means none.
+        name: a gymnasium id, such as "CartPole-v1" or "ALE/MsPacman-v5"; one with the
+            module that registers it, such as "my_package.envs:Corridor-v0"; a family's own,
+            such as "dm_control/cheetah-run-v0"; or a callable that returns a gymnasium env,
+            such as its class. Callables travel to workers by cloudpickle.
+        n_workers: worker processes for batches; 0 for none. With "auto", None means none.
         backend: "serial" (one loop in Python, the reference), "process" (workers),
             "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
             for envs that a task describes), or "auto": "process" if `n_workers` is given,
@@ -71,39 +73,16 @@ def make(
         threads: of the kernel backend, to share the rows of a batch; None lets the size
             of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
-            family, such as `episodic_life` for Atari.
+            family, such as `episodic_life` for Atari; only with an id.
 
     Raises:
-        UnknownName: no such env, backend or option.
+        UnknownName: no such env, module, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
-    if backend not in BACKENDS:
-        raise UnknownName(
-            f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
-            f"{suggestion(backend, BACKENDS)}"
-        )
-    if backend in ("serial", "kernel", "mujoco") and n_workers is not None:
-        raise ValueError(
-            f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
-            "Leave it out, or choose backend='process'."
-        )
-    if threads is not None and (backend in ("serial", "process") or n_workers is not None):
-        raise ValueError(
-            f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
-            f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
-        )
-    from plangym_ext.core.families import family_of_entry_point
-
-    spec = find_spec(name)
-    family = family_of_entry_point(spec.entry_point)
-    if frameskip is not None and family is not None and family.frameskip_argument:
-        kwargs[family.frameskip_argument], frameskip = frameskip, None
-    if frameskip is None:
-        frameskip = 1  # the env's own
-    # The spec itself travels, so an env that is registered here alone is found there.
-    build = functools.partial(make_gym, spec, state, **kwargs)
+    _check_choice(backend, n_workers, threads)
+    build, family, frameskip = _constructor(name, state, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
@@ -112,10 +91,80 @@ def make(
         "trust": trust,
         "invalid": invalid,
     }
-    if backend == "process" or (backend == "auto" and n_workers is not None):
+    if backend == "process" or n_workers:
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
+    return _in_this_process(build, family, backend, threads, settings)
+
+
+def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> None:
+    """Refuse a backend that there is not, and numbers that do not belong to it."""
+    if backend not in BACKENDS:
+        raise UnknownName(
+            f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
+            f"{suggestion(backend, BACKENDS)}"
+        )
+    if backend in ("serial", "kernel", "mujoco") and n_workers:
+        raise ValueError(
+            f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
+            "Leave it out, or choose backend='process'."
+        )
+    if threads is not None and (backend in ("serial", "process") or n_workers):
+        raise ValueError(
+            f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
+            f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
+        )
+
+
+def _constructor(
+    name: str | Callable[[], Any], state: str, frameskip: Any, kwargs: dict[str, Any]
+) -> tuple[Callable[[], Any], Family | None, Any]:
+    """Return what builds the gymnasium env, its family if the name tells it, and the frameskip."""
+    from plangym_ext.core.families import family_of_entry_point
+
+    if not isinstance(name, str):
+        _check_factory("make", name, kwargs)
+        return name, family_of_entry_point(name), 1 if frameskip is None else frameskip
+    spec = find_spec(name)
+    family = family_of_entry_point(spec.entry_point)
+    if frameskip is not None and family is not None and family.frameskip_argument:
+        kwargs = {**kwargs, family.frameskip_argument: frameskip}
+        frameskip = None
+    # The spec itself travels, so an env that is registered here alone is found there.
+    build = functools.partial(make_gym, spec, state, **kwargs)
+    return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
+
+
+def _check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse what is no constructor, and arguments that only a registered env can be given."""
+    import gymnasium as gym
+
+    if isinstance(factory, gym.Env):
+        raise TypeError(
+            f"{where}: expected a name or a callable that makes the env; got the env "
+            f"{factory}. Pass its class, or `lambda: ...`, so that more can be made."
+        )
+    if where == "make" and not callable(factory):
+        raise TypeError(
+            f"{where}: expected a registered gymnasium id such as 'CartPole-v1', or a callable "
+            f"that returns a gymnasium env; got {factory!r}"
+        )
+    if kwargs:
+        raise TypeError(
+            f"{where}: {', '.join(kwargs)} can be given with a name only; got {factory!r}. "
+            "Give them to what makes the envs: functools.partial(MyEnv, size=5)."
+        )
+
+
+def _in_this_process(
+    build: Callable[[], Any],
+    family: Family | None,
+    backend: str,
+    threads: int | None,
+    settings: dict[str, Any],
+) -> PlanEnv:
+    """The env on a native backend, if it has one that is not excluded, else the serial one."""
     note = ""
     if backend == "mujoco" or (
         backend == "auto" and family is not None and family.is_run_by("mujoco")
@@ -164,7 +213,7 @@ def make_vec(
     """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
 
     Args:
-        name_or_factories: a name as for `make`, a callable that returns a gymnasium env, or
+        name_or_factories: an id as for `make`, a callable that returns a gymnasium env, or
             one callable for each sub-env. Callables travel to workers by cloudpickle.
         num_envs: sub-envs; 1 if None, or as many as there are callables.
         n_workers: worker processes, which share the sub-envs evenly. With "auto", None
@@ -208,15 +257,11 @@ def make_vec(
         if env is not None:
             return native_vector_env(env, num_envs, options)
         backend = "serial"
+    make: Any = name_or_factories
     if isinstance(name_or_factories, str):
-        make: Any = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
-    elif kwargs:
-        raise TypeError(
-            f"make_vec: {', '.join(kwargs)} can be given with a name only; got "
-            f"{name_or_factories!r}. Give them to what makes the envs."
-        )
+        make = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
     else:
-        make = name_or_factories
+        _check_factory("make_vec", make, kwargs)
     return vector_env(
         make,
         num_envs,
@@ -275,6 +320,10 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
         spec: of the env.
         state: how its state will be captured, as for `make`, or "off" if it will not be.
         kwargs: for its constructor, and the options of its family.
+
+    Raises:
+        MissingExtra: a package that its family needs is not installed.
+        UnknownName: the constructor has no such argument.
     """
     import gymnasium as gym
 
@@ -287,6 +336,13 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
     try:
         with family.build_context() if family is not None else nullcontext():
             env = gym.make(_preparing(spec, family, state), **kwargs)
+    except (ModuleNotFoundError, gym.error.DependencyNotInstalled) as error:
+        if family is None or family.extra is None:
+            raise
+        raise MissingExtra(
+            f"{spec.id}: needs a package that is not installed ({error}). "
+            f"{installing(family.extra)}"
+        ) from error
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
@@ -322,9 +378,12 @@ def _unknown_option(name: str, spec: Any, options: tuple[str, ...]) -> UnknownNa
 def find_spec(name: str) -> Any:
     """The registered spec of an id.
 
+    Args:
+        name: an id; one such as "my_module:Corridor-v0" has its module imported first.
+
     Raises:
         TypeError: not a name.
-        UnknownName: there is none; the message has the closest one.
+        UnknownName: there is none, or no such module; the message has the closest one.
         MissingExtra: its simulator is not installed.
     """
     if not isinstance(name, str):
@@ -335,6 +394,7 @@ def find_spec(name: str) -> Any:
 
     from plangym_ext.core.families import family_of_name, register_all_ids, registered_spec
 
+    name = import_module_of(name)
     if name in gym.registry:
         return gym.spec(name)
     family = family_of_name(name)

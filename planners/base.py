@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.model import Rng, SearchModel, States
+from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.request import PlanRequest
 
@@ -128,7 +129,8 @@ class Planner(ABC):
             env: the model; its own current episode is not looked at.
             states: `[B, S]` uint8, none of them ended.
             rngs: B generators, one per state; they are advanced.
-            obs: `[B, *obs]` of the states; only needed with an evaluator.
+            obs: `[B, *obs]` of the states, nested as the observation space; only needed
+                with an evaluator, and by planners that look for what is new.
             legal: `[B, A]` bool, the actions that may be played in the states;
                 None: all. Of later states, `infos["action_mask"]` says so.
 
@@ -140,15 +142,25 @@ class Planner(ABC):
             InvalidAnswer: an evaluator or policy returned what cannot be used.
             NoLegalAction: a state allows nothing.
         """
+        self._check_observations(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
+        seen = None if obs is None else mapped(np.asarray, obs)
         name = type(self).__name__
-        request = PlanRequest(name, env, np.asarray(states), rngs, obs, masks, clock)
+        request = PlanRequest(name, env, np.asarray(states), rngs, seen, masks, clock)
         try:
             return self._plan_batch(request)
         except InvalidAnswer as error:
             # Whoever looks at the answer does not know whose function it was.
             raise InvalidAnswer(f"{name}: {error}") from error
+
+    def _check_observations(self, env: SearchModel) -> None:
+        """Have the functions that are asked about observations refuse those they cannot take."""
+        space = getattr(env, "observation_space", None)
+        for name in ("evaluator", "rollout_policy"):
+            check = getattr(getattr(self, name, None), "check_space", None)
+            if check is not None and space is not None:
+                check(space)
 
     @abstractmethod
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
@@ -190,7 +202,7 @@ class Planner(ABC):
             env: the model.
             state: `[S]` uint8.
             rng: a generator, which is advanced, or the seed of one.
-            obs: `[*obs]` of the state; only needed with an evaluator.
+            obs: `[*obs]` of the state; see `plan_batch`.
             legal: `[A]` bool, the actions that may be played; None: all.
         """
         state = np.asarray(state)
@@ -199,7 +211,7 @@ class Planner(ABC):
                 f"{type(self).__name__}.plan: state must be one row [S]; got shape "
                 f"{state.shape}. For several states use plan_batch."
             )
-        rows = None if obs is None else np.asarray(obs)[None]
+        rows = None if obs is None else stacked_obs(env, [obs])
         masks = None if legal is None else np.asarray(legal)[None]
         generators = [np.random.default_rng(rng)]
         return self.plan_batch(env, state[None], rngs=generators, obs=rows, legal=masks)[0]

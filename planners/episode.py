@@ -13,9 +13,10 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.numbers import at_least
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.model import SearchModel, States
+from plangym_ext.planners.model import SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
 
 
@@ -148,7 +149,7 @@ def play(
             env,
             np.stack([game.state for game in going]),
             rngs=[game.rng for game in going],
-            obs=np.stack([game.obs for game in going]),
+            obs=stacked_obs(env, [game.obs for game in going]),
             legal=_masks(going),
         )
         steps = _stepped(env, going, plans, alone=num_episodes is None)
@@ -239,5 +240,8 @@ def _stepped(
     infos: list[dict[str, Any]] = [{} for _ in games]
     if masks is not None:
         infos = [{"action_mask": mask} for mask in masks]
-    fields = (out.states, out.obs, out.rewards, out.terminateds, out.truncateds)
-    return [(*row, info) for *row, info in zip(*fields, infos, strict=True)]
+    flags = out.terminateds, out.truncateds
+    return [
+        (out.states[i], rows_of(out.obs, i), out.rewards[i], *(flag[i] for flag in flags), info)
+        for i, info in enumerate(infos)
+    ]

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.rating import Evaluator
 
 # obs [L, *obs] -> [L], and -> [L, A]
@@ -37,6 +38,11 @@ def from_code(value: Callable[[Any], float]) -> Evaluator:
     coded = numba.njit(nogil=True, error_model="numpy")(value)
 
     def evaluate(obs: Any) -> tuple[None, npt.ArrayLike]:
+        if isinstance(obs, dict | tuple):
+            raise InvalidOption(
+                f"from_code: compiled values are of observations that are one array; got a "
+                f"{type(obs).__name__}. Use from_value, or flatten them with a wrapper."
+            )
         rows = np.asarray(obs)
         rows = np.ascontiguousarray(rows.reshape(len(rows), *(rows.shape[1:] or (1,))))
         return None, np.array([coded(row) for row in rows], np.float64)

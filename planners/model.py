@@ -5,10 +5,13 @@ Nothing here knows how, or in how many processes, that is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.core.spaces import SpaceLayout
 
 States = npt.NDArray[np.uint8]
 Rng = np.random.Generator
@@ -23,7 +26,7 @@ class Transitions(Protocol):
 
     @property
     def obs(self) -> Any:
-        """`[B, *obs]`, what a policy sees in `states`."""
+        """`[B, *obs]`, what a policy sees in `states`, nested as the observation space."""
 
     @property
     def rewards(self) -> npt.NDArray[np.float64]:
@@ -79,3 +82,17 @@ class SearchModel(Protocol):
 
     def rollout_batch(self, actions: npt.NDArray[Any], states: States) -> Rollout:
         """Restore each row once and play `actions` `[B, H]` until an ending."""
+
+
+def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
+    """Return a batch `[L, *obs]` of L observations, as `step_batch` would return them.
+
+    Args:
+        env: which they come from. Only of one with an `observation_space` may they be
+            anything but arrays of one shape.
+        observations: as `reset` and `step` return them.
+    """
+    space = getattr(env, "observation_space", None)
+    if space is None:
+        return np.stack(observations)
+    return SpaceLayout(space, objects=True).stack(observations)

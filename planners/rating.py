@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -24,7 +25,7 @@ class Leaves(NamedTuple):
 
     rows: npt.NDArray[np.integer[Any]]  # [L] tree of each, ascending
     states: States | None  # [L, S]; None unless the rater `reads_states`
-    obs: Any  # [L, *obs]
+    obs: Any  # [L, *obs], nested as the observation space
     truncated: npt.NDArray[np.bool_]  # [L] True: valued, but not stepped from
     legal: npt.NDArray[np.bool_] | None = None  # [L, A] if the env says what states allow
 
@@ -37,7 +38,7 @@ def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
         leaves: L of them.
     """
     alive = np.flatnonzero(~ended)
-    return Leaves._make(None if part is None else part[alive] for part in leaves)
+    return Leaves._make(None if part is None else rows_of(part, alive) for part in leaves)
 
 
 class Rating(NamedTuple):

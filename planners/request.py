@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import num_rows
 from plangym_ext.errors import NoLegalAction
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
@@ -32,7 +33,8 @@ class PlanRequest:
         env: the model.
         states: `[B, S]` uint8.
         rngs: B generators.
-        obs: `[B, *obs]` of the states; None if they did not come along.
+        obs: `[B, *obs]` of the states, nested as the observation space; None if they did
+            not come along.
         legal: `[B, A]` bool, the actions that the states allow; None: all.
         clock: runs since the planner was asked.
 
@@ -100,10 +102,11 @@ class PlanRequest:
         Raises:
             ValueError: they did not come along.
         """
-        if self.obs is None or len(self.obs) != self.batch:
+        count = "none" if self.obs is None else num_rows(self.obs)
+        if count != self.batch:
             raise ValueError(
                 f"{self.planner}: {who} needs obs, one per state, {self.batch}; got "
-                f"{'none' if self.obs is None else len(self.obs)}. Pass what reset or step "
+                f"{count}. Pass what reset or step "
                 f"returned beside the state."
             )
         return self.obs

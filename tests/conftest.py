@@ -16,6 +16,7 @@ pytest.register_assert_rewrite(
 
 import cloudpickle  # noqa: E402 - helpers are registered first
 import leaks  # noqa: E402 - likewise
+import no_skips  # noqa: E402 - likewise
 
 # A shell's background job starts with interrupts ignored, and so would all that the
 # tests interrupt.
@@ -29,6 +30,14 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.when == "call" and report.failed:
         item.stash[_FAILED] = True
+    no_skips.refuse(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    no_skips.refuse(report)
     return report
 
 

@@ -1,5 +1,8 @@
 """From a name to an env: names that are not there, and what the arguments do."""
 
+import functools
+import sys
+
 import gymnasium as gym
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -36,10 +39,68 @@ def test_name_that_is_like_nothing_has_no_match(name):
     assert "did you mean" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [None, 3, CartPoleEnv], ids=repr)
-def test_name_that_is_no_text_is_refused(name):
+@pytest.mark.parametrize("name", [None, 3], ids=repr)
+def test_name_that_is_neither_text_nor_callable_is_refused(name):
     with pytest.raises(TypeError, match="expected a registered gymnasium id"):
         plangym_ext.make(name)
+
+
+def test_a_class_or_a_callable_is_made_as_a_name_is():
+    with plangym_ext.make(CartPoleEnv) as env:
+        assert (env.backend, env.name) == ("kernel", "CartPoleEnv")
+        state, *_ = env.reset(seed=3)
+    with plangym_ext.make(lambda: CartPoleEnv(), backend="serial", frameskip=2) as env:
+        assert (env.backend, env.frameskip) == ("serial", 2)
+        assert len(env.reset(seed=3)[0]) == len(state)
+    with pytest.raises(TypeError, match=r"sutton can be given with a name only; .*partial"):
+        plangym_ext.make(CartPoleEnv, sutton=True)
+    with pytest.raises(TypeError, match=r"got the env <CartPoleEnv.*Pass its class"):
+        plangym_ext.make(CartPoleEnv())
+
+
+@pytest.mark.slow
+def test_a_callable_runs_in_workers_too():
+    with (
+        plangym_ext.make(functools.partial(CartPoleEnv, True), n_workers=1) as env,
+        plangym_ext.make(functools.partial(CartPoleEnv, True), n_workers=0) as here,
+    ):
+        assert (env.backend, here.backend) == ("process", "kernel")
+        state, *_ = env.reset(seed=3)
+        results = [one.step_batch([1, 0], [state, state], dt=9) for one in (env, here)]
+        assert (results[0].states == results[1].states).all()
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """A module on the path that registers an env."""
+    (tmp_path / "corridor_module.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Corridor-v0', 'gymnasium.envs.toy_text:BlackjackEnv')\n"
+    )
+    (tmp_path / "broken_module.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    gym.registry.pop("Corridor-v0", None)
+    for name in ("corridor_module", "broken_module"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_module")
+def test_the_module_of_an_id_is_imported_first():
+    with plangym_ext.make("corridor_module:Corridor-v0", n_workers=1) as env:
+        assert env.plan_env.name == "Corridor-v0"
+        state, *_ = env.reset(seed=0)
+        assert env.step_batch([1], [state]).rewards.shape == (1,)
+    with plangym_ext.make_vec("corridor_module:Corridor-v0", 2) as venv:
+        venv.reset(seed=0)
+    with pytest.raises(UnknownName, match=r"did you mean 'Corridor-v0'\?"):
+        plangym_ext.make("corridor_module:Coridor-v0")
+    with pytest.raises(UnknownName, match=r"There is no module 'corridor_modul' in sys.path"):
+        plangym_ext.make("corridor_modul:Corridor-v0")
+    # What the module itself fails with is not hidden.
+    with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
+        plangym_ext.make("broken_module:Corridor-v0")
 
 
 def test_unknown_backend_is_refused_with_those_there_are():

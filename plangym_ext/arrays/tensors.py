@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import MissingExtra, installing
 
 
 def as_tensor(data: npt.NDArray[Any]) -> Any:
@@ -25,8 +25,7 @@ def as_tensor(data: npt.NDArray[Any]) -> Any:
         torch = importlib.import_module("torch")
     except ImportError as error:
         raise MissingExtra(
-            "Array.to_torch: torch must be installed; it is not. "
-            "Install it with: pip install 'plangym-ext[learn]'."
+            f"Array.to_torch: torch must be installed; it is not. {installing('learn')}"
         ) from error
     if any(stride < 0 for stride in data.strides):
         raise ValueError(

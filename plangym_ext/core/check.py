@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.arrays.nested import content
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.spaces import SpaceLayout
@@ -71,9 +72,9 @@ class Subject:
         return fields
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
-        layout = SpaceLayout(self.env.observation_space, text=True)
+        layout = SpaceLayout(self.env.observation_space, objects=True)
         return {
-            f"{name}{leaf.name}": np.asarray(part).tobytes()
+            f"{name}{leaf.name}": content(part) if leaf.is_object else np.asarray(part).tobytes()
             for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
         }
 

@@ -14,7 +14,7 @@ Wrappers above have codecs of their own or are captured as snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -111,6 +111,25 @@ class StateCodec:
         """Bring the env to the state that `capture` wrote at `offset`."""
         for part in self.parts:
             offset = part.restore(buffer, offset)
+
+    def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
+        """What each part learned; see `StatePart.learned`."""
+        return tuple(part.learned(before) for part in self.parts)
+
+    def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
+        """Write states as an equal env's codec does; see `StatePart.adopt`.
+
+        Raises:
+            IncompleteState: the other env is not equal: it has other parts.
+        """
+        if len(learned) != len(self.parts):
+            names = ", ".join(name for _, name in self._found)
+            raise IncompleteState(
+                f"state: expected {len(learned)} parts, as an env of the same constructor has; "
+                f"got {len(self.parts)} ({names}). Let the constructor make equal envs."
+            )
+        for part, what in zip(self.parts, learned, strict=True):
+            part.adopt(what, before)
 
     def described(self) -> list[tuple[StatePart, str]]:
         """Each part with the name of its layer, for reports."""

@@ -9,9 +9,12 @@ of the instance: its arguments, a path, the number of a process that it started.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.core import plain
+from plangym_ext.core.families import family_of, is_own_class
 from plangym_ext.core.part import StatePart, get_block, put_block
 from plangym_ext.core.snapshot import LayerAttributes
 from plangym_ext.errors import IncompleteState
@@ -20,6 +23,18 @@ from plangym_ext.errors import IncompleteState
 _SLACK = 2.0
 #: Bytes of most numbers and texts.
 _SCALAR = 32
+
+
+def plain_fields(simulator: Any) -> dict[str, bytes]:
+    """Plain attributes of a simulator whose class derives from a known one; else nothing."""
+    family = family_of(simulator)
+    if family is None or is_own_class(simulator):
+        return {}
+    found = {}
+    for name, value in LayerAttributes(simulator, ()).state().items():
+        with contextlib.suppress(plain.NotPlain):
+            found[name] = plain.encode(value, name)
+    return found
 
 
 class ExtraFieldsPart(StatePart):
@@ -65,6 +80,27 @@ class ExtraFieldsPart(StatePart):
         # The same for a short and a long path: rows of two instances are equally wide.
         size = _SCALAR if isinstance(value, str | int | float | None) else len(self._first[name])
         return int(size * _SLACK) + len(name)
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:
+        """What the first reset made of the fields that it touched, and names of those gone."""
+        touched = {name: data for name, data in self._first.items() if before.get(name) != data}
+        return touched, sorted(before.keys() - vars(self._layer).keys())
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
+        """Compare with what the twin's first reset made; the rest is this instance's own."""
+        touched, gone = learned
+        own = {
+            name: data
+            for name, data in before.items()
+            if name not in gone and not self._is_covered(name, data)
+        }
+        self._first = {**own, **touched}
+
+    def _is_covered(self, name: str, data: bytes) -> bool:
+        # The value itself: an array may have to be a view of the simulator's memory.
+        now = vars(self._layer)
+        value = now[name] if name in now else plain.decode(data)
+        return self._codec.covers(name, value)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the attributes that differ from the first ones, and names of those gone."""

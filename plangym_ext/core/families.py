@@ -15,7 +15,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from plangym_ext.errors import IncompleteState, MissingExtra, UnknownName, suggestion
+from plangym_ext.errors import (
+    IncompleteState,
+    MissingExtra,
+    UnknownName,
+    installing,
+    suggestion,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,9 @@ class Family:
             "module:name" of a callable (or itself) from the unwrapped env to what it
             runs: for "kernel" a compiled `Kernel` (it raises `NoKernel` where there is
             none), for "mujoco" a `MujocoTask` (or None).
+        extra: of this library that installs what the envs need, and what they draw with.
+        headless: environment variables, with their values, that let the envs draw where
+            there is no display.
     """
 
     name: str
@@ -69,6 +78,8 @@ class Family:
     prepared: tuple[str, str] | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
     native: tuple[str, str | Callable[[Any], Any]] | None = None
+    extra: str | None = None
+    headless: tuple[tuple[str, str], ...] = ()
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
         """The constructor of the exact or the approximate codec, imported on first use.
@@ -142,7 +153,7 @@ def simulator(module: str, extra: str, *, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"{name}: needs the package {module!r}, which is not installed ({error}). "
-            f"pip install 'plangym-ext[{extra}]'"
+            f"{installing(extra)}"
         ) from error
 
 

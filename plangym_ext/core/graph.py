@@ -61,6 +61,8 @@ class Tag(IntEnum):
     ARRAY = auto()  # dtype, whether columns come first, dimensions
     RANDOM = auto()  # layer or -1, name, size
     OBJECT = auto()  # class, attributes
+    SHARED = auto()  # layer, name, value
+    METHOD = auto()  # function, what it is bound to
 
 
 # As plain ints, which are several times faster than members of the class.
@@ -88,6 +90,8 @@ class Tag(IntEnum):
     _ARRAY,
     _RANDOM,
     _OBJECT,
+    _SHARED,
+    _METHOD,
 ) = map(int, Tag)
 
 RANDOM_TYPES = (np.random.Generator, np.random.RandomState)
@@ -164,6 +168,8 @@ class GraphWriter:
             them is written, to be set in place.
         known: classes and functions by `name_of`; others must be importable.
         learns: whether others are added to `known` instead.
+        shared: objects by `id` that a layer holds too whose attributes are captured in another
+            way. They are written, with where that layer holds them.
     """
 
     def __init__(
@@ -172,8 +178,10 @@ class GraphWriter:
         known: dict[tuple[str, str], Any],
         *,
         learns: bool = False,
+        shared: dict[int, Name] | None = None,
     ) -> None:
         self._named, self._known, self._learns = named, known, learns
+        self._shared = shared or {}
         self._ops: list[int] = []
         self._floats: list[float] = []
         self._blobs: list[bytes] = []
@@ -251,6 +259,9 @@ class GraphWriter:
             self._ops += (_ENUM, self._reference(kind), self._text(value.name))
         elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             self._ops += (_REFERENCE, self._reference(value))
+        elif kind is types.MethodType and isinstance(value.__func__, types.FunctionType):
+            self._ops += (_METHOD, self._reference(value.__func__))
+            self.put(value.__self__)
         elif isinstance(value, RANDOM_TYPES):
             self._put_random(value)
         elif is_drawing(kind):
@@ -272,6 +283,9 @@ class GraphWriter:
             layer, name = self._named[key]
             self._ops += (_NAMED, layer, self._text(name))
             return True
+        if key in self._shared:
+            layer, name = self._shared[key]
+            self._ops += (_SHARED, layer, self._text(name))
         self._seen[key] = len(self._seen)
         return False
 

@@ -10,6 +10,7 @@ import array
 import functools
 import json
 import struct
+import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core import plain
-from plangym_ext.core.graph import RANDOM_TYPES, Tag, is_simple
+from plangym_ext.core.graph import RANDOM_TYPES, GraphWriter, Tag, is_simple
+from plangym_ext.core.plain import NotPlain
 from plangym_ext.errors import DamagedState
 
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
@@ -34,6 +36,10 @@ _MALFORMED = (
 )
 
 
+def _nothing(layer: int, name: str) -> Any:  # noqa: ARG001 - there is none
+    return None
+
+
 class GraphReader:
     """Reads the values of one graph in the order in which they were put.
 
@@ -42,6 +48,8 @@ class GraphReader:
         named: the object of a `Name`, as it is now.
         found: the class or function of a module and a qualified name. It raises if
             the graph has no business with it, before importing anything.
+        shared: the object that a layer holds under a name and that the graph may share, as it
+            is now; None if there is none.
 
     Raises:
         DamagedState: the bytes are no graph.
@@ -52,8 +60,9 @@ class GraphReader:
         data: bytes,
         named: Callable[[int, str], Any],
         found: Callable[[str, str], Any],
+        shared: Callable[[int, str], Any] = _nothing,
     ) -> None:
-        self._named = named
+        self._named, self._shared = named, shared
         try:
             sizes = array.array("I", data[:16])
             ends = [16]
@@ -201,6 +210,21 @@ class GraphReader:
         self._seen.append(made)
         return made
 
+    def _get_method(self) -> Any:
+        function = self._references[next(self._ops)]
+        if not isinstance(function, types.FunctionType):
+            raise TypeError(f"{function!r} is no function")
+        return types.MethodType(function, self._value())
+
+    def _get_shared(self) -> Any:
+        """What another layer holds, if it holds there what the graph says, else that."""
+        live = self._shared(next(self._ops), self._text())
+        number = len(self._seen)
+        made = self._value()
+        if alike(live, made):
+            made = self._seen[number] = live
+        return made
+
     def _get_object(self) -> Any:
         cls, names = self._classes[next(self._ops)]
         made = object.__new__(cls)
@@ -222,6 +246,21 @@ def _table(
         [((module, name), names) for module, name, *names in classes],
         [(module, name) for module, name in references],
     )
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether two objects of one type are the same data."""
+    if type(one) is not type(two):
+        return False
+    graphs = []
+    for value in (one, two):
+        writer = GraphWriter({}, {})
+        try:
+            writer.put(value)
+        except NotPlain:
+            return False
+        graphs.append(writer.data())
+    return graphs[0] == graphs[1]
 
 
 def _simple(cls: Any) -> Any:

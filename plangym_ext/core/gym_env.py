@@ -11,12 +11,12 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core.batch_inputs import checked_dt
-from plangym_ext.core.choice import choose_codec
-from plangym_ext.core.codec import StateCodec, layers
-from plangym_ext.core.envelope import HEADER, Envelope
-from plangym_ext.core.families import family_of
+from plangym_ext.core.drawing import picture
+from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.late_state import first_codec
+from plangym_ext.core.live_state import LiveState
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
@@ -93,21 +93,12 @@ class GymEnv(PlanEnv):
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
         """Find codec and layout from a reset and one step, which nobody will notice."""
-        obs_layout = SpaceLayout(self.gym_env.observation_space, text=True)
+        obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
-        simulator = layers(self.gym_env)[-1]
-        family = family_of(simulator)
-        prepare = family.load_prepare() if family is not None else None
-        if prepare is not None and state in ("auto", "codec"):
-            prepare(simulator)
+        self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
         self.gym_env.reset(seed=0)
-        self.gym_env, self.codec = choose_codec(self.gym_env, state, check=check, trusted=trust)
-        self.gym_env.reset(seed=0)
-        self.envelope = Envelope(
-            state_identity(self.gym_env, self.codec, self.name), self.codec.width
-        )
-        # Rounded up, so that the codec clears the padding too: memory is used again.
-        self.codec.width = self.envelope.width - HEADER
+        self._live = LiveState(self.gym_env, self.codec, self.name)
+        self.envelope = self._live.envelope
         probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
         *_, info = self.gym_env.step(probe.sample())
@@ -183,20 +174,15 @@ class GymEnv(PlanEnv):
         self._check_open("get_state")
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
-        while True:
-            row = np.zeros((1, self.envelope.width), np.uint8)
-            try:
-                end = self.codec.capture(row[0].data, HEADER)
-            except StateTooWide as error:
-                self.widen(self.wider(error.excess))
-                continue
-            self.envelope.seal(row, end - HEADER)
-            return row[0]
+        state = self._live.capture()
+        if self._live.envelope is not self.envelope:
+            self.widen(self._live.envelope.width)
+        return state
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
-        self.envelope = Envelope(self.envelope.identity, width - HEADER)
-        self.codec.width = self.envelope.width - HEADER
+        self._live.widen(width)
+        self.envelope = self._live.envelope
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
 
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -207,7 +193,7 @@ class GymEnv(PlanEnv):
     def render(self) -> Any:
         """Picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
-        return self.gym_env.render()
+        return picture(self.gym_env, self.name)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -262,25 +248,6 @@ class GymEnv(PlanEnv):
     def _check_open(self, where: str) -> None:
         if self._closed:
             raise EnvClosed(f"{where}: this {self.name} env is closed. Make a new one.")
-
-
-def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str = "") -> dict[str, Any]:
-    """What the states of an env belong to, for their fingerprint.
-
-    Args:
-        env: of which the codec is.
-        codec: how they are captured.
-        name: of an env that has no spec.
-    """
-    spec = env.spec
-    arguments = dict(spec.kwargs) if spec else {}
-    arguments.pop("render_mode", None)  # drawing does not change the dynamics
-    return {
-        "id": spec.id if spec else name,
-        "arguments": arguments,
-        "layers": [type(layer).__qualname__ for layer in layers(env)],
-        "parts": codec.identity(),
-    }
 
 
 def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.errors import PlangymExtError
@@ -54,6 +55,24 @@ class StatePart(ABC):
         what is not covered is captured beside it. The generator always is.
         """
         return name == "_np_random"
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - for overrides
+        """What the part took from the moment at which it was made, as plain data.
+
+        Args:
+            before: plain fields that the simulator had before its first reset.
+        """
+        return None
+
+    def adopt(  # noqa: B027 - most parts learn nothing
+        self, learned: Any, before: Mapping[str, bytes]
+    ) -> None:
+        """Write states as the part of an equal env does, which was made at another moment.
+
+        Args:
+            learned: what that part returned from `learned`.
+            before: plain fields that this part's simulator had before its first reset.
+        """
 
     def identity(self) -> dict[str, Any]:
         """What, beside the env's id and arguments, a state of this layer depends on."""

@@ -93,7 +93,12 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def render(self) -> Any:
-        """Picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array."""
+        """Picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array.
+
+        Raises:
+            MissingExtra: a package that it draws with is not installed.
+            CannotDraw: the renderer failed.
+        """
 
     @property
     @abstractmethod

@@ -146,6 +146,9 @@ def _finish(
         assert batch.store is not None
         batch.store[batch.targets[rows]] = batch.states_out[rows]
     batch.done[rows] = True
+    if batch.objects:
+        batch.keep_objects(range(rows.start, rows.stop))
+        batch.done[rows] = False
     if odd:
         # Infos of their own are not in the memory, so these rows are not done yet.
         batch.done[odd] = False

@@ -59,7 +59,8 @@ class RowLayout:
         offsets, end = {}, 0
         for name, (shape, dtype) in self.fields(num_rows, horizon).items():
             offsets[name] = end
-            size = math.prod(shape) * np.dtype(dtype).itemsize
+            # Objects have no place in the memory: see `RowBatch.own_objects`.
+            size = 0 if dtype == "|O" else math.prod(shape) * np.dtype(dtype).itemsize
             end += -(-size // _ALIGN) * _ALIGN
         return offsets, max(end, _ALIGN)
 
@@ -80,6 +81,7 @@ class RowBatch:
         infos: which infos are stored: one of `row_request.INFOS`.
 
     Attributes:
+        objects: those arrays of `obs` that hold Python objects.
         sources: `[B]` int64, the row of `states_in` at which each row begins; None
             stands for its own.
         targets: `[B]` int64, the row of `store` that each final state is copied to, or
@@ -88,8 +90,8 @@ class RowBatch:
         progress: the row that is being run, in an int64 that others may watch.
         single: whether each row is one control step from its state, and none is reset first.
 
-    `done[i]` is set last, when everything of row i is in place; a row with infos of its
-    own is never done by the memory alone.
+    `done[i]` is set last, when everything of row i is in place; a row with infos or objects
+    of its own is never done by the memory alone.
     """
 
     layout: RowLayout
@@ -100,6 +102,8 @@ class RowBatch:
     infos: str = "numeric"
     #: Infos of the rows that do not fit the columns; not part of the memory.
     own_infos: dict[int, dict[str, Any]] = field(default_factory=dict)
+    #: What rows show that is no array, by row: one value for each leaf that holds objects.
+    own_objects: dict[int, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         offsets, size = self.layout.offsets(self.num_rows, self.horizon)
@@ -117,6 +121,8 @@ class RowBatch:
                 views[name] = self.given[name]
                 if name == "states_out" and views[name].shape != shape:
                     raise outgrown(shape, views[name].shape)
+            elif dtype == "|O":
+                views[name] = np.empty(shape, object)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
         keys = [] if self.infos == "none" else [column.key for column in self.layout.info]
@@ -134,6 +140,7 @@ class RowBatch:
         ]
         self.actions = tuple(views[f"action{k}"] for k in range(len(self.layout.action.leaves)))
         self.obs = tuple(views[f"obs{k}"] for k in range(len(self.layout.obs.leaves)))
+        self.objects = tuple(array for array in self.obs if array.dtype.hasobject)
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
         self.states_in, self.states_out = views["states_in"], views["states_out"]
         rewards = views["rewards"]
@@ -184,8 +191,29 @@ class RowBatch:
             self._resets = request.reset_first is not None
             self.reset_first[...] = request.reset_first if self._resets else False
         self.done.fill(False)
+        self.drop_own()
+
+    def drop_own(self) -> None:
+        """Forget what rows of the batch before had of their own."""
         if self.own_infos:
             self.own_infos.clear()
+        if self.own_objects:
+            self.own_objects.clear()
+
+    def keep_objects(self, rows: range) -> None:
+        """Gather what rows show that is no array, so that it can leave this process."""
+        for row in rows:
+            self.own_objects[row] = tuple(array[row] for array in self.objects)
+
+    def take_own(
+        self, infos: dict[int, dict[str, Any]], objects: dict[int, tuple[Any, ...]]
+    ) -> None:
+        """Take in what rows that were run elsewhere have of their own."""
+        self.own_infos.update(infos)
+        self.own_objects.update(objects)
+        for row, values in objects.items():
+            for array, value in zip(self.objects, values, strict=True):
+                array[row] = value
 
     def forget_inputs(self) -> None:
         """Somebody else has used the memory: what is in it is not known."""
@@ -210,10 +238,11 @@ class RowBatch:
         for name, shape, dtype, offset in self._returned:
             if name in given:
                 fields.append(given[name])
-            elif root is not None:
+            elif root is not None and not dtype.hasobject:
                 fields.append(np.ndarray(shape, dtype, root, offset))
             else:
-                fields.append(self._views[name].copy() if copy else self._views[name])
+                fresh = copy or root is not None
+                fields.append(self._views[name].copy() if fresh else self._views[name])
         states, rewards, terminated, truncated, steps, *others = fields
         num_obs = len(self.obs)
         columns = dict(zip(self._columns, others[num_obs:], strict=True))

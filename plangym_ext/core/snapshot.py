@@ -9,12 +9,16 @@ pickled or copied: many of gymnasium's silently come back as fresh, unplayed one
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
-from collections.abc import Iterable, Iterator
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from plangym_ext.core import trust
 from plangym_ext.core.graph import (
@@ -23,6 +27,7 @@ from plangym_ext.core.graph import (
     Name,
     imported,
     is_drawing,
+    is_simple,
     name_of,
 )
 from plangym_ext.core.graph_reader import GraphReader
@@ -62,6 +67,8 @@ _CONSTANT_TYPES = (
 # What shows the state is None until the first picture is drawn, and an object then;
 # neither may be part of the state.
 _DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
+# Changed in place, so that it matters who else holds them.
+_CHANGEABLE = (list, dict, set, deque, OrderedDict, np.ndarray)
 # What a layer measures by the clock; a restored episode has its own time.
 _CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
 
@@ -70,6 +77,20 @@ _CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_qu
 def _is_constant(kind: Any) -> bool:
     drawing: bool = is_drawing(kind)
     return issubclass(kind, _CONSTANT_TYPES) or drawing
+
+
+def _is_weak_layer(value: Any) -> bool:
+    """Whether an attribute refers to an env without keeping it alive."""
+    if type(value) is weakref.ReferenceType:
+        value = value()
+    elif type(value) not in weakref.ProxyTypes:
+        return False
+    return isinstance(value, gym.Env)
+
+
+def _may_be_shared(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind in _CHANGEABLE or (is_simple(kind) and not isinstance(value, gym.Env))
 
 
 @functools.cache
@@ -107,7 +128,7 @@ class LayerAttributes:
 
     def _is_state(self, name: str, value: Any) -> bool:
         kind: Any = type(value)
-        if name in self._constant or _is_constant(kind):
+        if name in self._constant or _is_constant(kind) or _is_weak_layer(value):
             return False
         return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
 
@@ -150,6 +171,8 @@ class SnapshotPart(StatePart):
         self._max_bytes = max_bytes
         self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
+        own = set(map(id, layers))
+        self._others = [i for i, layer in enumerate(stack) if id(layer) not in own]
         #: What the graphs may refer to, by name; the first graph says what that is.
         self._known: dict[tuple[str, str], Any] = {}
         self._packages = {_package(cls) for layer in stack for cls in type(layer).__mro__} - {
@@ -162,6 +185,22 @@ class SnapshotPart(StatePart):
         data = self._data(learns=True)
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
         self.width = min(int(len(data) * _SLACK), max_bytes) + 256
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
+        """Names of what the first graph referred to, and whether graphs do not suffice."""
+        return frozenset(self._known), self._pickles
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
+        """Refer to the same as an equal env, whose first graph may have held other objects."""
+        names, pickles = learned
+        for name in self._known.keys() - names:
+            del self._known[name]
+        for name in names - self._known.keys():
+            # A class that was made inside of a function is each env's own.
+            with contextlib.suppress(ImportError, AttributeError, ValueError):
+                self._known[name] = imported(*name)
+        if pickles:
+            self._pickles, self.canonical = True, False
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write the attributes."""
@@ -211,7 +250,7 @@ class SnapshotPart(StatePart):
 
     def _graph(self, *, learns: bool = False) -> bytes:
         found = [layer.state() for layer in self._layers]
-        writer = GraphWriter(self._names(), self._known, learns=learns)
+        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
         writer.put_all(found, [layer.name for layer in self._layers])
         data = writer.data()
         # A class from elsewhere that came later is vouched for by this session alone.
@@ -231,7 +270,7 @@ class SnapshotPart(StatePart):
             known = self._known.get((module, name))
             return imported(module, name) if known is None else known
 
-        return GraphReader(data, self._named, found).get()
+        return GraphReader(data, self._named, found, self._held).get()
 
     def _is_usual(self, module: str, name: str) -> bool:
         return (module, name) in self._known or module.partition(".")[0] in self._packages
@@ -250,6 +289,19 @@ class SnapshotPart(StatePart):
     def _named(self, layer: int, name: str) -> Any:
         found = self._stack[layer]
         return vars(found).get(name) if name else found
+
+    def _shared(self) -> dict[int, Name]:
+        """Where layers that other parts capture hold what may change in place."""
+        return {
+            id(value): (i, name)
+            for i in self._others
+            for name, value in vars(self._stack[i]).items()
+            if _may_be_shared(value)
+        }
+
+    def _held(self, layer: int, name: str) -> Any:
+        found = vars(self._stack[layer]).get(name) if layer in self._others else None
+        return found if _may_be_shared(found) else None
 
     # As a pickle ------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,23 +38,30 @@ class Leaf:
         )
         return (low.flat[0], high.flat[0]) if alike else (low, high)
 
+    @functools.cached_property
+    def is_object(self) -> bool:
+        """Whether its arrays hold Python objects, which shared memory cannot."""
+        return self.dtype.hasobject
+
     @property
     def name(self) -> str:
         """Path as text, for messages; empty for a space that is one array."""
         return "".join(f"[{key!r}]" for key in self.path)
 
 
-def _leaves(space: spaces.Space[Any], text: bool, path: Path = ()) -> list[Leaf]:
+def _leaves(space: spaces.Space[Any], objects: bool, path: Path = ()) -> list[Leaf]:
     if isinstance(space, spaces.Dict):
-        return [leaf for key, sub in space.items() for leaf in _leaves(sub, text, (*path, key))]
+        return [leaf for key, sub in space.items() for leaf in _leaves(sub, objects, (*path, key))]
     if isinstance(space, spaces.Tuple):
-        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, text, (*path, i))]
+        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, objects, (*path, i))]
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         shape = tuple(space.shape or ())
         return [Leaf(path, shape, np.dtype(space.dtype), space)]
-    if text and is_text(space):
+    if objects and is_text(space):
         length = getattr(space, "max_length", TEXT_LENGTH)
         return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
+    if objects:
+        return [Leaf(path, (), np.dtype(object), space)]
     raise TypeError(
         f"space{''.join(f'[{key!r}]' for key in path)}: {type(space).__name__} has no fixed-size "
         "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
@@ -71,16 +79,17 @@ class SpaceLayout:
 
     Args:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
-        text: whether texts are leaves too: unicode arrays of the space's `max_length`,
-            or `TEXT_LENGTH` where it has none.
+        objects: whether values without a fixed-size array form are leaves too: texts as
+            unicode arrays of the space's `max_length`, or `TEXT_LENGTH` where it has none;
+            those of any other space, such as Graph and Sequence, as arrays of objects.
 
     Raises:
         TypeError: a space within has no fixed-size array form.
     """
 
-    def __init__(self, space: spaces.Space[Any], *, text: bool = False) -> None:
+    def __init__(self, space: spaces.Space[Any], *, objects: bool = False) -> None:
         self.space = space
-        self.leaves = tuple(_leaves(space, text))
+        self.leaves = tuple(_leaves(space, objects))
         #: True when the space is one array, so values need no unpacking.
         self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
 
@@ -107,12 +116,36 @@ class SpaceLayout:
         remaining = iter(parts)
         return self._join(self.space, remaining)
 
+    def stack(self, values: Sequence[Any]) -> Any:
+        """Return a batch `[L, ...]` of L single values, nested as the space; a fresh copy.
+
+        Raises:
+            KeyError, IndexError, TypeError, ValueError, InvalidObservation: a value is not one
+                of the space.
+        """
+        rows = [self.split(value) for value in values]
+        return self.join(
+            tuple(_stacked(leaf, [row[k] for row in rows]) for k, leaf in enumerate(self.leaves))
+        )
+
     def _join(self, space: spaces.Space[Any], parts: Any) -> Any:
         if isinstance(space, spaces.Dict):
             return {key: self._join(sub, parts) for key, sub in space.items()}
         if isinstance(space, spaces.Tuple):
             return tuple(self._join(sub, parts) for sub in space)
         return next(parts)
+
+
+def _stacked(leaf: Leaf, parts: list[Any]) -> np.ndarray:
+    if leaf.dtype.kind == "U":  # which numpy would cut to length
+        return np.array([_checked_leaf(leaf, part) for part in parts], leaf.dtype)
+    if not leaf.is_object:
+        return np.array(parts, leaf.dtype)
+    # Not np.array: it would look for a common shape within graphs and sequences.
+    found = np.empty(len(parts), object)
+    for i, part in enumerate(parts):
+        found[i] = copy.deepcopy(part)
+    return found
 
 
 class ObsWriter:
@@ -179,7 +212,21 @@ def _put_leaves(layout: SpaceLayout, arrays: tuple[np.ndarray, ...], i: int, obs
             f"got {type(obs).__name__} ({error!r})"
         ) from error
     for leaf, array, part in zip(layout.leaves, arrays, parts, strict=True):
-        array[i] = _checked_leaf(leaf, part)
+        array[i] = _checked_object(leaf, part) if leaf.is_object else _checked_leaf(leaf, part)
+
+
+def _checked_object(leaf: Leaf, part: Any) -> Any:
+    """Return a copy: an env may go on writing to what it has returned."""
+    try:
+        fits = leaf.space.contains(part)
+    except Exception:  # a space may trip over what it has not been written for
+        fits = False
+    if not fits:
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected an element of {leaf.space}; got "
+            f"{repr(part)[:200]}. Correct the env, or its observation space."
+        )
+    return copy.deepcopy(part)
 
 
 def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:

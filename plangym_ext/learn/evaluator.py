@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import mapped, num_rows
+from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.state import load_network_state
@@ -74,13 +76,17 @@ class NetworkEvaluator:
         self.outputs, self.temperature, self.version = outputs, float(temperature), version
         self.device = torch.device(device)
         self.calls = self.rows = 0
+        self._checked: Any = None  # the last space that `check_space` has let pass
         self._kind: str | None = None
         distribution = getattr(network, "distribution", None)
         self._discrete = distribution is None or distribution.num_actions is not None
         self._forward: Any = torch.compile(network, dynamic=True) if compile else network
 
     def __call__(self, obs: Any) -> Answer:
-        """Rate `[L, *obs]`: prior `[L, A]` or None, value `[L]`, both float32."""
+        """Rate `[L, *obs]`: prior `[L, A]` or None, value `[L]`, both float32.
+
+        Observations of a Dict or Tuple space reach the network as a dict or tuple of tensors.
+        """
         with torch.inference_mode():
             out = self._run(obs)
             prior, value = self._answer(out)
@@ -88,7 +94,7 @@ class NetworkEvaluator:
             if prior is not None:
                 prior = torch.softmax(prior / self.temperature, dim=1).cpu().numpy()
             if value is None:
-                return prior, np.zeros(len(obs), np.float32)
+                return prior, np.zeros(num_rows(obs), np.float32)
             return prior, value.cpu().numpy()
 
     def ask(self, obs: Any) -> NetworkOutput:
@@ -106,15 +112,44 @@ class NetworkEvaluator:
         load_network_state(self.network, state, "NetworkEvaluator.load")
         self.version = version
 
+    def check_space(self, space: Any) -> None:
+        """Refuse an observation space that the network cannot take; planners ask first.
+
+        Raises:
+            InvalidOption: it holds texts, graphs or sequences, or the network was made for
+                another space.
+        """
+        if space is self._checked:
+            return
+        layout = SpaceLayout(space, objects=True)
+        for leaf in layout.leaves:
+            if leaf.dtype.kind not in "biuf":
+                raise InvalidOption(
+                    f"NetworkEvaluator: observation{leaf.name} must be an array of numbers; got "
+                    f"{leaf.space}. Leave it out with gymnasium.wrappers.FilterObservation, or "
+                    f"encode it with a TransformObservation."
+                )
+        expected = getattr(getattr(self.network, "encoder", None), "obs_shape", None)
+        if expected is not None and (not layout.is_flat or layout.leaves[0].shape != expected):
+            raise InvalidOption(
+                f"NetworkEvaluator: the network was made for observations of shape {expected}; "
+                f"the env has {space}. Make it with make_network(env.observation_space, ...); "
+                f"a Dict or Tuple takes a FlattenObservation wrapper or a network of your own."
+            )
+        self._checked = space
+
     def _run(self, obs: Any) -> NetworkOutput:
-        rows = np.asarray(obs)
         self.calls += 1
-        self.rows += len(rows)
+        self.rows += num_rows(obs)
+        out: NetworkOutput = self._forward(mapped(self._tensor, obs))
+        return out
+
+    def _tensor(self, part: Any) -> Any:
+        rows = np.asarray(part)
         # torch refuses memory that it may not write, and strides that run backwards.
         if not rows.flags.writeable or any(stride < 0 for stride in rows.strides):
             rows = rows.copy()
-        out: NetworkOutput = self._forward(torch.from_numpy(rows).to(self.device))
-        return out
+        return torch.from_numpy(rows).to(self.device)
 
     def _answer(self, out: NetworkOutput) -> tuple[Any, Any]:
         """Return logits of the prior, or None, and values, or None."""

@@ -5,7 +5,7 @@ Every module that needs torch takes it from here.
 
 from __future__ import annotations
 
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import MissingExtra, installing
 
 try:
     import torch as torch
@@ -16,5 +16,5 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra(
         "plangym_ext.learn: networks and trainers need torch; it is not installed. "
-        'Install it with: pip install "plangym-ext[learn]".'
+        + installing("learn")
     ) from error

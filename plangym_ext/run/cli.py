@@ -10,14 +10,12 @@ from typing import Any, NoReturn
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
 from plangym_ext.run import compare, doctor, evaluate, plan, plot, train
+from plangym_ext.run.misspelt import closest_option
 
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
-
-#: Options that fit into a message.
-_MOST_LISTED = 40
 
 _COMMANDS: dict[str, tuple[Any, str]] = {
     "plan": (plan, "a planner plays one episode"),
@@ -50,10 +48,15 @@ class _Parser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if message.startswith(prefix):
             first = message.removeprefix(prefix).split()[0].partition("=")[0]
-            options = [name for action in self._actions for name in action.option_strings]
-            known = [name for name in options if name.startswith("--")]
-            listed = ", ".join(known) if len(known) <= _MOST_LISTED else "see --help"
-            message = f"unknown option {first!r}{suggestion(first, options)}; options: {listed}"
+            options = [
+                name
+                for action in self._actions
+                if action.help != argparse.SUPPRESS
+                for name in action.option_strings
+            ]
+            close = closest_option(first, options)
+            meant = f"; did you mean {close!r}?" if close else "."
+            message = f"unknown option {first!r}{meant} See {self.prog} --help"
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
@@ -67,6 +70,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="plangym-ext",
         description="Batched stepping and planning over any Gymnasium environment.",
+        epilog="plangym-ext COMMAND --help lists the options of a command.",
     )
     parser.add_argument("--version", action="version", version=plangym_ext.__version__)
     commands = parser.add_subparsers(
@@ -83,14 +87,19 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         parser = build_parser(arguments)
     except PlangymExtError as error:
         print(f"plangym-ext {arguments[0]}: {error}", file=sys.stderr)
         return USAGE_ERROR
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return USAGE_ERROR
+    if not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
         parser.error(
-            f"unknown command {arguments[0]!r}{suggestion(arguments[0], list(_COMMANDS))}; "
+            f"unknown command {arguments[0]!r}{suggestion(arguments[0], [*_COMMANDS, 'help'])}; "
             f"commands: {', '.join(_COMMANDS)}"
         )
     options, unknown = parser.parse_known_args(arguments)

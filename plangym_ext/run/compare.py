@@ -16,12 +16,13 @@ from typing import Any
 
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.env_options import add_env_options, env_arguments
 from plangym_ext.run.figures import load_pyplot, save
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 
 
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
     """Options of the command."""
     parser.add_argument("envs", nargs="+", metavar="ENV_ID", help="gymnasium ids")
     parser.add_argument(
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         "--out", type=Path, default=Path("runs/compare"), metavar="DIR", help="where to write"
     )
     parser.add_argument("--plot", action="store_true", help="also write DIR/compare.png")
+    add_env_options(parser, given)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,6 +93,9 @@ class _Results:
         keys = ("model_steps", "max_steps", "frameskip")
         self._settings = {key: getattr(options, key) for key in keys}
         self._settings["version"] = plangym_ext.__version__
+        arguments = env_arguments(options)
+        if arguments:
+            self._settings["env_arguments"] = arguments
         self.rows: dict[str, dict[str, Any]] = self._kept()
 
     def _kept(self) -> dict[str, Any]:
@@ -106,9 +111,9 @@ class _Results:
                 f"another folder with --out."
             ) from None
         differing = [
-            f"{key}: {there.get(key)} there, {value} here"
-            for key, value in self._settings.items()
-            if there.get(key) != value
+            f"{key}: {there.get(key)} there, {self._settings.get(key)} here"
+            for key in dict.fromkeys([*self._settings, *there])
+            if there.get(key) != self._settings.get(key)
         ]
         if differing:
             raise FolderTaken(
@@ -240,7 +245,8 @@ def _env(name: str, options: argparse.Namespace) -> Any:
     import plangym_ext
 
     workers = {"n_workers": options.n_workers} if options.n_workers > 0 else {}
-    return plangym_ext.make(name, frameskip=options.frameskip, **workers)
+    arguments = {"frameskip": options.frameskip, **env_arguments(options)}
+    return plangym_ext.make(name, **arguments, **workers)
 
 
 def _plot(rows: list[dict[str, Any]], target: Path) -> None:

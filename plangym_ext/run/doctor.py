@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 
 _REPEATS = 200
 _REPLAYS = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
     """Options of the command."""
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as CartPole-v1")
     parser.add_argument(
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         help="way of capturing the state, as in make: auto, codec, own, snapshot, replay or "
         "approximate",
     )
+    add_env_options(parser, given)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
 
-    with plangym_ext.make(options.env, backend="serial", state=options.state) as env:
+    import_modules(options, [options.env])
+    arguments = {"state": options.state, **env_arguments(options)}
+    with plangym_ext.make(options.env, backend="serial", **arguments) as env:
         assert isinstance(env, GymEnv)
         print(f"{env.name}: {type(env.gym_env.unwrapped).__qualname__}")
         print(f"  observation  {env.observation_space}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.video import recorded
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="where to write (default: the folder of the run, or that of the file)",
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+    add_import_option(parser)
     from plangym_ext.run.setting_options import typed_settings
 
     for key in typed_settings(given):
@@ -59,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.training.evaluation import summary
     from plangym_ext.run.training.trained import Trained
 
+    search_current_folder()  # the checkpoint may name an env of a module there
+    import_modules(options)
     changed = _changed(options)
     with Trained(options.checkpoint, **changed) as trained:
         out = options.out or _folder(options.checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import MissingExtra, installing
 
 
 def load_pyplot(asked_by: str) -> Any:
@@ -21,7 +21,7 @@ def load_pyplot(asked_by: str) -> Any:
         import matplotlib
     except ImportError as error:
         raise MissingExtra(
-            f"{asked_by} needs matplotlib; install the extra: pip install 'plangym-ext[plot]'"
+            f"{asked_by} needs matplotlib, which is not installed. {installing('plot')}"
         ) from error
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -13,6 +13,7 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=at_least(0),
         default=None,
         metavar="W",
-        help="worker processes; 0 plans in this process (default: one per processor)",
+        help="worker processes; 0 plans in this process (default: the fastest way for this env)",
     )
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed of the env and the planner"
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="N",
         help="nodes that the page draws of each tree, the most visited",
     )
+    add_env_options(parser, given)
     add_planner_options(parser, given, default="mcts")
 
 
@@ -80,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
     import plangym_ext
     from plangym_ext.planners import load_planner, play
 
+    import_modules(options, [options.env])
     planner: Any = load_planner(options.planner)
     chosen = chosen_options(options)
     if options.tree:
@@ -109,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
         options.out / "episode.json",
         {
             "env": options.env,
+            "env_arguments": env_arguments(options),
             "planner": options.planner,
             "num_simulations": planner.num_simulations,
             "options": chosen,
@@ -185,7 +189,7 @@ class _Shown:
 def _env(options: argparse.Namespace) -> Any:
     import plangym_ext
 
-    arguments: dict[str, Any] = {"frameskip": options.frameskip}
+    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
     if options.video or (options.tree and _renders(options.env)):
         arguments["render_mode"] = "rgb_array"
     if options.n_workers == 0:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 
+if TYPE_CHECKING:
+    from plangym_ext.planners import Option
+
 _PREFIX = "planner_"
+#: Options that bound a plan.
+_LIMITS = ("num_simulations", "max_model_steps", "max_seconds")
 
 
 def add_planner_options(
@@ -34,17 +39,25 @@ def add_planner_options(
 
     name = name or default
     group = parser.add_argument_group(f"options of {name}")
-    for option in options_of(load_planner(name)):
+    planner = load_planner(name)
+    for option in _limits_first(options_of(planner)):
         if option.kind is None:
             continue
         flag = "--" + option.name.replace("_", "-")
         target = _PREFIX + option.name
         text = option.help.replace("%", "%%").replace("`", "")
+        if option.name == "num_simulations":
+            text += f" (default: {planner.default_simulations}, unless another limit is given)"
         if option.kind is bool:
             kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         else:
             kind = {"type": _parser(option.kind, option.optional), "metavar": "X"}
         group.add_argument(flag, dest=target, default=option.default, help=text, **kind)
+
+
+def _limits_first(options: Sequence[Option]) -> list[Option]:
+    """Put what bounds a plan, which everybody sets, before what shapes it."""
+    return sorted(options, key=lambda option: option.name not in _LIMITS)
 
 
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:

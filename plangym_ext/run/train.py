@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import FolderTaken, InvalidOption
+from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--resume", action="store_true", help="go on with the run in DIR, if there is one"
     )
     parser.add_argument("--quiet", action="store_true", help="show no table")
+    add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)
     # Settings depend on the planner, which takes a compiler with it: not for help alone.
@@ -86,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.training.runner import Runner
 
     config = compose([*options.sources, chosen_settings(options)])
+    import_modules(options, [config.env.id])
     try:
         runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
     except FolderTaken:

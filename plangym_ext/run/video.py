@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import MissingExtra, PlangymExtError
+from plangym_ext.errors import MissingExtra, PlangymExtError, installing
 
 #: Pictures smaller than this are enlarged by a whole factor until they reach it.
 _MIN_HEIGHT = 360
@@ -32,8 +32,8 @@ class VideoWriter:
             import imageio_ffmpeg
         except ImportError as error:
             raise MissingExtra(
-                "video: writing needs ffmpeg; install it with "
-                "pip install 'plangym-ext[cli]', or leave out --video"
+                "video: writing needs imageio-ffmpeg, which is not installed. Leave out --video. "
+                + installing("cli")
             ) from error
         self._program = imageio_ffmpeg.get_ffmpeg_exe()
         self._path, self._fps = path, fps

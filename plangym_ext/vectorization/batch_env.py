@@ -171,13 +171,7 @@ class BatchEnv(SlotStepper):
         for row, (state, _, _) in zip(states, found, strict=True):
             row[: len(state)] = state
         self._begin_rows(dict(zip(chosen, states, strict=True)))
-        parts = [self.layout.obs.split(obs) for _, obs, _ in found]
-        leaves = self.layout.obs.leaves
-        stacked = tuple(
-            np.stack([np.asarray(part[k], leaf.dtype) for part in parts])
-            for k, leaf in enumerate(leaves)
-        )
-        obs = self.layout.obs.join(stacked)
+        obs = self.layout.obs.stack([obs for _, obs, _ in found])
         return (obs, states) if return_states else obs
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:

@@ -1,8 +1,9 @@
 """Framed messages between a parent and its worker, over one Unix socket.
 
-A frame is `[length: uint32][descriptors: uint32][pickle]`; the descriptors travel
-with its first byte. Both ends are ours and trust each other; nothing read from a file
-or a network ever comes this way.
+A frame is `[mark: uint32][descriptors: uint32][length: uint64][pickle]`; the descriptors
+travel with its first byte. Both ends are ours and trust each other; nothing read from a file
+or a network ever comes this way. The mark tells frames from what an env writes to a
+descriptor that is not its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_HEADER = struct.Struct("<II")
+_HEADER = struct.Struct("<IIQ")
+_MARK = int.from_bytes(b"PGX\x1a", "little")
 _CHUNK = 1 << 16
 #: Most descriptors that one message carries.
 _MAX_FDS = 4
@@ -33,6 +35,14 @@ Message = tuple[Any, list[int]]
 
 class ChannelClosed(ConnectionError):
     """The other end is gone."""
+
+
+class ChannelDamaged(ChannelClosed):
+    """Something came that is no message; the channel was closed."""
+
+
+class ChannelFull(TimeoutError):
+    """The other end did not take a message in time; the channel was closed."""
 
 
 def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
@@ -68,10 +78,12 @@ class Channel:
 
     Args:
         sock: connected stream socket; owned by the channel.
+        gone: descriptor that is readable once the process at the other end is gone, whoever
+            else holds its end of the socket open; -1 for none.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, sock: socket.socket, gone: int = -1) -> None:
+        self._sock, self._gone = sock, gone
         self._poller = select.poll()
         self._poller.register(sock.fileno(), select.POLLIN)
         self._read = bytearray()
@@ -86,6 +98,7 @@ class Channel:
         message: Any,
         fds: tuple[int, ...] = (),
         meanwhile: Callable[[], object] | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Send a picklable message, and duplicates of some descriptors with it.
 
@@ -94,21 +107,26 @@ class Channel:
             fds: descriptors to send along.
             meanwhile: called to receive messages that have come while this one does
                 not fit: two ends that only send would wait for each other for ever.
+            timeout: seconds that the other end may take to make room for it; None waits
+                as long as the other end lives.
 
         Raises:
             ChannelClosed: the other end is gone.
+            ChannelFull: it has made no room in time.
         """
-        self.send_pickled(pickle.dumps(message, protocol=5), fds, meanwhile)
+        self.send_pickled(pickle.dumps(message, protocol=5), fds, meanwhile, timeout)
 
     def send_pickled(
         self,
         data: bytes,
         fds: tuple[int, ...] = (),
         meanwhile: Callable[[], object] | None = None,
+        timeout: float | None = None,
     ) -> None:
         """`send` for a message that is pickled already."""
-        rest: bytes | memoryview = _HEADER.pack(len(data), len(fds)) + data
+        rest: bytes | memoryview = _HEADER.pack(_MARK, len(fds), len(data)) + data
         left = list(fds)
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while rest:
                 try:
@@ -119,7 +137,7 @@ class Channel:
                         sent = self._sock.send(rest, _DONTWAIT)
                     rest = memoryview(rest)[sent:] if sent < len(rest) else b""
                 except BlockingIOError:
-                    self._wait_for_room(meanwhile)
+                    self._wait_for_room(meanwhile, deadline)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed("the other end of the channel is gone") from error
         except BaseException:
@@ -130,13 +148,22 @@ class Channel:
         """Send a small message if it can go out at once; else, or without a peer, do nothing."""
         data = pickle.dumps(message, protocol=5)
         with contextlib.suppress(OSError):
-            self._sock.send(_HEADER.pack(len(data), 0) + data, _DONTWAIT)
+            self._sock.send(_HEADER.pack(_MARK, 0, len(data)) + data, _DONTWAIT)
 
-    def _wait_for_room(self, meanwhile: Callable[[], object] | None) -> None:
+    def _wait_for_room(
+        self, meanwhile: Callable[[], object] | None, deadline: float | None
+    ) -> None:
         poller = select.poll()
         poller.register(self._sock, select.POLLOUT | (select.POLLIN if meanwhile else 0))
-        ((_, event),) = poller.poll()
-        if meanwhile is not None and event & select.POLLIN:
+        if self._gone >= 0:
+            poller.register(self._gone, select.POLLIN)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        events = dict(poller.poll(None if left is None else left * 1000))
+        if not events:
+            raise ChannelFull("the other end of the channel takes nothing")
+        if self._gone in events:
+            raise ChannelClosed("the process at the other end of the channel is gone")
+        if meanwhile is not None and events[self._sock.fileno()] & select.POLLIN:
             meanwhile()
 
     def has_come(self) -> bool:
@@ -151,23 +178,47 @@ class Channel:
         Raises:
             ChannelClosed: the other end is gone.
         """
+        while not (found := self._taken(0)):
+            pass
+        return found
+
+    def collect(self) -> list[Message]:
+        """All whole messages that have come, or none; never waits for the rest of one.
+
+        Raises:
+            ChannelClosed: the other end is gone.
+        """
+        return self._taken(_DONTWAIT)
+
+    def _taken(self, flags: int) -> list[Message]:
+        """Read once, and return the messages that are whole now."""
         try:
-            # What was read before ends in the middle of a message: whole ones were given.
-            self._fill()
-            while not (found := self._whole_messages()):
-                self._fill()
+            self._fill(flags)
+            found = self._whole_messages()
+        except ChannelDamaged:
+            self._break()
+            raise
         except ChannelClosed:
             raise
         except BaseException:
             self._break()
             raise
-        return [(pickle.loads(data), fds) for data, fds in found]
+        return [(self._unpickled(data), fds) for data, fds in found]
 
-    def _fill(self) -> None:
-        """Append what has come, at least a byte, to what was read."""
+    def _unpickled(self, data: bytes) -> Any:
+        try:
+            return pickle.loads(data)
+        except Exception as error:  # whatever comes of bytes that are no pickle
+            self._break()
+            raise ChannelDamaged(f"a message cannot be read: {error!r}") from error
+
+    def _fill(self, flags: int) -> None:
+        """Append what has come to what was read; at least a byte, unless told not to wait."""
         # Never more than one message's descriptors at a time: the system ends a read there.
         try:
-            data, ancillary, flags, _ = self._sock.recvmsg(_CHUNK, _ANCILLARY)
+            data, ancillary, flags, _ = self._sock.recvmsg(_CHUNK, _ANCILLARY, flags)
+        except BlockingIOError:
+            return
         except ConnectionResetError as error:
             raise ChannelClosed("the other end of the channel is gone") from error
         for level, kind, content in ancillary:
@@ -185,7 +236,9 @@ class Channel:
         found = []
         start = 0
         while len(self._read) - start >= _HEADER.size:
-            length, num_fds = _HEADER.unpack_from(self._read, start)
+            mark, num_fds, length = _HEADER.unpack_from(self._read, start)
+            if mark != _MARK:
+                raise ChannelDamaged("something else than a message was written to the channel")
             begin = start + _HEADER.size
             if len(self._read) - begin < length:
                 break

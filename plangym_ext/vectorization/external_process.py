@@ -7,7 +7,7 @@ import functools
 import itertools
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import cloudpickle
@@ -17,7 +17,12 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
-from plangym_ext.vectorization.channel import ChannelClosed, wait_readable
+from plangym_ext.vectorization.channel import (
+    ChannelClosed,
+    ChannelDamaged,
+    ChannelFull,
+    wait_readable,
+)
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.promise import Promise
 from plangym_ext.vectorization.worker import READY
@@ -27,6 +32,8 @@ from plangym_ext.vectorization.worker_process import WorkerProcess
 CLOSE_GRACE = 1.0
 #: Seconds that a new worker may take to build its env.
 START_TIMEOUT = 120.0
+#: Seconds that a worker may leave a request unread.
+_SEND_TIMEOUT = 300.0
 
 _requests = itertools.count(READY + 1)
 
@@ -61,6 +68,8 @@ class ExternalProcess(Closing):
         #: The guard of its calls; handles that share workers share it.
         self.one_caller = OneCaller("ExternalProcess")
         self._closed = False
+        #: Seconds that the worker may leave a request unread before it counts as hung.
+        self.send_timeout: float | None = _SEND_TIMEOUT
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
         self._width: int | None = None
@@ -144,13 +153,18 @@ class ExternalProcess(Closing):
         Raises:
             EnvClosed: `close` was called.
             WorkerDied: the worker is gone.
+            WorkerTimeout: it has left so much unread that there is no room for this, and
+                was stopped.
         """
         self._check_open()
         if self.fallen is not None:
             raise self.fallen
         self.begun(message[0])
+        timeout = self.send_timeout
         try:
-            self.process.channel.send(message, fds, meanwhile=self.receive)
+            self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
+        except ChannelFull:
+            raise self.hung(timeout) from None
         except ChannelClosed:
             raise self.death() from None
 
@@ -163,14 +177,16 @@ class ExternalProcess(Closing):
             raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
-        """Take what has come off the channel, at least one answer, and keep it for `taken`.
+        """Take what has come off the channel, without waiting, and keep answers for `taken`.
 
         If the worker is gone, it has `fallen` from then on.
         """
         messages = []
         # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
-            messages = self.process.channel.receive()
+            messages = self.process.channel.collect()
+        except ChannelDamaged as error:
+            self.damaged(error)
         except ChannelClosed:
             self.death()
         for (request, status, payload), _ in messages:
@@ -199,6 +215,20 @@ class ExternalProcess(Closing):
             self._forgotten.clear()  # it will not answer them
         return self.process.fallen
 
+    def damaged(self, error: ChannelDamaged) -> None:
+        """Note that what comes from the worker cannot be read, and end it."""
+        self._fall(
+            f"{self.where} was stopped during {self._last_command!r}, for {error}: an env has "
+            "written to a descriptor that is not its own."
+        )
+
+    def _fall(self, message: str) -> None:
+        self.process.stop(0.0)
+        self.process.fallen = WorkerDied(
+            message, worker=self.index, pid=self.process.pid, last_command=self._last_command
+        )
+        self._forgotten.clear()  # it will not answer them
+
     def result(
         self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
     ) -> Any:
@@ -219,18 +249,34 @@ class ExternalProcess(Closing):
 
     def _result(self, request: int, timeout: float | None, process: WorkerProcess) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
+        looked = False
         while (answer := self.taken(request)) is None:
             self._check_open()
             if process.fallen is not None:
                 raise process.fallen
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not (ready := wait_readable(self.process.signs, left)):
+            # One that goes on sending without ever coming to an end is late, too.
+            late = looked and left == 0.0
+            if late or not (ready := wait_readable(self.process.signs, left)):
                 raise self.hung(timeout)
-            if self.process.channel.fileno() in ready:
-                self.receive()
-            else:
-                # A process that the env started may still hold the socket open.
-                self.death()
+            self.look(ready)
+            looked = True
+        return self.opened(answer)
+
+    def look(self, ready: Container[int]) -> None:
+        """Take what has come, or note the end of the worker.
+
+        Args:
+            ready: descriptors that are readable, of the process's `signs` and others.
+        """
+        if self.process.channel.fileno() in ready:
+            self.receive()
+        elif self.process.pidfd in ready:
+            # A process that the env started may still hold the socket open.
+            self.death()
+
+    def opened(self, answer: tuple[str, Any]) -> Any:
+        """Return or raise what an answer says."""
         status, payload = answer
         if status == "error":
             raise payload.rebuild(self.where)
@@ -239,13 +285,9 @@ class ExternalProcess(Closing):
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
         """Error for a worker that has not answered in time; ends it, whatever it does."""
         stack = self.process.stack()
-        self.process.stop(0.0)
-        self.process.fallen = WorkerDied(
+        self._fall(
             f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
-            "Call restart() to go on with a new one.",
-            worker=self.index,
-            pid=self.process.pid,
-            last_command=self._last_command,
+            "Call restart() to go on with a new one."
         )
         return WorkerTimeout(
             f"{self.where} did not answer {self._last_command!r} within {seconds} s{doing} and "

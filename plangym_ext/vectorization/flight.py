@@ -25,6 +25,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.vectorization.batch_memory import BatchMemory
+from plangym_ext.vectorization.channel import ChannelDamaged
 from plangym_ext.vectorization.crew import Crew, StillWatch
 from plangym_ext.vectorization.external_process import ExternalProcess, next_request
 from plangym_ext.vectorization.row_blame import MAX_KILLS, RowBlame
@@ -295,7 +296,7 @@ class Flight:
             elif answer[0] == "error":
                 errors.append((answer[1], worker.where))
             else:
-                self._batch.own_infos.update(pickle.loads(answer[1]))
+                self._batch.take_own(*pickle.loads(answer[1]))
         if errors or excess:
             self._lane.queue.discard()
         if errors:
@@ -318,7 +319,10 @@ class Flight:
             while worker in speakers and process.fallen is None:
                 if worker.has_answer(self._round):
                     break
-                worker.receive()
+                if process.channel.has_come():
+                    worker.receive()
+                else:  # it has reported what it never sent
+                    worker.damaged(ChannelDamaged("an answer that was announced is missing"))
             if self._finish is not None and process.fallen is None:
                 worker.forget(self._finish)
             found.append((worker, process, worker.taken(self._round)))
@@ -356,7 +360,8 @@ class Flight:
     def _rows_left(self) -> np.ndarray:
         """Rows that have to be run again from the caller's states."""
         left = ~self._batch.done
-        left[list(self._batch.own_infos)] = False  # the answers with these infos have come
+        # The answers with what these rows have of their own have come.
+        left[[*self._batch.own_infos, *self._batch.own_objects]] = False
         rows: np.ndarray = np.flatnonzero(left)
         return rows
 

@@ -40,6 +40,7 @@ class LiveEngine(RowEngine):
     ) -> None:
         self._ranges = _shares(len(makes), n_workers or 1)
         self._hosts: list[RowHost] = []
+        self._block: SharedBlock | None = None
         try:
             for index, rows in enumerate(self._ranges):
                 hosted = HostedRows(makes[rows.start : rows.stop], rows.start, settings)
@@ -86,13 +87,13 @@ class LiveEngine(RowEngine):
     def use(self, space: spaces.Space[Any]) -> None:
         """See `RowEngine`."""
         num_rows = self._ranges[-1].stop
-        layout, block, memory = layout_of(space), None, None
-        if layout is not None:
-            block = SharedBlock.create(board_bytes(layout, num_rows))
-            memory = block.ndarray((block.nbytes,), np.uint8)
+        layout, memory = layout_of(space), None
+        if layout is not None and self.worker_pids:
+            self._block = SharedBlock.create(board_bytes(layout, num_rows))
+            memory = self._block.ndarray((self._block.nbytes,), np.uint8)
         self.board = ObsBoard(space, num_rows, memory)
         for host in self._hosts:
-            host.use(self.board, block)
+            host.use(self.board, self._block)
 
     # Playing ------------------------------------------------------------------------
 
@@ -182,6 +183,10 @@ class LiveEngine(RowEngine):
             host.begin_close()
         for host in self._hosts:
             host.close()
+        if self._block is not None:
+            self._block.close()  # observations that callers hold stay valid
+            self._block = None
+            del self.board  # its memory is a descriptor, too
 
 
 class _Chosen:

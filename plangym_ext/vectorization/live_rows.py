@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.codec import layers, with_recorder
+from plangym_ext.core.codec import layers
 from plangym_ext.core.gym_env import made_env
-from plangym_ext.core.live_state import LiveState, state_method
+from plangym_ext.core.late_state import Binding, LateState, binding_of
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.obs_board import ObsBoard
@@ -74,23 +74,24 @@ class LiveRows:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
         #: How each row's state is captured, or why it cannot be.
-        self._states: list[LiveState | IncompleteState] = []
+        self._states: list[LateState | IncompleteState] = []
         self._fresh = [True] * len(makes)
-        known: dict[Any, str | IncompleteState] = {}
+        known: dict[Any, Binding | IncompleteState] = {}
         try:
             for make in makes:
-                method = known.get(make)
-                if method is None:
+                binding = known.get(make)
+                if binding is None:
                     # Found with a twin: what a row has lived through is its own.
-                    method = known[make] = _found_method(made_env(make), known, state, check, trust)
+                    twin = made_env(make)
+                    binding = known[make] = _found_binding(twin, known, state, check, trust)
                 env = made_env(make)
-                if isinstance(method, str):
-                    env = with_recorder(env, method)
                 self.envs.append(env)
-                if isinstance(method, str):
-                    self._states.append(LiveState(env, method, trusted=trust))
+                if isinstance(binding, Binding):
+                    found = LateState(env, binding, trusted=trust)
+                    self._states.append(found)
+                    self.envs[-1] = found.env
                 else:
-                    self._states.append(method)
+                    self._states.append(binding)
         except BaseException:
             self.close()
             raise
@@ -105,7 +106,7 @@ class LiveRows:
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
-            "captures": [isinstance(state, LiveState) for state in self._states],
+            "captures": [isinstance(state, LateState) for state in self._states],
         }
 
     def use(self, board: ObsBoard) -> None:
@@ -133,9 +134,6 @@ class LiveRows:
         put, first = self.board.put, self._first
         for k, row in enumerate(rows):
             seed = seeds[k]
-            if seed is None and self._fresh[row] and isinstance(self._states[row], LiveState):
-                # Its generator is that of the first reset of all rows, with seed 0.
-                seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
             try:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
             except Exception as error:
@@ -206,7 +204,7 @@ class LiveRows:
         for row, value in zip(rows, values, strict=True):
             self.envs[row].set_wrapper_attr(name, value)
             state = self._states[row]
-            if isinstance(state, LiveState):
+            if isinstance(state, LateState):
                 state.identify()
         return self._all_states() if capture else None
 
@@ -240,7 +238,7 @@ class LiveRows:
             for row, obs in zip(rows, observations, strict=True):
                 self.board.put(self._first + row, obs)
 
-    def _state(self, row: int) -> LiveState:
+    def _state(self, row: int) -> LateState:
         state = self._states[row]
         if isinstance(state, IncompleteState):
             raise IncompleteState(f"row {self._first + row}: {state}")
@@ -286,9 +284,9 @@ class _Notes:
         return Played(*self._arrays, self.infos, self.finals, self._obs, states)
 
 
-def _found_method(
+def _found_binding(
     twin: gym.Env[Any, Any], known: dict[Any, Any], state: str, check: bool, trust: bool
-) -> str | IncompleteState:
+) -> Binding | IncompleteState:
     """How states of envs like this one are captured, or why they cannot be."""
     try:
         if state == "off":
@@ -296,21 +294,21 @@ def _found_method(
         # Constructors that differ in what they enclose mostly make envs of one kind.
         kind = (str(twin.spec), *(type(layer) for layer in layers(twin)))
         if kind not in known:
-            known[kind] = _proved_method(twin, state, check, trust)
-        found: str | IncompleteState = known[kind]
+            known[kind] = _proved_binding(twin, state, check, trust)
+        found: Binding | IncompleteState = known[kind]
         return found
     finally:
         twin.close()
 
 
-def _proved_method(
+def _proved_binding(
     twin: gym.Env[Any, Any], state: str, check: bool, trust: bool
-) -> str | IncompleteState:
+) -> Binding | IncompleteState:
     try:
-        SpaceLayout(twin.observation_space, text=True)  # what the proof compares
+        SpaceLayout(twin.observation_space, objects=True)  # what the proof compares
     except TypeError as error:
         return IncompleteState(f"its state cannot be captured: {error}")
     try:
-        return state_method(twin, state, check=check, trusted=trust)
+        return binding_of(twin, state, check=check, trusted=trust)
     except IncompleteState as error:
         return error

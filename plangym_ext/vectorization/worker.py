@@ -1,8 +1,8 @@
 """The worker program: one env, driven through a socket and shared memory.
 
 Started as `python -P -m plangym_ext.vectorization.worker SOCKET LIFELINE STACK` with
-three inherited descriptors. The first message carries the parent's module path and the
-env's constructor; after that the worker answers one request at a time:
+three inherited descriptors. The first message carries the parent's module path, what it has
+registered, and the env's constructor; after that the worker answers one request at a time:
 
     ("block", id, nbytes)                map shared memory; brings its descriptor
     ("forget", kind, id)                 let go of a "block" or a "plan"
@@ -240,12 +240,14 @@ def main(argv: list[str]) -> int:
     watch_parent(int(argv[2]))
     channel = Channel(socket.socket(fileno=int(argv[1])))
     try:
-        ((path, key, families, constructor), _), *rest = channel.receive()
+        ((path, key, families, registered, constructor), _), *rest = channel.receive()
         sys.path[:] = path
         trust.join_session(key)
         try:
             for family in pickle.loads(families):
                 register_family(family)
+            if registered is not None:
+                registered.install()
             worker = Worker(channel, pickle.loads(constructor))
             description = worker.description()
         except Exception as error:  # whatever the caller's constructor raises

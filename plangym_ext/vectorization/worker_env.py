@@ -82,8 +82,8 @@ class WorkerEnv:
             ranges: rows, each range as first and behind the last.
 
         Returns:
-            Pickle of the infos of the rows whose fields do not fit the shared columns, by
-            row; empty if there are none.
+            Pickle of the infos of the rows whose fields do not fit the shared columns, and
+            of the observations that are no arrays, both by row; empty if there are none.
 
         Raises:
             RowError: the env raised, or an info cannot be pickled.
@@ -94,7 +94,7 @@ class WorkerEnv:
         batch = self._batches.get((plan, worker))
         if batch is None:
             batch = self._batches[plan, worker] = self._batch(what, worker)
-        batch.own_infos.clear()
+        batch.drop_own()
         try:
             for first, stop in ranges:
                 if what.unchecked:
@@ -102,7 +102,7 @@ class WorkerEnv:
                 run_rows(self._env, batch, first, stop)
         finally:
             batch.progress[ROW] = NO_ROW
-        return _pickled(batch) if batch.own_infos else b""
+        return _pickled(batch) if batch.own_infos or batch.own_objects else b""
 
     def _check(self, states: np.ndarray, where: str) -> None:
         envelope = self._env.envelope
@@ -143,7 +143,7 @@ class WorkerEnv:
 
 def _pickled(batch: RowBatch) -> bytes:
     try:
-        return pickle.dumps(batch.own_infos, protocol=5)
+        return pickle.dumps((batch.own_infos, batch.own_objects), protocol=5)
     except Exception:  # whatever a value's own reduction raises
         for row, info in batch.own_infos.items():
             for key, value in info.items():
@@ -155,4 +155,13 @@ def _pickled(batch: RowBatch) -> bytes:
                         "infos='numeric', or have a wrapper leave the field out."
                     )
                     raise row_error(batch, row, reason) from error
+        for row, values in batch.own_objects.items():
+            try:
+                pickle.dumps(values, protocol=5)
+            except Exception as error:  # likewise
+                reason = TypeError(
+                    f"observation: it cannot leave its worker: {error}. Use backend='serial', "
+                    "or have a wrapper turn it into arrays."
+                )
+                raise row_error(batch, row, reason) from error
         raise

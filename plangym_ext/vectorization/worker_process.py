@@ -23,10 +23,14 @@ import cloudpickle
 from plangym_ext.core import trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
-from plangym_ext.vectorization.channel import Channel, ChannelClosed, wait_readable
+from plangym_ext.vectorization.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.vectorization.registrations import Registrations
 from plangym_ext.vectorization.worker import STACK_SIGNAL
 
 _STACK_PATIENCE = 15  # hundredths of a second that it may take
+
+#: Seconds that a worker may take to read its first message, if that is larger than a socket.
+_FIRST_MESSAGE = 120.0
 
 _COMMAND = [sys.executable, "-P", "-m", "plangym_ext.vectorization.worker"]
 
@@ -84,14 +88,17 @@ class WorkerProcess:
             undo.callback(_end, self._process)
             self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
             undo.pop_all()
-        self.channel = Channel(mine)
+        self.channel = Channel(mine, self.pidfd)
         kept = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
         # Holds no reference to self, so a forgotten worker is stopped when collected.
         self._kill = weakref.finalize(self, _kill, self._process, self.channel, kept, os.getpid())
-        with contextlib.suppress(ChannelClosed):  # its death is seen by the first wait
+        # Its death is seen by the first wait, and so is that it reads nothing.
+        with contextlib.suppress(ChannelClosed, ChannelFull):
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
-            self.channel.send((path, trust.session_key(), families, constructor))
+            registered = Registrations.of_this_process()
+            message = path, trust.session_key(), families, registered, constructor
+            self.channel.send(message, timeout=_FIRST_MESSAGE)
 
     @property
     def pid(self) -> int:

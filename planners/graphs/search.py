@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.finite import check_finite
@@ -142,8 +143,9 @@ class GraphSearch(Planner):
 
     def _keys(self, states: States, obs: Any) -> list[bytes]:
         """Return what `[n, S]` states with `[n, *obs]` observations are known by."""
-        rows = states if self.state_key == "state" else np.asarray(obs)
-        return [row.tobytes() for row in rows]
+        if self.state_key == "state":
+            return [state.tobytes() for state in states]
+        return [content(rows_of(obs, i)) for i in range(num_rows(obs))]
 
     def _rate_roots(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> None:
         """Give roots that are new the evaluator's value."""
@@ -153,7 +155,7 @@ class GraphSearch(Planner):
         value = np.zeros(len(new))
         if rater.rates_roots:
             stay = np.ones(len(new), np.bool_)
-            roots = Leaves(new, request.states[new], np.asarray(request.obs)[new], stay)
+            roots = Leaves(new, request.states[new], rows_of(request.obs, new), stay)
             rating = rater.rate(request.env, roots, request.rngs)
             value = rating.value
             for i, b in enumerate(new):
@@ -252,7 +254,7 @@ class GraphSearch(Planner):
         if on.size:
             cut = np.asarray(out.truncateds, np.bool_)[on]
             allowed = legal[on] if has_masks(out.infos) else None
-            leaves = Leaves(rows[on], out.states[on], out.obs[on], cut, allowed)
+            leaves = Leaves(rows[on], out.states[on], rows_of(out.obs, on), cut, allowed)
             rating = rater.rate(request.env, leaves, request.rngs)
             value[on] = check_finite(f"{request.planner}: values", rating.value)
             for i, at in enumerate(on):

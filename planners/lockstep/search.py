@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.finite import check_finite
@@ -319,11 +320,11 @@ class Search:
         """Give the roots in `fresh` the rater's value and prior.
 
         Args:
-            obs: `[B, *obs]` of all roots.
+            obs: `[B, *obs]` of all roots, nested as the space.
             fresh: `[F]` trees whose root has not been rated as a leaf before.
         """
         tree = self.tree
-        rating = self.rate(Leaves(fresh, None, obs[fresh], np.ones(len(fresh), np.bool_)))
+        rating = self.rate(Leaves(fresh, None, rows_of(obs, fresh), np.ones(len(fresh), np.bool_)))
         tree.value[fresh, ROOT] = rating.value
         if rating.prior is not None:
             tree.prior[fresh, ROOT] = rating.prior

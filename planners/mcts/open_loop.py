@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
@@ -134,7 +135,7 @@ class OpenLoopMCTS(TreeSearch):
         search.costs.add(rows, model_steps=steps, expansions=1, restores=1)
         return Replay(
             joined("states"),
-            joined("obs"),
+            mapped(lambda *of: np.concatenate(of)[order], *(out.obs for _, out in parts)),
             rewards,
             steps,
             joined("terminateds"),
@@ -194,7 +195,9 @@ def _rated(
     on = np.flatnonzero(~played.terminated)
     if on.size:
         legal = None if played.legal is None else played.legal[on]
-        leaves = Leaves(rows[on], played.states[on], played.obs[on], played.truncated[on], legal)
+        leaves = Leaves(
+            rows[on], played.states[on], rows_of(played.obs, on), played.truncated[on], legal
+        )
         rating = search.rate(leaves)
         value[on] = rating.value
         if rating.prior is not None:

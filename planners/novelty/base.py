@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import num_rows
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.lockstep.rules import Rules
@@ -43,11 +44,13 @@ class NoveltySearch(Planner):
 
     Args:
         features: `obs [L, *obs] -> [L, F]` whole numbers, -1 for none, told apart by
-            their last 20 bits; or the name of such a function of `planners.novelty.features`:
-            "bytes", "tiles", "numbers"; "pairs" and "pairs-in-time", which look at all
-            pairs of coloured tiles too (`TilePairs`); or "whole", which leaves out nothing
-            but what comes to the same. None: bytes of uint8 vectors, tiles of screens,
-            intervals of other numbers.
+            their last 20 bits, with `obs` nested as the observation space; or the name of
+            such a function of `planners.novelty.features`: "bytes", "tiles", "numbers";
+            "pairs" and "pairs-in-time", which look at all pairs of coloured tiles too
+            (`TilePairs`); or "whole", which leaves out nothing but what comes to the same.
+            None: bytes of uint8 vectors, tiles of screens, intervals of other numbers, and
+            each text, graph or sequence as a whole; of Dict and Tuple observations those of
+            every part.
         max_depth: depth below which nothing is looked for.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
@@ -132,7 +135,7 @@ class NoveltySearch(Planner):
 
     def _begin(self, request: PlanRequest, search: Search, known: Novelty | None) -> Novelty:
         """Return empty tables, but for the roots' features and those of kept nodes."""
-        found = self.features_of(np.asarray(request.obs))
+        found = self.features_of(request.obs)
         batch, capacity = search.tree.parent.shape
         novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
         for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
@@ -167,10 +170,10 @@ class NoveltySearch(Planner):
 
     def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
         """Return the features `[L, F]` of L observations."""
-        found = np.asarray(self._function()(obs))
-        if found.ndim != 2 or len(found) != len(obs) or found.dtype.kind not in "iu":
+        found, count = np.asarray(self._function()(obs)), num_rows(obs)
+        if found.ndim != 2 or len(found) != count or found.dtype.kind not in "iu":
             raise ValueError(
-                f"{self._option('features')} must return whole numbers [{len(obs)}, F]; got "
+                f"{self._option('features')} must return whole numbers [{count}, F]; got "
                 f"shape {found.shape} {found.dtype}."
             )
         return found.astype(np.int64)

@@ -1,10 +1,12 @@
 """Features of observations, for searches that look for what is new.
 
-A feature is a whole number; an observation has F of them, -1 standing for none.
+A feature is a whole number; an observation has F of them, -1 standing for none. Those of
+Dict and Tuple observations are those of all their parts.
 """
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.arrays.nested import content, leaves, num_rows, rows_of
 
 # Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
 _TILE_HEIGHT, _TILE_WIDTH = 15, 10
@@ -26,7 +30,7 @@ def whole_features(obs: Any) -> npt.NDArray[np.int64]:
     out what comes to the same, and are otherwise not pruned. Observations are told apart
     by the last bits of a CRC-32 of their bytes.
     """
-    found = [zlib.crc32(one.tobytes()) for one in np.asarray(obs)]
+    found = [zlib.crc32(content(rows_of(obs, i))) for i in range(num_rows(obs))]
     return np.array(found, np.int64).reshape(-1, 1)
 
 
@@ -38,7 +42,11 @@ def byte_features(obs: Any) -> npt.NDArray[np.int64]:
     Source: Lipovetzky et al. 2015, "Classical planning with simulators: results on the
     Atari video games".
     """
-    flat = np.asarray(obs).reshape(len(obs), -1)
+    return _of_parts(_bytes_of, obs)
+
+
+def _bytes_of(part: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    flat = part.reshape(len(part), -1)
     return np.arange(flat.shape[1]) * 256 + flat.astype(np.int64)
 
 
@@ -54,8 +62,8 @@ def tile_features(obs: Any) -> npt.NDArray[np.int64]:
     Raises:
         ValueError: these are no such screens.
     """
+    rows, columns = tile_grid(obs)
     screen = np.asarray(obs)
-    rows, columns = tile_grid(screen)
     if screen.ndim == 4 and screen.shape[3] == 3:
         red, green, blue = (screen[..., i].astype(np.int64) for i in range(3))
         colour = (red >> 5) << 5 | (green >> 5) << 2 | blue >> 6
@@ -81,6 +89,11 @@ def tile_grid(obs: Any) -> tuple[int, int]:
     Raises:
         ValueError: these are no screens, or too small for one tile.
     """
+    if isinstance(obs, dict | tuple):
+        raise ValueError(
+            f"features of tiles are of screens; got observations nested in a "
+            f"{type(obs).__name__}. Choose other features, or pick the screen with a wrapper."
+        )
     screen = np.asarray(obs)
     shape = screen.shape[1:]
     if (
@@ -129,18 +142,49 @@ class TilePairs:
 
 def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]:
     """Return `[L, F]`: which number lies in which interval of width `resolution`."""
-    flat = np.asarray(obs, np.float64).reshape(len(obs), -1)
+    return _of_parts(functools.partial(_numbers_of, resolution=resolution), obs)
+
+
+def _numbers_of(part: npt.NDArray[Any], resolution: float = 0.25) -> npt.NDArray[np.int64]:
+    flat = part.astype(np.float64).reshape(len(part), -1)
     bins = np.clip(np.floor(flat / resolution), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
     return np.arange(flat.shape[1]) * 2**16 + bins
 
 
 def default_features(obs: Any) -> npt.NDArray[np.int64]:
     """Return bytes for vectors of bytes, tiles for screens, intervals for the rest."""
-    seen = np.asarray(obs)
+    return _of_parts(_default_of, obs)
+
+
+def _default_of(seen: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if seen.dtype != np.uint8:
-        return number_features(seen)
+        return _numbers_of(seen)
     is_screen = seen.ndim >= 3 and seen.shape[1] >= _TILE_HEIGHT and seen.shape[2] >= _TILE_WIDTH
-    return tile_features(seen) if is_screen else byte_features(seen)
+    return tile_features(seen) if is_screen else _bytes_of(seen)
+
+
+def _of_parts(
+    features: Callable[[npt.NDArray[Any]], npt.NDArray[np.int64]], obs: Any
+) -> npt.NDArray[np.int64]:
+    """Return the features `[L, F]` of all parts of nested observations, each part's its own.
+
+    Texts and objects are one feature each, whatever `features` is: that of the whole.
+    """
+    found = []
+    for k, part in enumerate(map(np.asarray, leaves(obs))):
+        own = features(part) if part.dtype.kind in "biuf" else whole_features(part)
+        found.append(own if k == 0 else np.where(own < 0, -1, _scattered(own, k)))
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+
+
+def _scattered(features: npt.NDArray[np.int64], part: int) -> npt.NDArray[np.int64]:
+    """Return other whole numbers >= 0 for other parts: the same value may occur in several.
+
+    Source: the multiplier of Steele et al. 2014, "Fast splittable pseudorandom number
+    generators". Its high bits depend on all bits of what is multiplied.
+    """
+    mixed = (features.astype(np.uint64) + np.uint64(part << 40)) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(24)).astype(np.int64)
 
 
 #: Features by name.

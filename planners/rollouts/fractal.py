@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import leaves
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited
 from plangym_ext.planners.finite import check_finite, spread_of
@@ -28,7 +30,9 @@ class FractalMC(Planner):
     one has more, it takes that one's place with probability (VR_j - VR_i) / VR_i. Walkers
     that have ended, or whose state allows nothing, always do. The action with which most
     walkers began is played; the plan's `q` is the mean return of the walkers that are there
-    in the end, by the action they began with, NaN where none is left.
+    in the end, by the action they began with, NaN where none is left. The distance is one of
+    numbers, those in all parts of a Dict or Tuple: texts, graphs and sequences are not
+    looked at.
 
     A simulation is one walker; `num_simulations` of them walk `depth` steps.
 
@@ -87,7 +91,7 @@ class FractalMC(Planner):
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_) | np.asarray(out.truncateds, np.bool_)
         masks = action_masks(out.infos, over, legal.shape[1])
-        seen = np.asarray(out.obs).reshape(len(rows), -1).astype(np.float64)
+        seen = _numbers(out.obs, len(rows))
         for b, swarm in enumerate(swarms):
             own = rows == b
             if own.any():
@@ -171,6 +175,13 @@ class _Swarm:
             q=q,
             weights=visits / visits.sum(),
         )
+
+
+def _numbers(obs: Any, count: int) -> npt.NDArray[np.float64]:
+    """Return `[L, F]` all numbers in L nested observations; texts and objects are left out."""
+    parts = [part for part in map(np.asarray, leaves(obs)) if part.dtype.kind in "biuf"]
+    flat = [part.reshape(count, -1).astype(np.float64) for part in parts]
+    return np.concatenate([np.zeros((count, 0)), *flat], axis=1)
 
 
 def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

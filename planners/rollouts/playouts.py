@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -43,7 +44,7 @@ def starts_from(
         first: `[n]` its first action; None: drawn too.
         policy: what draws the actions.
     """
-    obs = None if policy is None else request.needed_obs("a rollout_policy")[rows]
+    obs = None if policy is None else rows_of(request.needed_obs("a rollout_policy"), rows)
     legal = None if request.legal is None else request.legal[rows]
     return Starts(rows, request.states[rows], obs, first, legal)
 
@@ -135,7 +136,7 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
     n = len(starts.rows)
     first, rewards = np.zeros(n, np.int64), np.zeros((n, depth))
     over, steps = np.zeros(n, np.bool_), np.zeros(n, np.int32)
-    last = None if starts.obs is None else np.array(starts.obs)
+    last = None if starts.obs is None else mapped(np.array, starts.obs)
     going, states, obs = np.arange(n), starts.states, starts.obs
     legal = np.ones((n, num_actions), np.bool_) if starts.legal is None else starts.legal
     for t in range(depth):
@@ -152,15 +153,16 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
             first[going] = actions
         out = model.step_batch(actions + origin, states)
         if last is None:
-            last = np.zeros((n, *np.shape(out.obs)[1:]), np.asarray(out.obs).dtype)
-        rewards[going, t], last[going] = out.rewards, out.obs
+            last = mapped(lambda leaf: np.zeros((n, *leaf.shape[1:]), leaf.dtype), out.obs)
+        rewards[going, t] = out.rewards
+        write_rows(last, going, out.obs)
         over[going], steps[going] = out.terminateds, t + 1
         ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
         on = np.flatnonzero(~ended)
         if on.size == 0:
             break
         legal = action_masks(out.infos, ended, num_actions)[on]
-        going, states, obs = going[on], out.states[on], out.obs[on]
+        going, states, obs = going[on], out.states[on], rows_of(out.obs, on)
     return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), np.zeros_like(first))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.model import Rng, SearchModel
@@ -72,7 +73,7 @@ class Rollouts(Rater):
             return rating
         assert leaves.states is not None
         of = np.repeat(open_leaves, self.num_rollouts)
-        seen = leaves.obs[of] if self.policy else None
+        seen = rows_of(leaves.obs, of) if self.policy else None
         legal = None if leaves.legal is None else leaves.legal[of]
         starts = Starts(leaves.rows[of], leaves.states[of], seen, legal=legal)
         out = play_out(model, starts, self.depth, rngs, self.policy)

@@ -316,7 +316,7 @@ def test_inherited_memory_stays_out_of_pickles():
 def test_torch_is_imported_only_when_asked_for(monkeypatch):
     a = Array((3, 2), np.float32, padding=1)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'plangym-ext\[learn\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -c constraints.txt '\.\[learn\]'"):
         a.to_torch()
 
     def from_numpy(data):

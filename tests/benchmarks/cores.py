@@ -1,6 +1,6 @@
 """How busy does one search keep its workers, and what does that cost?
 
-    python tests/benchmarks/cores.py [--only cores scores] [--out FILE] [--page FILE]
+    python tests/benchmarks/cores.py --only cores scores --out runs/cores.json
 
 `cores`: MCTS on MsPacman with one tree and two workers, against as many processes that do
 the same restores and steps in a bare loop (`stepping/limit.py`). The states and actions of

@@ -1,6 +1,6 @@
 """Steps per second against everything, in turn, on two processors.
 
-    python tests/benchmarks/everything.py --peer-python PATH [PATH ...]
+    python tests/benchmarks/everything.py --peer-python PATH
 
 Ours on each backend, gymnasium's vector envs, EnvPool, Stable-Baselines3, TorchRL,
 plangym and the raw simulator; plain stepping, and stepping from states. A peer runs in

@@ -1,6 +1,6 @@
 """Batches while workers are killed: is every row what it is without, and how fast is that?
 
-    python -P tests/benchmarks/kills.py --kills 1000 --out runs/kills.json
+    python tests/benchmarks/kills.py --kills 1000 --out runs/kills.json
 
 A thread kills random workers at random moments, those that are starting among them,
 while batches, rollouts and steps in slots run on two workers. Every result is compared

@@ -1,4 +1,6 @@
-"""Does a run that is killed again and again end like one that was not? `resume.py`.
+"""Does a run that is killed again and again end like one that was not?
+
+    python tests/benchmarks/resume.py --kills 20
 
 A training run is killed with SIGKILL at random moments and started again with `--resume`,
 as often as `--kills` says; then it may end. Its weights and its log must be those of a run

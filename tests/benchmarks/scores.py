@@ -1,6 +1,6 @@
 """What a planner scores beside a random player, on the same envs and seeds.
 
-    python -P tests/benchmarks/scores.py --out runs/scores.json
+    python tests/benchmarks/scores.py --out runs/scores.json
 
 Finished episodes are kept in the JSON file; run it again to go on after an interrupt.
 """

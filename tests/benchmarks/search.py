@@ -1,4 +1,6 @@
-"""How fast is the tree? `python tests/benchmarks/search.py [--only SECTION ...] [--page FILE]`.
+"""How fast is the tree?
+
+    python tests/benchmarks/search.py --only trees cartpole --out runs/search.json
 
 A trivial model with 4 actions and leaves that are worth nothing, so that nearly all of
 the time is the search's own. Sections:

@@ -1,6 +1,6 @@
 """What capturing and restoring a state costs, family by family.
 
-    python -P tests/benchmarks/states.py --out runs/states.json
+    python tests/benchmarks/states.py --out runs/states.json
 
 Prints for each env how its state is captured, whether that is exact, the width of a
 row, and microseconds to get, set and step; beside them the simulator's own copy, where

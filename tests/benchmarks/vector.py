@@ -1,6 +1,6 @@
 """Vector envs beside each other, in turn, on two processors with two workers.
 
-    python tests/benchmarks/vector.py --peer-python PATH [PATH ...]
+    python tests/benchmarks/vector.py --peer-python PATH
 
 Ours beside gymnasium's `AsyncVectorEnv`, Stable-Baselines3's `SubprocVecEnv`, EnvPool and
 ale-py's own vector env, and a training of SB3's PPO. A peer runs in the first Python that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import types
 from collections import OrderedDict, deque
 
 import numpy as np
@@ -49,8 +50,8 @@ def written(*values, named=None) -> bytes:
     return writer.data()
 
 
-def read(data, count=1, named=lambda *_: None):
-    reader = GraphReader(data, named, imported)
+def read(data, count=1, named=lambda *_: None, shared=lambda *_: None):
+    reader = GraphReader(data, named, imported, shared)
     return [reader.get() for _ in range(count)]
 
 
@@ -163,6 +164,37 @@ def test_named_objects_are_found_and_named_generators_are_set_in_place():
     np.testing.assert_array_equal(generator.random(3), expected)
 
 
+def test_bound_methods_come_back_bound_to_what_comes_back():
+    box = Box(number=1)
+    back = copied({"box": box, "method": box.helper})
+    assert back["method"].__self__ is back["box"]
+    assert back["method"].__func__ is Box.helper
+
+
+def shared_through(live, value):
+    writer = GraphWriter({}, {}, shared={id(value): (2, "held")})
+    writer.put([value, value])
+    (back,) = read(writer.data(), shared=lambda *name: live if name == (2, "held") else None)
+    assert back[0] is back[1]
+    return back[0]
+
+
+@pytest.mark.parametrize(
+    "value", [np.arange(3.0), [1, [2]], {"a": {1}}, Box(a=[1])], ids=lambda v: type(v).__name__
+)
+def test_what_another_layer_holds_is_that_layers_own_if_it_is_the_same(value):
+    live = copied(value)
+    assert shared_through(live, value) is live
+
+
+def test_what_another_layer_has_lost_comes_back_as_it_was():
+    value = np.arange(3.0)
+    for live in (None, np.arange(3), np.zeros(3), [0.0, 1.0, 2.0]):
+        back = shared_through(live, value)
+        assert back is not live
+        np.testing.assert_array_equal(back, value)
+
+
 def test_instances_are_built_without_their_constructors():
     assert "built" not in vars(copied(Box.__new__(Box)))
 
@@ -173,12 +205,22 @@ def test_instances_are_built_without_their_constructors():
         (threading.Lock(), "a _thread.lock"),
         ((i for i in range(3)), "a builtins.generator"),
         (lambda: 1, "<lambda>"),
-        (Box().helper, "a builtins.method"),
+        (types.MethodType(lambda box: box, Box()), "<lambda>"),
+        ([].append, "built-in method append"),
         (Slotted(), "Slotted"),
         (Listing([1]), "Listing"),
         (np.array([None]), "an array of object"),
     ],
-    ids=["lock", "generator", "lambda", "method", "slots", "list subclass", "object array"],
+    ids=[
+        "lock",
+        "generator",
+        "lambda",
+        "bound lambda",
+        "built-in",
+        "slots",
+        "list subclass",
+        "object array",
+    ],
 )
 def test_what_is_more_than_its_attributes_is_refused(value, message):
     with pytest.raises(NotPlain, match=message):

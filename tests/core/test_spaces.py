@@ -240,7 +240,7 @@ class Words(spaces.Space):
 )
 def test_texts_are_unicode_arrays_where_they_are_allowed(space, length):
     whole = spaces.Dict(text=space, box=BOX)
-    layout = SpaceLayout(whole, text=True)
+    layout = SpaceLayout(whole, objects=True)
     leaf = layout.leaves[[leaf.path for leaf in layout.leaves].index(("text",))]
     assert leaf.dtype == np.dtype(f"<U{length}")
     batch = arrays(layout, 3)

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from published import environments_without_skips, tox_environments
 
 
 @pytest.fixture
@@ -31,14 +32,27 @@ def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_comman
     assert "--video" in first
 
 
-def test_ci_runs_the_second_command_of_the_readme(root, readme_commands):
-    _, second = readme_commands
+@pytest.fixture
+def ci_commands(root):
+    """The lines of `.ci/run` that do something, after those that every script begins with."""
     script = root / ".ci" / "run"
     lines = [line for line in script.read_text().splitlines() if line]
     commands = [line for line in lines if not line.startswith("#")]
     assert lines[0] == "#!/usr/bin/env bash"
-    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', second]
     assert script.stat().st_mode & stat.S_IXUSR
+    assert commands[:2] == ["set -euo pipefail", 'cd "$(dirname "$0")/.."']
+    return commands[2:]
+
+
+def test_ci_runs_the_second_command_of_the_readme(ci_commands, readme_commands):
+    assert ci_commands[0] == readme_commands[1]
+
+
+def test_ci_goes_on_to_the_environments_that_skip_nothing(ci_commands):
+    *_, last = ci_commands
+    chosen = set(last.partition("-e ")[2].split(","))
+    assert chosen == environments_without_skips() | {"commands"}
+    assert chosen <= tox_environments()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from published import console_commands
 
 RUNNER = Path(__file__).with_name("run_fences.py")
 
@@ -65,32 +66,12 @@ def test_python_on_the_page_runs_and_leaves_no_process(page, fences, tmp_path):
     assert left == []
 
 
-def commands(fence):
-    """`(line, words)` of every command in a console fence; `&&` separates commands."""
-    number, text = fence.line, ""
-    for offset, line in enumerate(fence.code.splitlines()):
-        if not text:
-            number = fence.line + offset
-            if not line.startswith("$ "):
-                continue  # what a command printed
-            line = line.removeprefix("$ ")
-        text += line.removesuffix("\\")
-        if line.endswith("\\"):
-            continue
-        words = shlex.split(text, comments=True)
-        text = ""
-        while words:
-            end = words.index("&&") if "&&" in words else len(words)
-            yield number, words[:end]
-            words = words[end + 1 :]
-
-
 def test_command_lines_on_the_page_parse(page, fences, capsys):
     cli = pytest.importorskip("plangym_ext.run.cli", reason="no command line yet")
     for fence in fences(page):
         if fence.tag != "console":
             continue
-        for line, words in commands(fence):
+        for line, words in console_commands(fence):
             if Path(words[0]).name != "plangym-ext":
                 continue
             try:

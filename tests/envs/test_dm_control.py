@@ -14,9 +14,7 @@ import plangym_ext
 from plangym_ext.errors import ForeignState, IncompleteState, UnknownName
 
 if importlib.util.find_spec("dm_control") is None:
-    pytest.skip(
-        "dm_control is not installed: pip install plangym-ext[dm_control]", allow_module_level=True
-    )
+    pytest.skip("dm_control is not installed: pip install '.[dm_control]'", allow_module_level=True)
 
 from plangym_ext.envs.dm_control import DMControlEnv, _quiet
 

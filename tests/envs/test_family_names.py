@@ -29,7 +29,7 @@ def test_what_to_install_is_said(name, monkeypatch):
     if importlib.util.find_spec(module) is not None:
         monkeypatch.setitem(sys.modules, module, None)
         monkeypatch.setitem(sys.modules, f"{module}.suite", None)
-    with pytest.raises(MissingExtra, match=rf"{name}: .*plangym-ext\[{extra}\]"):
+    with pytest.raises(MissingExtra, match=rf"{name}: .*pip install .*\.\[{extra}\]"):
         plangym_ext.make(name)
 
 

@@ -10,9 +10,7 @@ from contract.env_contract import EnvContract
 
 import plangym_ext
 
-pytest.importorskip(
-    "highway_env", reason="highway-env is not installed: pip install plangym-ext[highway]"
-)
+pytest.importorskip("highway_env", reason="highway-env is not installed: pip install '.[highway]'")
 
 pytestmark = pytest.mark.slow
 

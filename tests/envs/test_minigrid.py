@@ -10,9 +10,7 @@ from contract.env_contract import EnvContract
 
 import plangym_ext
 
-pytest.importorskip(
-    "minigrid", reason="minigrid is not installed: pip install plangym-ext[minigrid]"
-)
+pytest.importorskip("minigrid", reason="minigrid is not installed: pip install '.[minigrid]'")
 
 pytestmark = pytest.mark.slow
 

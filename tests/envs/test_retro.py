@@ -14,9 +14,7 @@ from plangym_ext.errors import IncompleteState, OneEnvPerProcess, UnknownName
 
 NAME = "retro/Airstriker-Genesis-v0"
 
-pytest.importorskip(
-    "stable_retro", reason="stable-retro is not installed: pip install plangym-ext[retro]"
-)
+pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install '.[retro]'")
 
 
 @pytest.mark.slow

@@ -33,5 +33,5 @@ print(NetworkConfig().kind, AlphaZeroConfig().policy_target, 'numba' in sys.modu
 def test_what_needs_torch_says_how_to_get_it(name):
     found = python(f"from plangym_ext.learn import {name}")
     assert found.returncode == 1
-    assert found.stderr.strip().endswith('Install it with: pip install "plangym-ext[learn]".')
+    assert found.stderr.strip().endswith("pip install -c constraints.txt '.[learn]'")
     assert "plangym_ext.errors.MissingExtra" in found.stderr

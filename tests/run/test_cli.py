@@ -53,7 +53,11 @@ def test_help_of_a_planner_lists_its_options(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "--planner", "mcts", "--help"])
     out = capsys.readouterr().out
-    assert "options of mcts" in out
+    # What bounds a plan comes first, with what holds if nothing does.
+    options = " ".join(out.split()).partition("options of mcts: --num-simulations X")[2]
+    assert options.partition("--max-model-steps X")[0].endswith(
+        "(default: 64, unless another limit is given) "
+    )
     assert "--max-model-steps X" in out
     assert "most control steps of the model per plan" in " ".join(out.split())
     # That a flag is off unless it is given goes without saying.
@@ -69,9 +73,38 @@ def test_version_is_the_installed_one(capsys):
     assert capsys.readouterr().out.strip() == plangym_ext.__version__
 
 
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"]])
+def test_the_commands_are_listed(arguments, capsys):
+    try:
+        status = main(arguments)
+    except SystemExit as exit_info:
+        status = exit_info.code
+    captured = capsys.readouterr()
+    # Nothing to do is a mistake; to ask for help is none.
+    assert status == (0 if arguments else 2)
+    said = captured.out if arguments else captured.err
+    for command in ("plan", "compare", "train", "eval", "plot", "doctor"):
+        assert f"\n    {command} " in said
+
+
+def test_help_of_a_command_can_be_asked_for_first(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["help", "doctor"])
+    assert exit_info.value.code == 0
+    assert "usage: plangym-ext doctor" in capsys.readouterr().out
+
+
+def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "CartPole-v1", "--qqq", "1", "--out", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert said == "plangym-ext plan: unknown option '--qqq'. See plangym-ext plan --help\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["hlep"], "did you mean 'help'?"),
         (["pln"], "did you mean 'plan'?"),
         (["plan", "CartPole-v1", "--num-simulation", "3"], "did you mean '--num-simulations'?"),
         (["plan", "CartPole-v1", "--planner", "mtcs"], "did you mean 'mcts'?"),

@@ -263,7 +263,7 @@ print(sorted(events.Tags()["scalars"]))
 def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
     if tensorboard_is_there():
         pytest.skip("it is installed")
-    with pytest.raises(MissingExtra, match=r"plangym-ext\[tensorboard\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\.\[tensorboard\]"):
         quiet(tmp_path, tensorboard=True)
     with quiet(tmp_path, tensorboard=None) as logger:
         logger.log(1, {"a": 1})

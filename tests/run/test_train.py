@@ -45,6 +45,8 @@ def test_eval_writes_a_video(tmp_path, capsys):
     [
         (["cartpol"], "did you mean 'cartpole'"),
         (["cartpole", "--trainer.learning_rat", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--lr", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--learning-rate", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--trainer.learning_rate", "x"], "trainer.learning_rate must be a float"),
         (["cartpole", "--planner.name", "mtcs"], "did you mean 'mcts'"),
         (["cartpole", "--config", "none.toml"], "none.toml cannot be read"),

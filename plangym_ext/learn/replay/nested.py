@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays import nested
+
 Ndarray = npt.NDArray[Any]
 
 
@@ -22,10 +24,8 @@ def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict[str, Any]:
     """Return what `change` makes of every array, nested alike."""
-    return {
-        name: mapped(value, change) if isinstance(value, Mapping) else change(np.asarray(value))
-        for name, value in samples.items()
-    }
+    found: dict[str, Any] = nested.mapped(lambda value: change(np.asarray(value)), samples)
+    return found
 
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import MissingExtra, installing
 
 
 def tensorboard_is_there() -> bool:
@@ -32,8 +32,8 @@ class TensorBoardFile:
     def __init__(self, folder: Path) -> None:
         if not tensorboard_is_there():
             raise MissingExtra(
-                "Logger: tensorboard must be installed; it is not. Install it with: "
-                "pip install 'plangym-ext[tensorboard]', or pass tensorboard=False."
+                "Logger: tensorboard must be installed, or tensorboard=False be passed; it is "
+                f"not. {installing('tensorboard')}"
             )
         self._folder = folder
         self._file: Any = None

@@ -28,7 +28,7 @@ class EnvSettings:
         id: a gymnasium id; "module:Id-v0" imports the module first.
         kwargs: for the env's constructor.
         frameskip: env steps per move; None: the env's own.
-        n_workers: worker processes that step the env; None: the fastest backend.
+        n_workers: worker processes that step the env; 0: none; None: the fastest backend.
         max_steps: moves after which an episode is cut.
         trust: open pickles in the states of a checkpoint, for envs that have any.
     """
@@ -44,7 +44,7 @@ class EnvSettings:
         """Check the settings."""
         checked_least("env.max_steps", self.max_steps, 1)
         checked_least("env.frameskip", self.frameskip, 1)
-        checked_least("env.n_workers", self.n_workers, 1)
+        checked_least("env.n_workers", self.n_workers, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

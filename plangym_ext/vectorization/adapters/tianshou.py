@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 from tianshou.env import BaseVectorEnv
 from tianshou.env.worker import DummyEnvWorker
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 
@@ -77,7 +78,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         """Observations of some envs; nested ones as an object array, one for each."""
         if isinstance(obs, np.ndarray):
             return obs[list(numbers)]
-        return _objects([_one(obs, number) for number in numbers])
+        return _objects([rows_of(obs, number) for number in numbers])
 
     def seed(self, seed: Any = None) -> list[Any]:
         """Reset envs now with seeds `seed + i`, or one for each; as Tianshou's own do."""
@@ -117,12 +118,3 @@ def _objects(values: Sequence[Any]) -> np.ndarray:
     for k, value in enumerate(values):
         found[k] = value
     return found
-
-
-def _one(obs: Any, number: int) -> Any:
-    """The observation of one env out of a nested batch."""
-    if isinstance(obs, dict):
-        return {key: _one(value, number) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_one(value, number) for value in obs)
-    return obs[number]

@@ -17,32 +17,12 @@ least and the greatest behind it.
   each; the parent copies states in and results out. No checks, no seals, no infos, no
   flags, no balance, and nobody notices a death.
 
-A target that is not met stands as it is. What is known of the distance: a rollout cannot reach
-three times the steps of a batch where the two limits' own ratio is below that. Where
-a batch of 16 rows spends its time, by stamps taken in the parent and in both workers on
-2026-11-21 (us of a median batch; the stamps cost some 50 and 20 us of it):
-
-| | HalfCheetah | MsPacman RAM |
-|---|---:|---:|
-| 8 rows at the limit's pace | 282 | 867 |
-| what they take longer: checks, seals, flags, infos, cold caches | 47 | 34 |
-| between the ranges that a worker claims | 0 | 11 |
-| the parent checks the arguments, copies the inputs in, offers the ranges | 49 | 56 |
-| until a worker has begun its first row, with all states of the range checked | 23 | 22 |
-| a worker waits for the other one (mean of both) | 27 | 44 |
-| until the parent has noticed the last report | 17 | 15 |
-| the parent makes the results, and the caller calls again | 30 | 40 |
-
-The sketch, for which only copies, waking and the wait for the slower worker come on top of the
-rows, takes 375 and 945 us, where 0.8 of the limit would be 353 and 1,084 us. A range costs some
-20 us between such rows, a fifth of a MsPacman row, so even rows are cut into few. Of
-the parent's time the sketch needs what stands beside it, most of it to copy states that come
-from private memory; states that lie in shared memory (slots, the last batch's results) are not
-copied. The rest is Python that runs once a batch, not once a row, and is cold: two busy workers
-have had the caches for 17 ms. To make the views of the results takes 45 us there and 4 us if it is
-done again at once; to check the arguments, 80 us and 5 us. Starts are those of a library that is
-compiled to bytecode, as an installer leaves it. The imports that they are compared with are timed
-to the end of their programs, which load no game; a MsPacman worker loads one, which takes 75 ms.
+A target that is not met stands as it is. A rollout cannot reach three times the steps of a
+batch where the two limits' own ratio is below that. The sketch needs the time that stands
+beside the parent's, most of it to copy states that come from private memory; states that lie in
+shared memory (slots, the last batch's results) are not copied. Starts are those of a library
+that is compiled to bytecode, as an installer leaves it. The imports that they are compared with
+are timed to the end of their programs, which load no game; a MsPacman worker loads one.
 """
 
 

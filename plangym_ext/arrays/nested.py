@@ -1,0 +1,81 @@
+"""Nested values: dicts and tuples, inside one another, of arrays that share their first axis.
+
+This is the form of a batch whose space is a gymnasium `Dict` or `Tuple`. A batch that is
+one array is the simplest case, so callers need not tell the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """Return `change(leaf, *leaves of others)` of every leaf, nested as `value`.
+
+    Args:
+        change: a function of one leaf of each argument.
+        value: dicts and tuples of leaves, or one leaf.
+        others: nested alike.
+    """
+    if isinstance(value, Mapping):
+        return {key: mapped(change, part, *(o[key] for o in others)) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(mapped(change, *parts) for parts in zip(value, *others, strict=True))
+    return change(value, *others)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield every leaf, in order."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield value
+
+
+def rows_of(batch: Any, index: Any) -> Any:
+    """Return some rows of a nested batch, or one row for an integer.
+
+    Args:
+        batch: nested arrays `[B, ...]`.
+        index: anything that indexes the first axis. As with numpy, slices give views and
+            arrays give copies.
+    """
+    return mapped(lambda leaf: leaf[index], batch)
+
+
+def write_rows(batch: Any, index: Any, rows: Any) -> None:
+    """Write rows to where `index` says in the first axis of a batch nested alike."""
+    for leaf, values in zip(leaves(batch), leaves(rows), strict=True):
+        leaf[index] = values
+
+
+def num_rows(batch: Any) -> int:
+    """Return B of a nested batch of arrays `[B, ...]`."""
+    return len(next(leaves(batch)))
+
+
+def content(value: Any) -> bytes:
+    """Return bytes that are equal for equal values and differ for others.
+
+    Args:
+        value: what an observation may hold: arrays, numbers, texts, None, and tuples, lists
+            and dicts of them. Named tuples, such as a graph, count as tuples.
+    """
+    if isinstance(value, Mapping):
+        return content([part for item in value.items() for part in item])
+    if isinstance(value, tuple | list):
+        parts = [content(part) for part in value]
+        # With their lengths, or (b"a", b"bc") would be (b"ab", b"c").
+        return b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return content((value.shape, value.ravel().tolist()))
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        array = np.asarray(value)
+        return f"{array.dtype.str}{array.shape}".encode() + array.tobytes()
+    return repr(value).encode()

@@ -1,0 +1,85 @@
+"""Options about the env of a command: its constructor's arguments, and modules to import."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from plangym_ext.core.own_modules import import_own
+
+_ARGUMENTS = "env."
+
+
+def add_import_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--import MODULE`."""
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        metavar="MODULE",
+        help="import a module first, such as one that registers envs, from the current folder or "
+        "wherever Python finds it; may be given again",
+    )
+
+
+def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Add `--import MODULE`, and `--env.KEY value` for every KEY that was typed.
+
+    Args:
+        parser: of the command.
+        given: what was typed.
+    """
+    from plangym_ext.run.setting_options import typed_settings
+
+    add_import_option(parser)
+    keys = [key for key in typed_settings(given) if key.startswith(_ARGUMENTS)]
+    for key in keys:
+        parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
+    if not keys:
+        # For the help alone; what it says is true of any key.
+        parser.add_argument(
+            "--env.KEY", dest="env.KEY", metavar="X", help="argument KEY of the env's constructor"
+        )
+
+
+def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was typed for the env's constructor, numbers and flags as such."""
+    from plangym_ext.run.training.settings import Text, free
+
+    typed = {
+        key.removeprefix(_ARGUMENTS): Text(value)
+        for key, value in vars(options).items()
+        if key.startswith(_ARGUMENTS) and value is not None
+    }
+    found: dict[str, Any] = free(typed)
+    return found
+
+
+def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None:
+    """Import what `--import` names; let it, and the modules of ids, lie in the current folder.
+
+    Args:
+        options: of the command.
+        ids: of envs; `my_module:Corridor-v0` has its module imported when it is made.
+
+    Raises:
+        UnknownName: there is no such module.
+    """
+    modules = options.imports or []
+    if modules or any(":" in name for name in ids):
+        search_current_folder()
+    for module in modules:
+        import_own(module, f"--import: expected a module; got {module!r}")
+
+
+def search_current_folder() -> None:
+    """Let modules be found in the current folder, after everywhere else.
+
+    Last in the path, so that no file there hides another module.
+    """
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)

@@ -1,0 +1,147 @@
+"""What a worker has to know of gymnasium's registry: all that this process has registered.
+
+Upstream's workers are forks, or run the main script again, and so know every id that the
+parent does. A worker program is told instead. Specs travel with names in the place of their
+classes wherever there are some: nothing is imported before an env of the kind is made.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_MAIN = "__main__"
+_PLAIN = (str, int, float, bool, bytes, types.NoneType)
+
+
+@dataclass(frozen=True)
+class Registrations:
+    """The registry of a process, to be installed in another one.
+
+    Attributes:
+        plain: pickle of the specs that consist of names and numbers.
+        others: id and cloudpickle of each other spec; or what went wrong, as text.
+        main: cloudpickle, or what went wrong, of each object of `__main__` that an entry point
+            names.
+    """
+
+    plain: bytes
+    others: tuple[tuple[str, bytes | str], ...]
+    main: tuple[tuple[str, bytes | str], ...]
+
+    @classmethod
+    def of_this_process(cls) -> Registrations | None:
+        """All that is registered now; None if gymnasium was not imported."""
+        if "gymnasium" not in sys.modules:
+            return None
+        import gymnasium as gym
+
+        plain: list[Any] = []
+        others: list[tuple[str, bytes | str]] = []
+        main: dict[str, None] = {}  # in order
+        # Copied: another thread may register meanwhile.
+        for name, spec in list(gym.registry.items()):
+            named = _with_names(spec)
+            if not _is_plain(vars(named)):
+                others.append((name, _pickled(named)))
+                continue
+            plain.append(named)
+            if str(named.entry_point).startswith(f"{_MAIN}:"):
+                main[named.entry_point.partition(":")[2]] = None
+        found = sys.modules[_MAIN]
+        objects = [(name, _pickled(getattr(found, name))) for name in main if hasattr(found, name)]
+        return cls(pickle.dumps(plain, protocol=5), tuple(others), tuple(objects))
+
+    def install(self) -> None:
+        """Register all of it in this process, and replace what has the same ids."""
+        import gymnasium as gym
+
+        # A package that the parent has imported registers its ids once more when it is imported
+        # for an env. The parent has warned if any were others before.
+        warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")
+        gym.registry.update((spec.id, spec) for spec in pickle.loads(self.plain))
+        for name, data in self.others:
+            loaded = _loaded(data)
+            if isinstance(loaded, str):
+                loaded = gym.envs.registration.EnvSpec(name, _refusal(name, loaded))
+            gym.registry[name] = loaded
+        if self.main:
+            _install_main(self.main)
+
+
+def _with_names(spec: Any) -> Any:
+    """The spec with "module:name" for entry points that another process can import so."""
+    changed = {
+        field: named
+        for field in ("entry_point", "vector_entry_point")
+        if (named := _named(getattr(spec, field))) is not None
+    }
+    if changed:
+        spec = copy.copy(spec)
+        vars(spec).update(changed)
+    return spec
+
+
+def _named(entry_point: Any) -> str | None:
+    if isinstance(entry_point, str):
+        return None
+    module, name = (getattr(entry_point, key, None) for key in ("__module__", "__qualname__"))
+    found = getattr(sys.modules.get(str(module)), str(name), None)
+    if module == _MAIN or found is None or found is not entry_point:
+        return None
+    return f"{module}:{name}"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN
+
+
+def _pickled(value: Any) -> bytes | str:
+    import cloudpickle  # here: no worker needs it
+
+    try:
+        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return data
+    except Exception as error:  # whatever an object's own reduction raises
+        return f"it cannot be pickled: {error}"
+
+
+def _loaded(data: bytes | str) -> Any:
+    if isinstance(data, str):
+        return data
+    try:
+        return pickle.loads(data)
+    except Exception as error:  # whatever imports and constructors raise
+        return f"it cannot be loaded: {type(error).__name__}: {error}"
+
+
+def _refusal(name: str, reason: str) -> Callable[..., Any]:
+    """Entry point of an env that could not travel: another one may be all that is made here."""
+
+    def refuse(**_: Any) -> Any:
+        raise TypeError(
+            f"{name}: it is registered in the parent process, but {reason}. Register a name "
+            "('module:Class') as its entry point, or create what it captures inside it."
+        )
+
+    return refuse
+
+
+def _install_main(objects: tuple[tuple[str, bytes | str], ...]) -> None:
+    """Have `__main__` hold what the parent's does, as far as entry points name it."""
+    # A new module: the names of the worker program stay its own.
+    found = types.ModuleType(_MAIN)
+    for name, data in objects:
+        loaded = _loaded(data)
+        setattr(found, name, _refusal(name, loaded) if isinstance(loaded, str) else loaded)
+    sys.modules[_MAIN] = found

@@ -1,0 +1,158 @@
+"""Every published command runs; what takes long runs at reduced size.
+
+Takes minutes, so it runs where PYTEST_COMMANDS is set: `tox -e commands`. That every command
+is known here is tested always.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from published import ROOT, Command, published, tox_environments
+
+#: Options that make a program short: the last one given counts.
+REDUCED: dict[str, str] = {
+    "arrays.py": "--rounds 2",
+    "cores.py": "--only scores --rounds 1 --seconds 0.02",
+    "evaluator.py": "--backends kernel --repeats 1",
+    "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
+    "kills.py": "--kills 3 --envs cartpole",
+    "learn.py": "--only cartpole --seeds 0 --slice 1",
+    "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
+    "resume.py": "--kills 1 --rounds 4",
+    "returns.py": "--rounds 2",
+    "scores.py": "--envs CartPole-v1 --seeds 0 --num-simulations 4 --max-steps 5",
+    "search.py": "--only cartpole --rounds 1 --seconds 0.02",
+    "states.py": "--envs CartPole-v1 --seconds 0.02",
+    "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
+    "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
+}
+#: The same for the command line, by subcommand.
+REDUCED_CLI: dict[str, str] = {
+    "plan": "--max-steps 2",
+    "compare": "--model-steps 100 --seeds 1 --max-steps 3",
+    "train": "--rounds 2",
+    "eval": "--episodes 1",
+    "doctor": "--steps 5",
+    "plot": "",
+    "--help": "",
+}
+#: What stands for the reader's own choice.
+PLACEHOLDERS = {"ENV_ID": "CartPole-v1", "NAME": "mcts"}
+LEVELS = ROOT.parent / "shared" / "data" / "boxoban" / "unfiltered_test_000.txt"
+_EXIT_MISSED = ("evaluator.py",)  # says with its exit status that an aim was missed
+
+COMMANDS = published()
+
+
+def program_of(command: Command) -> str:
+    """Return the name of the benchmark that a command runs; "" if none."""
+    found = [Path(word).name for word in command.words if word.startswith("tests/benchmarks/")]
+    return found[0] if found else ""
+
+
+def cli_words(command: Command) -> list[str]:
+    """Return the arguments of `plangym-ext`; empty if another program is run."""
+    is_cli = Path(command.words[0]).name == "plangym-ext"
+    return command.words[1:] if is_cli else []
+
+
+def is_install(command: Command) -> bool:
+    return "pip" in command.words or command.words[1:3] == ["-m", "venv"]
+
+
+def is_tox(command: Command) -> bool:
+    return Path(command.words[0]).name == "tox"
+
+
+def ids(command: Command) -> str:
+    return f"{command.place} {shlex.join(command.words)}"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=ids)
+def test_a_published_command_is_known(command):
+    cli = cli_words(command)
+    if cli:
+        assert cli[0] in REDUCED_CLI
+    elif program_of(command):
+        assert program_of(command) in REDUCED
+    elif is_tox(command):
+        chosen = command.words[command.words.index("-e") + 1] if "-e" in command.words else ""
+        assert set(filter(None, chosen.split(","))) <= tox_environments()
+    else:
+        assert is_install(command), f"{command.place}: how is this to be run?"
+
+
+def test_every_benchmark_says_how_it_is_run():
+    programs = {path.name for path in (ROOT / "tests" / "benchmarks").glob("*.py")}
+    assert programs == set(REDUCED)
+    assert programs == {program_of(command) for command in COMMANDS} - {""}
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if is_install(c)], ids=ids)
+def test_extras_of_an_install_exist(command):
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(known["optional-dependencies"])
+    for word in command.words:
+        if word.endswith("]"):
+            assert set(word.partition("[")[2].rstrip("]").split(",")) <= extras
+
+
+# Running them -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where commands run in the order of the pages: some read what others wrote."""
+    found = tmp_path_factory.mktemp("checkout")
+    for name in ("tests", "docs"):
+        (found / name).symlink_to(ROOT / name)
+    return found
+
+
+def reduced(command: Command) -> list[str]:
+    """Return the command at reduced size, with this interpreter."""
+    cli, program = cli_words(command), program_of(command)
+    if cli:
+        run = [sys.executable, "-P", "-m", "plangym_ext.run.cli"]
+        if len(cli) == 1:  # the text names the command
+            return [*run, cli[0], "--help"]
+        less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
+        return [*run, *filled_in(cli, PLACEHOLDERS), *less]
+    start = command.words.index(f"tests/benchmarks/{program}")
+    path = LEVELS if program == "quality.py" else sys.executable
+    given = filled_in(command.words[start:], {"PATH": str(path)})
+    return [sys.executable, *given, *REDUCED[program].split()]
+
+
+def filled_in(words: list[str], values: dict[str, str]) -> list[str]:
+    """Put values where a command has placeholders."""
+    return [values.get(word, word) for word in words if word != "..."]
+
+
+RUN = [c for c in COMMANDS if cli_words(c) or program_of(c)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # the shortest training of learn.py takes a minute
+@pytest.mark.skipif("PYTEST_COMMANDS" not in os.environ, reason="runs in tox -e commands")
+@pytest.mark.parametrize("command", RUN, ids=ids)
+def test_a_published_command_runs(command, folder):
+    done = subprocess.run(
+        reduced(command),
+        cwd=folder,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    missed = program_of(command) in _EXIT_MISSED and done.returncode == 1 and not done.stderr
+    assert done.returncode == 0 or missed, done.stderr[-4000:]
+    assert done.stdout.strip() + done.stderr.strip()
