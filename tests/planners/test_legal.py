@@ -293,7 +293,10 @@ def test_every_planner_comes_to_an_end_where_nothing_is_allowed(models, cls):
     model = masked(models, mask, [[1, 2], [1, 1], [2, 2]], [[0.0, 1.0], [0, 0], [0, 0]])
     obs = np.zeros(1, np.float32)
     plan = cls(30).plan(model, model.state(0), rng=0, obs=obs, legal=mask[0])
-    if cls is not FractalMC:
+    assert plan.action in (0, 1)
+    # Fractal Monte Carlo may lose all walkers of an action; graph search has its own price
+    # for dead ends.
+    if cls not in (FractalMC, GraphSearch):
         assert plan.action == 1
         np.testing.assert_array_equal(plan.q, [0, 1])
 
