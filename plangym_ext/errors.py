@@ -29,11 +29,15 @@ class ForeignState(StateError):
 
 
 class UntrustedState(StateError):
-    """A state row holds a pickle from elsewhere, and nobody has vouched for it."""
+    """A state row from elsewhere holds a pickle, or names what this env's states never hold."""
 
 
 class IncompleteState(PlangymExtError):
     """An env's state cannot be captured exactly, and nothing is approximated."""
+
+
+class NotExact(IncompleteState):
+    """Played again from the same state, an env did something else than it did before."""
 
 
 class InvalidAction(PlangymExtError, ValueError):
@@ -44,8 +48,16 @@ class InvalidObservation(PlangymExtError, ValueError):
     """An env returned an observation that its own space does not allow, or no number."""
 
 
+class WrongKind(PlangymExtError, TypeError):
+    """An argument, or what a function of the caller's returned, is of another kind."""
+
+
 class UnknownName(PlangymExtError, ValueError):
     """A name (env, planner, option) is not known; the message has a close match."""
+
+
+class UnknownOption(UnknownName, TypeError):
+    """A keyword of a constructor is not known; the message has a close match."""
 
 
 class InvalidOption(PlangymExtError, ValueError):
@@ -117,6 +129,10 @@ class ConcurrentUse(PlangymExtError, RuntimeError):
     """Two threads called one env at the same time; nothing was done for the second."""
 
 
+class InheritedEnv(PlangymExtError, RuntimeError):
+    """A forked process used an env whose workers belong to its parent; nothing was done."""
+
+
 class BatchPending(PlangymExtError, RuntimeError):
     """A batch that was begun is still running, and the call would change what it reads."""
 
@@ -172,11 +188,14 @@ class WorkerTimeout(PlangymExtError, TimeoutError):
 
     Attributes:
         workers: numbers of the workers that did not answer.
+        rows: of a vector env, numbers of the sub-envs that they were moving.
     """
 
-    def __init__(self, message: str, *, workers: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, workers: tuple[int, ...] = (), rows: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.workers = workers
+        self.workers, self.rows = workers, rows
 
 
 class StorageError(PlangymExtError, OSError):

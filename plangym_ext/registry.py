@@ -52,12 +52,16 @@ def make(
             module that registers it, such as "my_package.envs:Corridor-v0"; a family's own,
             such as "dm_control/cheetah-run-v0"; or a callable that returns a gymnasium env,
             such as its class. Callables travel to workers by cloudpickle.
-        n_workers: worker processes for batches; 0 for none. With "auto", None means none.
+        n_workers: worker processes for batches; 0 for none, in which case "auto" chooses
+            among the backends of this process; None leaves it to `backend`.
         backend: "serial" (one loop in Python, the reference), "process" (workers),
             "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
             for envs that a task describes), or "auto": "process" if `n_workers` is given,
-            else "mujoco" or "kernel" where there is one, else "serial". `env.backend`
-            says which it is, and `env.backend_note` why not a faster one.
+            else "mujoco" or "kernel" where there is one, else the faster of "process", on
+            all processors that this process may use, and "serial", by what a step costs.
+            Its workers start with the first batch; only a name or a class that can be
+            imported is given to them unasked. `env.backend` says which it is, and
+            `env.backend_note` why. The results are the same bytes on each.
         frameskip: env steps for which one control step holds an action. None keeps
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
@@ -95,7 +99,10 @@ def make(
         from plangym_ext.vectorization.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
-    return _in_this_process(build, family, backend, threads, settings)
+    env = _in_this_process(build, family, backend, threads, settings)
+    if backend == "auto" and n_workers is None and env.backend == "serial":
+        return _with_workers(env, name)
+    return env
 
 
 def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> None:
@@ -182,6 +189,19 @@ def _in_this_process(
     return env
 
 
+def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
+    """The serial env, or one that plays it and has workers for its batches if they pay."""
+    from plangym_ext.vectorization.auto_backend import chosen_workers
+    from plangym_ext.vectorization.parallel_env import ParallelEnv
+    from plangym_ext.vectorization.processors import WAVE
+
+    target = find_spec(name).entry_point if isinstance(name, str) else name
+    n_workers, reason = chosen_workers(env, target, WAVE)
+    found = env if n_workers is None else ParallelEnv.around(env, n_workers)
+    found.backend_note = f"{env.backend_note} {reason}".strip()
+    return found
+
+
 def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
     """The env on its kernel; itself if it has none and "auto" was asked for."""
     from plangym_ext.native.kernel_env import KernelEnv
@@ -208,6 +228,8 @@ def make_vec(
     state: str = "auto",
     check: bool = True,
     trust: bool = False,
+    timeout: float | None = 300.0,
+    invalid: str = "raise",
     **kwargs: Any,
 ) -> PlanVectorEnv:
     """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
@@ -230,10 +252,17 @@ def make_vec(
         state: how states are captured, as for `make`; "off" for no states at all.
         check: as for `make`.
         trust: as for `make`.
+        timeout: seconds that one sub-env in a worker may take for one step or reset before it
+            counts as hung: its worker is stopped and replaced, and the call raises
+            `WorkerTimeout`, which names it and shows its stack. None for no limit.
+        invalid: what is done about rewards and observations that are not a number, or infinite
+            where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
+            infos under `invalid`, or "off". Unless "off", observations must have the very shape
+            and type of the space; "off" casts, as gymnasium's own vector envs do.
         kwargs: for the env's constructor; only with a name.
 
     Raises:
-        UnknownName: no such env, backend, mode or option.
+        UnknownName: no such env, backend, mode, policy or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         RuntimeError: the spaces of sub-envs do not fit together.
     """
@@ -253,7 +282,7 @@ def make_vec(
             "other than 'off'. Choose backend='process' or 'serial'."
         )
     if backend in ("auto", *_NATIVE) and may_be_native:
-        env = _native_env(name_or_factories, backend, {**settings, **kwargs})
+        env = _native_env(name_or_factories, backend, {**settings, "invalid": invalid, **kwargs})
         if env is not None:
             return native_vector_env(env, num_envs, options)
         backend = "serial"
@@ -269,6 +298,8 @@ def make_vec(
         n_workers=n_workers,
         backend=backend,
         settings=settings,
+        timeout=timeout,
+        invalid=invalid,
         **options,
     )
 
@@ -278,8 +309,7 @@ def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | 
     from plangym_ext.errors import IncompleteState
 
     try:
-        # A vector env hands out what its sub-envs return, whatever it is.
-        env = make(name, backend=backend, invalid="off", **settings)
+        env = make(name, backend=backend, **settings)
     except IncompleteState:
         if backend in _NATIVE:
             raise

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
-from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
 
 #: More simulations than any search makes.
@@ -38,7 +40,8 @@ class Planner(ABC):
             any, the planner's own default holds.
         discount: gamma in [0, 1], per step.
         max_model_steps: most control steps of the model per plan; never exceeded.
-        max_seconds: wall time after which no wave is begun; at least one is run.
+        max_seconds: wall time after which no wave is begun; at least one is run. Time in
+            which code is compiled does not count, see `Budget.compile_seconds`.
     """
 
     num_simulations: int | None = None
@@ -49,6 +52,17 @@ class Planner(ABC):
 
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+
+    def __new__(cls, *_args: Any, **options: Any) -> Self:
+        """Refuse options that there are not, before the constructor is called."""
+        known = inspect.signature(cls.__init__).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for name in options if not takes_any else ():
+            if name not in known:
+                raise UnknownOption(
+                    f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
+                )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Check the options; derived planners check theirs after these."""
@@ -149,7 +163,7 @@ class Planner(ABC):
         name = type(self).__name__
         request = PlanRequest(name, env, np.asarray(states), rngs, seen, masks, clock)
         try:
-            return self._plan_batch(request)
+            return _with_compiling(self._plan_batch(request), clock.compile_seconds)
         except InvalidAnswer as error:
             # Whoever looks at the answer does not know whose function it was.
             raise InvalidAnswer(f"{name}: {error}") from error
@@ -215,3 +229,11 @@ class Planner(ABC):
         masks = None if legal is None else np.asarray(legal)[None]
         generators = [np.random.default_rng(rng)]
         return self.plan_batch(env, state[None], rngs=generators, obs=rows, legal=masks)[0]
+
+
+def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:
+    """Return the plans of a batch with their shares of the time spent on compiling."""
+    if seconds == 0.0:
+        return plans
+    share = Budget(compile_seconds=seconds / len(plans))
+    return [dataclasses.replace(plan, budget=plan.budget + share) for plan in plans]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
+
+from plangym_ext.core.compiling import compile_seconds
 
 
 class Clock:
     """Measures how long one plan, or one batch of them, takes.
+
+    Kernels are compiled, or loaded from disk, when they are first called. That is done
+    once and is no part of a plan, so it is counted apart, wherever in the plan it occurs.
 
     Args:
         max_seconds: when `over` becomes true; None: never.
     """
 
     def __init__(self, max_seconds: float | None) -> None:
-        self._started = time.perf_counter()
+        _listen()
+        self._started, self._compiled = time.perf_counter(), compile_seconds()
         self._most = math.inf if max_seconds is None else max_seconds
-
-    def restart(self) -> None:
-        """Begin anew: what was done so far is no part of planning."""
-        self._started = time.perf_counter()
 
     @property
     def limited(self) -> bool:
@@ -27,11 +30,25 @@ class Clock:
         return self._most < math.inf
 
     @property
+    def compile_seconds(self) -> float:
+        """How much of the wall time since the clock was made this thread has compiled."""
+        return compile_seconds() - self._compiled
+
+    @property
     def seconds(self) -> float:
-        """Wall time since the clock was made."""
-        return time.perf_counter() - self._started
+        """Wall time since the clock was made, without `compile_seconds`."""
+        return time.perf_counter() - self._started - self.compile_seconds
 
     @property
     def over(self) -> bool:
         """Whether the time is up."""
         return self.limited and self.seconds >= self._most
+
+
+@functools.cache
+def _listen() -> None:
+    """Have the compiler's seconds counted, from the first plan on."""
+    # Here, as it imports numba, which a look at the options of planners does without.
+    from plangym_ext.planners.compiler_events import listen
+
+    listen()

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.spaces import SpaceLayout
-
 States = npt.NDArray[np.uint8]
 Rng = np.random.Generator
 
@@ -95,4 +93,7 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
     space = getattr(env, "observation_space", None)
     if space is None:
         return np.stack(observations)
+    # Here, as it imports gymnasium, which models of one's own can do without.
+    from plangym_ext.core.spaces import SpaceLayout
+
     return SpaceLayout(space, objects=True).stack(observations)

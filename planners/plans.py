@@ -18,7 +18,10 @@ class Budget:
         expansions: nodes added to the tree.
         evaluator_rows: observations given to the evaluator.
         restores: states that the model restored.
-        seconds: wall time; a plan made in a batch has an equal share of it.
+        seconds: wall time without `compile_seconds`; a plan made in a batch has an equal
+            share of it.
+        compile_seconds: wall time in which code was compiled or loaded from disk, which
+            happens once in a process; shared alike. `max_seconds` does not count it.
     """
 
     model_steps: int = 0
@@ -26,6 +29,7 @@ class Budget:
     evaluator_rows: int = 0
     restores: int = 0
     seconds: float = 0.0
+    compile_seconds: float = 0.0
 
     def __add__(self, other: Budget) -> Budget:
         """Return the cost of both."""
@@ -35,6 +39,7 @@ class Budget:
             self.evaluator_rows + other.evaluator_rows,
             self.restores + other.restores,
             self.seconds + other.seconds,
+            self.compile_seconds + other.compile_seconds,
         )
 
 

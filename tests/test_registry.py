@@ -113,7 +113,7 @@ def test_default_backend_is_the_kernel_where_there_is_one():
     with plangym_ext.make("CartPole-v1") as env:
         assert env.backend == "kernel"
         assert isinstance(env, plangym_ext.KernelEnv)
-    with plangym_ext.make("Blackjack-v1") as env:
+    with plangym_ext.make("Blackjack-v1", n_workers=0) as env:
         assert env.backend == "serial"
         assert isinstance(env, plangym_ext.GymEnv)
 

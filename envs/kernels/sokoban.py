@@ -67,7 +67,7 @@ def kernel(env: Any) -> Kernel:
     # Generating levels takes numba's generator, which is imported when it is needed.
     reset = f"{__package__}.sokoban_levels:" + ("generate" if env.levels is None else "take")
     state = np.dtype(("u1", (env.state_width,)))
-    return Kernel(state, step, reset, observe, params, _INFO, check)
+    return Kernel(state, step, reset, observe, params, _INFO, check, reset_info)
 
 
 @compiled
@@ -116,6 +116,12 @@ def _count(cells: Any, code: int) -> int:
     return found
 
 
+@compiled
+def _describe(cells: Any, left: int, info: Any) -> None:
+    info["boxes_on_target"] = _count(cells, BOX_ON_TARGET)
+    info["solved"] = left == 0
+
+
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Move or push."""
     p = params
@@ -127,9 +133,14 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
         left -= gained
         solved = 1 if left == 0 else 0
         reward = p.step_reward + p.box_reward * gained + p.solved_reward * solved
-    info["boxes_on_target"] = _count(cells, BOX_ON_TARGET)
-    info["solved"] = left == 0
+    _describe(cells, left, info)
     return reward, left == 0, False
+
+
+def reset_info(state: Any, params: Any, info: Any) -> None:
+    """What a step says, of the first board."""
+    cells = state[: params.height * params.width]
+    _describe(cells, _count(cells, BOX), info)
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:

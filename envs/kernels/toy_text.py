@@ -83,9 +83,9 @@ def kernel(env: Any) -> Kernel:
         # Before gymnasium 1.4 the number stood in the code alone.
         fickle_probability=float(getattr(env, "fickle_probability", 0.3)) if is_taxi else 0.0,
     )
-    moves = taxi_step if is_taxi else step
+    moves, says = (taxi_step, taxi_reset_info) if is_taxi else (step, reset_info)
     info = _TAXI_INFO if is_taxi else _INFO
-    return Kernel(_STATE, moves, reset, observe, params, info, check)
+    return Kernel(_STATE, moves, reset, observe, params, info, check, says)
 
 
 @compiled
@@ -134,6 +134,17 @@ def reset(state: Any, params: Any) -> None:
     state["flags"], state["facing"], state["last_action"] = _IS_NUMPY, 0, _NO_ACTION
     if params.is_fickle and pcg64.random(state["rng"]) < params.fickle_probability:
         state["flags"] = _IS_NUMPY | _IS_FICKLE
+
+
+def reset_info(state: Any, params: Any, info: Any) -> None:
+    """The probability of the first square is given as 1."""
+    info["prob"] = 1.0
+
+
+def taxi_reset_info(state: Any, params: Any, info: Any) -> None:
+    """The same, and the legal actions."""
+    info["prob"] = 1.0
+    info["action_mask"][:] = params.mask[state["square"]]
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 
-from plangym_ext.core.graph import RANDOM_TYPES, Name
+from plangym_ext.core.graph import Name
+from plangym_ext.core.random_bytes import RANDOM_TYPES
 from plangym_ext.errors import IncompleteState
 
 

@@ -7,7 +7,9 @@ instance of the env. It names the first field and step that differ.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import statistics
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -17,6 +19,7 @@ from plangym_ext.arrays.nested import content
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.errors import WrongKind
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,13 @@ class RoundTrip:
         exact: whether every transition came out the same.
         transitions: how many were compared.
         difference: first field, step, save point and instance that differ; "" if none.
+        step_seconds: of an env step, the median of those that were played.
     """
 
     exact: bool
     transitions: int
     difference: str = ""
+    step_seconds: float = 0.0
 
 
 @dataclass
@@ -40,6 +45,8 @@ class Subject:
 
     env: gym.Env[Any, Any]
     codec: StateCodec
+    #: Seconds of every step that was played.
+    step_seconds: list[float] = field(default_factory=list)
 
     def save(self) -> bytes:
         """State as the codec writes it."""
@@ -56,7 +63,10 @@ class Subject:
 
     def play(self, action: Any) -> dict[str, Any]:
         """One transition, field by field as bytes; an episode that ends is reset."""
-        obs, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
+        action = copy.deepcopy(action)
+        started = time.perf_counter()
+        obs, reward, terminated, truncated, info = self._step(action)
+        self.step_seconds.append(time.perf_counter() - started)
         fields = self._fields("observation", obs)
         fields |= {
             "reward": np.float64(reward).tobytes(),
@@ -70,6 +80,26 @@ class Subject:
         if self.codec.canonical:
             fields["next state"] = self.save()
         return fields
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != "not enough values to unpack (expected 5, got 4)":
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(
+                f"{type(self.env.unwrapped).__qualname__}: step must return (observation, reward, "
+                f"terminated, truncated, info); got {len(found)} values. An env of the old Gym "
+                "returns `done` for the two endings: return `done, False` instead."
+            )
+        return found
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
         layout = SpaceLayout(self.env.observation_space, objects=True)
@@ -138,7 +168,7 @@ def check_round_trip(
                         f"{field} differs at step {step + 1}, {step + 1 - point} after the "
                         f"state of step {point} was restored in {which}",
                     )
-    return RoundTrip(True, compared)
+    return RoundTrip(True, compared, step_seconds=statistics.median(subject.step_seconds))
 
 
 def _first_difference(expected: dict[str, Any], got: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ def choose_codec(
             failures.append(f"{method}: {error}")
             continue
         if outcome.exact:
+            codec.step_seconds = outcome.step_seconds
             return env, codec
         failures.append(f"{method}: {outcome.difference}")
     name = env.spec.id if env.spec else type(env.unwrapped).__qualname__

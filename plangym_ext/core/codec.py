@@ -85,6 +85,8 @@ class StateCodec:
         self._found = found
         self.parts = tuple(part for part, _ in found)
         self.method = method
+        #: What an env step took when the way was proved; None if it was not.
+        self.step_seconds: float | None = None
         self.width = sum(part.width for part in self.parts)
         self.exact = all(part.exact for part in self.parts)
 

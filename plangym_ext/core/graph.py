@@ -19,7 +19,6 @@ import enum
 import functools
 import importlib
 import json
-import struct
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -30,9 +29,12 @@ import numpy as np
 
 from plangym_ext.core import plain
 from plangym_ext.core.plain import NotPlain
+from plangym_ext.core.random_bytes import RANDOM_TYPES, random_bytes
 
 #: A named object: the index of a layer and one of its attributes, "" for the layer.
 Name = tuple[int, str]
+#: A class and the names of the attributes that an instance of it has.
+Shape = tuple[Any, tuple[str, ...]]
 
 
 class Tag(IntEnum):
@@ -94,7 +96,6 @@ class Tag(IntEnum):
     _METHOD,
 ) = map(int, Tag)
 
-RANDOM_TYPES = (np.random.Generator, np.random.RandomState)
 # Windows, surfaces and clocks show the state; they are no part of it.
 _DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
@@ -135,31 +136,6 @@ def name_of(thing: Any) -> tuple[str, str]:
     return str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
 
 
-def random_bytes(generator: Any) -> bytes:
-    """State of a numpy generator; those of gymnasium and of numpy's own past in short."""
-    if isinstance(generator, np.random.RandomState):
-        state = generator.get_state(legacy=False)
-        if state["bit_generator"] != "MT19937":
-            return b"?" + plain.encode(state, "random state")
-        keys, position = state["state"]["key"], state["state"]["pos"]
-        numbers = struct.pack("<iid", position, state["has_gauss"], state["gauss"])
-        return b"M" + numbers + keys.tobytes()
-    bit_generator: Any = generator.bit_generator
-    state = bit_generator.state
-    if type(bit_generator) is not np.random.PCG64:
-        return b"?" + plain.encode(state, "random state")
-    inner = state["state"]
-    return b"".join(
-        (
-            b"P",
-            inner["state"].to_bytes(16, "little"),
-            inner["inc"].to_bytes(16, "little"),
-            state["has_uint32"].to_bytes(4, "little"),
-            state["uinteger"].to_bytes(4, "little"),
-        )
-    )
-
-
 class GraphWriter:
     """Writes one graph.
 
@@ -186,14 +162,19 @@ class GraphWriter:
         self._floats: list[float] = []
         self._blobs: list[bytes] = []
         self._texts: dict[str, int] = {}
-        self._classes: dict[tuple[Any, tuple[str, ...]], int] = {}
+        self._classes: dict[Shape, int] = {}
         self._references: dict[Any, int] = {}
         self._seen: dict[int, int] = {}
 
     @property
-    def things(self) -> set[Any]:
-        """The classes whose instances the graph holds, and what it refers to."""
-        return {cls for cls, _ in self._classes} | set(self._references)
+    def shapes(self) -> Iterable[Shape]:
+        """The classes whose instances the graph holds, with their attributes."""
+        return self._classes
+
+    @property
+    def references(self) -> Iterable[Any]:
+        """What else the graph refers to: classes, enumerations and functions."""
+        return self._references
 
     def data(self) -> bytes:
         """Everything that was `put`."""
@@ -253,10 +234,10 @@ class GraphWriter:
                     raise NotPlain(f"{layer}.{name} holds {error}") from None
 
     def _put_rare(self, value: Any, kind: Any) -> None:
-        if isinstance(value, np.generic) and not value.dtype.hasobject:
+        if isinstance(value, np.generic) and plain.is_plain(value.dtype):
             self._ops += (_SCALAR, self._text(value.dtype.str), self._blob(value.tobytes()))
         elif isinstance(value, enum.Enum):
-            self._ops += (_ENUM, self._reference(kind), self._text(value.name))
+            self._put_enum(value, kind)
         elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             self._ops += (_REFERENCE, self._reference(value))
         elif kind is types.MethodType and isinstance(value.__func__, types.FunctionType):
@@ -299,6 +280,11 @@ class GraphWriter:
         self._ops += (_OBJECT, index)
         self._put_items(attributes.values())
 
+    def _put_enum(self, value: Any, kind: Any) -> None:
+        if kind._member_map_.get(value.name) is not value:  # several flags at once
+            raise NotPlain(f"{value!r}, which is no member of its class")
+        self._ops += (_ENUM, self._reference(kind), self._text(value.name))
+
     def _put_random(self, value: Any) -> None:
         key = id(value)
         if key in self._seen:
@@ -309,7 +295,7 @@ class GraphWriter:
         self._ops += (_RANDOM, layer, self._text(name), self._blob(random_bytes(value)))
 
     def _put_array(self, value: np.ndarray) -> None:
-        if value.dtype.hasobject or value.dtype.names:
+        if not plain.is_plain(value.dtype):
             raise NotPlain(f"an array of {value.dtype}")
         if self._again(value):
             return

@@ -1,39 +1,44 @@
 """Object graphs from bytes: the inverse of `graph`.
 
-Instances are built without their constructors, and only of classes that the caller
-finds for it, so bytes from elsewhere cannot choose what code runs.
+Instances are built without their constructors, and only of classes that the caller's
+`Finder` grants, so bytes from elsewhere cannot choose what code runs.
 """
 
 from __future__ import annotations
 
 import array
+import enum
 import functools
 import json
-import struct
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from plangym_ext.core import plain
-from plangym_ext.core.graph import RANDOM_TYPES, GraphWriter, Tag, is_simple
+from plangym_ext.core import plain, random_bytes
+from plangym_ext.core.graph import GraphWriter, Tag, is_simple
+from plangym_ext.core.nameable import check_key, hashing, is_method
 from plangym_ext.core.plain import NotPlain
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, StateError
 
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-_MALFORMED = (
-    IndexError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    UnicodeError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-)
+
+class Finder(Protocol):
+    """Finds what a graph names, or raises `StateError`; see `nameable`.
+
+    Attributes:
+        careful: whether nobody vouches for the graph, so that none of the code of the
+            classes that it names may run.
+    """
+
+    careful: bool
+
+    def built(self, row: tuple[str, ...]) -> type:
+        """The class of which an instance is to be built: module, name, its attributes."""
+
+    def referred(self, module: str, name: str) -> Any:
+        """The class, enumeration or function of that name."""
 
 
 def _nothing(layer: int, name: str) -> Any:  # noqa: ARG001 - there is none
@@ -45,21 +50,22 @@ class GraphReader:
 
     Args:
         data: what `GraphWriter.data` returned.
-        named: the object of a `Name`, as it is now.
-        found: the class or function of a module and a qualified name. It raises if
-            the graph has no business with it, before importing anything.
+        named: the object of a `Name`, as it is now. For a name of which nothing but the
+            state of a generator is wanted it may return None.
+        finder: of what else the graph names.
         shared: the object that a layer holds under a name and that the graph may share, as it
             is now; None if there is none.
 
     Raises:
         DamagedState: the bytes are no graph.
+        StateError: whatever `finder` raises.
     """
 
     def __init__(
         self,
         data: bytes,
         named: Callable[[int, str], Any],
-        found: Callable[[str, str], Any],
+        finder: Finder,
         shared: Callable[[int, str], Any] = _nothing,
     ) -> None:
         self._named, self._shared = named, shared
@@ -74,11 +80,15 @@ class GraphReader:
             self._ops = iter(array.array("i", data[ends[1] : ends[2]]).tolist())
             self._floats = iter(array.array("d", data[ends[2] : ends[3]]).tolist())
             self._blobs, self._at = memoryview(data)[ends[3] :], 0
-        except _MALFORMED as error:
+        except plain.MALFORMED as error:
             raise DamagedState(f"object graph: {error}") from error
-        self._classes = [(_simple(found(*cls)), names) for cls, names in classes]
-        self._references = [found(*thing) for thing in references]
+        self._classes = [(_simple(finder.built(row)), row[2:]) for row in classes]
+        self._references = [finder.referred(*thing) for thing in references]
+        #: Whether keys have to be looked at before they are hashed.
+        self._careful = finder.careful
+        self._wary = finder.careful and any(hashing(cls) for cls, _ in self._classes)
         self._seen: list[Any] = []
+        self._generators: list[tuple[Any, dict[str, Any]]] = []
         self._readers = [getattr(self, f"_get_{tag.name.lower()}") for tag in Tag]
 
     def get(self) -> Any:
@@ -86,12 +96,31 @@ class GraphReader:
 
         Raises:
             DamagedState: the bytes are not what a writer wrote.
+            UntrustedState: a key of a dict would run code of its class.
         """
         try:
             return self._value()
         except StopIteration:
             raise DamagedState("object graph: it ends too early") from None
-        except _MALFORMED as error:
+        except StateError:
+            raise
+        except plain.MALFORMED as error:
+            raise DamagedState(f"object graph: {error}") from error
+
+    def end(self) -> None:
+        """Set the generators that the graph holds, after the last value.
+
+        Raises:
+            DamagedState: more follows than a writer wrote, or a generator cannot be in
+                such a state.
+        """
+        left = (*self._ops, *self._floats)
+        if left or self._at != len(self._blobs):
+            raise DamagedState("object graph: more follows after its end")
+        try:
+            for live, state in self._generators:
+                random_bytes.set_state(live, state)
+        except plain.MALFORMED as error:
             raise DamagedState(f"object graph: {error}") from error
 
     def _value(self) -> Any:
@@ -137,7 +166,7 @@ class GraphReader:
         return self._blob(next(self._ops))
 
     def _get_scalar(self) -> Any:
-        dtype = np.dtype(self._text())
+        dtype = plain.dtype_of(self._text())
         return np.frombuffer(self._blob(next(self._ops)), dtype)[0]
 
     def _get_tuple(self) -> tuple[Any, ...]:
@@ -147,13 +176,19 @@ class GraphReader:
         return frozenset(plain.decode(self._blob(next(self._ops))))
 
     def _get_enum(self) -> Any:
-        return self._references[next(self._ops)][self._text()]
+        kind = self._references[next(self._ops)]
+        if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+            raise TypeError(f"{kind!r} is no enumeration")
+        return kind._member_map_[self._text()]
 
     def _get_reference(self) -> Any:
         return self._references[next(self._ops)]
 
     def _get_named(self) -> Any:
-        return self._named(next(self._ops), self._text())
+        found = self._named(next(self._ops), self._text())
+        if found is None or isinstance(found, random_bytes.RANDOM_TYPES):
+            raise ValueError("it refers to an attribute that is not there, or is a state itself")
+        return found
 
     def _get_seen(self) -> Any:
         return self._seen[next(self._ops)]
@@ -184,15 +219,17 @@ class GraphReader:
 
     def _filled(self, made: dict[Any, Any]) -> dict[Any, Any]:
         self._seen.append(made)
-        ops, readers = self._ops, self._readers
+        ops, readers, wary = self._ops, self._readers, self._wary
         for _ in range(next(ops)):
             key = readers[next(ops)]()
+            if wary:
+                check_key(key)
             made[key] = readers[next(ops)]()
         return made
 
     def _get_array(self) -> np.ndarray:
         ops = self._ops
-        dtype, order = np.dtype(self._text()), "F" if next(ops) else "C"
+        dtype, order = plain.dtype_of(self._text()), "F" if next(ops) else "C"
         shape = [next(ops) for _ in range(next(ops))]
         size = dtype.itemsize
         for length in shape:
@@ -204,9 +241,13 @@ class GraphReader:
 
     def _get_random(self) -> Any:
         layer, name = next(self._ops), self._text()
-        data = self._blob(next(self._ops))
+        state = random_bytes.state_of(self._blob(next(self._ops)))
         live = self._named(layer, name) if layer >= 0 else None
-        made = _restored(live, data)
+        made = live if random_bytes.holds(live, state) else random_bytes.generator(state)
+        if any(made is other for other, _ in self._generators):
+            raise ValueError(f"two states for the generator {name!r}")
+        # Set at the end, so that a graph which is refused has changed nothing.
+        self._generators.append((made, state))
         self._seen.append(made)
         return made
 
@@ -214,7 +255,10 @@ class GraphReader:
         function = self._references[next(self._ops)]
         if not isinstance(function, types.FunctionType):
             raise TypeError(f"{function!r} is no function")
-        return types.MethodType(function, self._value())
+        owner = self._value()
+        if self._careful and not is_method(function, owner):
+            raise ValueError(f"{function!r} is no method of a {type(owner).__qualname__}")
+        return types.MethodType(function, owner)
 
     def _get_shared(self) -> Any:
         """What another layer holds, if it holds there what the graph says, else that."""
@@ -238,14 +282,15 @@ class GraphReader:
 @functools.lru_cache(maxsize=64)
 def _table(
     data: bytes,
-) -> tuple[list[str], list[tuple[tuple[str, str], list[str]]], list[tuple[str, str]]]:
+) -> tuple[list[str], list[tuple[str, ...]], list[tuple[str, str]]]:
     """The first block; states of one env mostly share it."""
     texts, classes, references = json.loads(data)
-    return (
-        texts,
-        [((module, name), names) for module, name, *names in classes],
-        [(module, name) for module, name in references],
-    )
+    for row in (texts, *classes, *references):
+        if not (isinstance(row, list) and all(isinstance(text, str) for text in row)):
+            raise TypeError("its table holds more than texts")
+    if not all(len(row) >= len(("module", "name")) for row in classes):
+        raise ValueError("a class without a name")
+    return texts, list(map(tuple, classes)), [(module, name) for module, name in references]
 
 
 def alike(one: Any, two: Any) -> bool:
@@ -267,44 +312,3 @@ def _simple(cls: Any) -> Any:
     if not (isinstance(cls, type) and is_simple(cls)):
         raise DamagedState(f"object graph: {cls!r} is more than its attributes")
     return cls
-
-
-def _restored(live: Any, data: bytes) -> Any:
-    """A generator in the given state: the live one if it is of that kind."""
-    if data[:1] == b"P":
-        if not (isinstance(live, np.random.Generator) and _kind(live) == "PCG64"):
-            live = np.random.Generator(np.random.PCG64(0))
-        words = [int.from_bytes(data[a:b], "little") for a, b in ((1, 17), (17, 33))]
-        live.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": words[0], "inc": words[1]},
-            "has_uint32": int.from_bytes(data[33:37], "little"),
-            "uinteger": int.from_bytes(data[37:41], "little"),
-        }
-        return live
-    if data[:1] == b"M":
-        if not (isinstance(live, np.random.RandomState) and _kind(live) == "MT19937"):
-            live = np.random.RandomState(0)
-        position, has_gauss, gauss = struct.unpack_from("<iid", data, 1)
-        keys = np.frombuffer(data, np.uint32, 624, 17)
-        live.set_state(("MT19937", keys, position, has_gauss, gauss))
-        return live
-    state = plain.decode(data[1:])
-    kind = state["bit_generator"]
-    if kind not in _BIT_GENERATORS:
-        raise ValueError(f"unknown bit generator {kind!r}")
-    legacy = "has_gauss" in state
-    expected = RANDOM_TYPES[legacy]
-    if not (isinstance(live, expected) and _kind(live) == kind):
-        live = expected(getattr(np.random, kind)(0))
-    if legacy:
-        live.set_state(state)
-    else:
-        live.bit_generator.state = state
-    return live
-
-
-def _kind(generator: Any) -> str:
-    """Name of a generator's bit generator."""
-    legacy = isinstance(generator, np.random.RandomState)
-    return type(generator._bit_generator if legacy else generator.bit_generator).__name__

@@ -168,6 +168,11 @@ class GymEnv(PlanEnv):
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         return self.codec.exact
 
+    @property
+    def step_seconds(self) -> float | None:
+        """What an env step took when the env was made; None if its states were not proved."""
+        return self.codec.step_seconds
+
     @one_call
     def get_state(self) -> np.ndarray:
         """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""

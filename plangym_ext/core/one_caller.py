@@ -1,14 +1,16 @@
-"""A handle serves one call at a time: the guard that says so to a second thread."""
+"""A handle serves one call at a time, in one process: the guard that says so to others."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
-from plangym_ext.errors import ConcurrentUse
+from plangym_ext.core import forks
+from plangym_ext.errors import ConcurrentUse, InheritedEnv
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -21,11 +23,22 @@ class OneCaller:
 
     Raises:
         ConcurrentUse: another thread is inside.
+        InheritedEnv: the handle belongs to the process that this one was forked from.
     """
+
+    #: Whether this is a forked child's copy of a handle that is its parent's alone.
+    inherited = False
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.RLock()
+        #: The process that it belongs to; 0 for any.
+        self._owner = 0
+        _guards.add(self)
+
+    def bind_to_process(self) -> None:
+        """Refuse calls in forked children: what the handle uses answers to this process alone."""
+        self._owner = os.getpid()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -53,6 +66,39 @@ class OneCaller:
             yield
         finally:
             self._lock.release()
+
+
+class _Inherited(OneCaller):
+    """What a guard that is bound to a process becomes in a forked child."""
+
+    inherited = True
+
+    def __enter__(self) -> None:
+        raise InheritedEnv(
+            f"{self._name}: this env belongs to process {self._owner}, of which process "
+            f"{os.getpid()} is a fork; its workers answer to the former alone. Make an env in "
+            "each process that uses one: with a DataLoader in worker_init_fn or at first use, "
+            "or with multiprocessing's start method 'spawn'."
+        )
+
+    @contextlib.contextmanager
+    def after_interrupting(
+        self,
+        interrupt: Callable[[], object],  # noqa: ARG002 - there is no other thread
+        timeout: float,  # noqa: ARG002
+    ) -> Iterator[None]:
+        """As of `OneCaller`; closing is allowed."""
+        yield
+
+
+def _renewed(guard: OneCaller) -> None:
+    # A thread of the parent that held the lock does not exist in the child.
+    guard._lock = threading.RLock()
+    if guard._owner:
+        guard.__class__ = _Inherited
+
+
+_guards = forks.each_in_child(_renewed)
 
 
 def one_call(method: Method) -> Method:

@@ -9,6 +9,8 @@ Every value is a tag byte and what the tag says; lengths are 4 bytes, little-end
 
 from __future__ import annotations
 
+import functools
+import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,11 +18,28 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core import random_state
 from plangym_ext.errors import DamagedState
 
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
 _SEQUENCES: dict[type, bytes] = {tuple: b"t", list: b"l", set: b"s", frozenset: b"z"}
+# `np.dtype` evaluates much more than the names that `dtype.str` returns.
+_DTYPE = re.compile(
+    r"[<>|=]?(b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32)|[SUV]\d{1,9}|[Mm]8(\[\d*[A-Za-z]+\])?)"
+)
+#: What decoding bytes that no writer wrote may raise.
+MALFORMED = (
+    IndexError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
 
 
 class NotPlain(TypeError):
@@ -47,11 +66,30 @@ def decode(data: bytes | memoryview) -> Any:
     reader = _Reader(memoryview(data))
     try:
         value = reader.value()
-    except (IndexError, KeyError, ValueError, TypeError, struct.error) as error:
+    except MALFORMED as error:
         raise DamagedState(f"plain value: damaged at byte {reader.at}: {error}") from error
     if reader.at != len(reader.data):
         raise DamagedState(f"plain value: {len(reader.data) - reader.at} bytes too many")
     return value
+
+
+@functools.lru_cache(256)
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of a type are nothing but the bytes of their elements."""
+    text = dtype.str
+    return bool(_DTYPE.fullmatch(text)) and not dtype.hasobject and np.dtype(text) == dtype
+
+
+@functools.lru_cache(256)
+def dtype_of(text: str) -> np.dtype[Any]:
+    """The type whose `str` is `text`.
+
+    Raises:
+        ValueError: that is not the text of a plain one.
+    """
+    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+        raise ValueError(f"expected the name of a plain dtype, got {text!r:.40}")
+    return np.dtype(text)
 
 
 def _encode(value: Any, out: bytearray, where: str) -> None:
@@ -91,7 +129,7 @@ def _encode_numpy(value: Any, out: bytearray, where: str) -> None:
         out += b"g"
         _encode(bit_generator.state, out, f"{where}.bit_generator.state")
     elif type(value) is np.ndarray or isinstance(value, np.generic):
-        if value.dtype.hasobject or value.dtype.names:
+        if not is_plain(value.dtype):
             raise NotPlain(f"{where}: an array of {value.dtype}")
         out += b"a" if type(value) is np.ndarray else b"n"
         _block(out, b"u", value.dtype.str.encode())
@@ -130,7 +168,7 @@ class _Reader:
             ord("s"): lambda: set(self._items()),
             ord("z"): lambda: frozenset(self._items()),
             ord("q"): lambda: self._deque(),
-            ord("d"): lambda: {self.value(): self.value() for _ in range(self._count())},
+            ord("d"): self._dict,
             ord("g"): self._generator,
             ord("a"): self._array,
             ord("n"): lambda: self._array()[()],
@@ -161,15 +199,16 @@ class _Reader:
         maxlen = self.value()
         return deque(self.value(), maxlen=maxlen)
 
+    def _dict(self) -> dict[Any, Any]:
+        made = {self.value(): self.value() for _ in range(self._count())}
+        # An env sets such a state itself, and numpy takes it as it is.
+        if made.get("bit_generator") in random_state.KINDS:
+            random_state.check(made)
+        return made
+
     def _array(self) -> np.ndarray:
-        dtype, shape, data = np.dtype(self.value()), self.value(), self.value()
+        dtype, shape, data = dtype_of(self.value()), self.value(), self.value()
         return np.frombuffer(data, dtype).reshape(shape).copy()
 
     def _generator(self) -> np.random.Generator:
-        state = self.value()
-        kinds = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-        if state["bit_generator"] not in kinds:
-            raise ValueError(f"unknown bit generator {state['bit_generator']!r}")
-        bit_generator = getattr(np.random, state["bit_generator"])(0)
-        bit_generator.state = state
-        return np.random.Generator(bit_generator)
+        return random_state.generator(self.value())

@@ -28,7 +28,7 @@ class PlanEnv(SlotStepper, Closing):
     Attributes:
         name: the env's id.
         backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
-        backend_note: why `make` chose no faster one, if it tried; else "".
+        backend_note: why `make` chose it, where it did and it is no native one; else "".
         frameskip: env steps for which one control step holds an action.
     """
 

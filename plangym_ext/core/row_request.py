@@ -38,7 +38,8 @@ class RowRequest:
         actions: one array `[B, H, *act]` per leaf of the action space.
         states: `[B, S]` uint8, at most as wide as the env's rows; with `slots`, the rows
             of the whole store.
-        dt: `()` or `[B]` int32, control steps for which an action is held.
+        dt: `()` or `[B]` int32, control steps for which an action is held. Native backends
+            take 0 for a row that is reset first and not stepped, if H is 1.
         reset_first: `[B]` bool, rows to reset once their state is restored; None for none.
         infos: one of `INFOS`.
         wants_states: whether anyone but the env will see the states that come out. If

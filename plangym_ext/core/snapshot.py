@@ -9,7 +9,6 @@ pickled or copied: many of gymnasium's silently come back as fresh, unplayed one
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
 import weakref
@@ -21,19 +20,13 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core import trust
-from plangym_ext.core.graph import (
-    RANDOM_TYPES,
-    GraphWriter,
-    Name,
-    imported,
-    is_drawing,
-    is_simple,
-    name_of,
-)
-from plangym_ext.core.graph_reader import GraphReader
+from plangym_ext.core.graph import GraphWriter, Name, is_drawing, is_simple, name_of
+from plangym_ext.core.graph_reader import Finder, GraphReader
+from plangym_ext.core.nameable import AnyThing, Nameable, shadowed
 from plangym_ext.core.part import StatePart, get_block, put_block
 from plangym_ext.core.plain import NotPlain
-from plangym_ext.errors import IncompleteState, UntrustedState
+from plangym_ext.core.random_bytes import RANDOM_TYPES
+from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
 
 #: Most bytes that a snapshot may take, unless `SnapshotPart` is told otherwise. Every row
 #: of every batch is that wide and copied with each step; a state of more is as a rule a
@@ -109,10 +102,6 @@ def _is_named(kind: Any) -> bool:
     return issubclass(kind, (gym.Space, gym.envs.registration.EnvSpec, *RANDOM_TYPES))
 
 
-def _package(thing: Any) -> str:
-    return name_of(thing)[0].partition(".")[0]
-
-
 class LayerAttributes:
     """The attributes of one layer, told apart into state and the rest."""
 
@@ -131,6 +120,21 @@ class LayerAttributes:
         if name in self._constant or _is_constant(kind) or _is_weak_layer(value):
             return False
         return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
+
+    def check(self, attributes: Any) -> None:
+        """Refuse attributes that `state` could not have returned.
+
+        Raises:
+            DamagedState: they hold something that is no state, such as a function.
+        """
+        if not (isinstance(attributes, dict) and all(isinstance(name, str) for name in attributes)):
+            raise DamagedState(f"state: {self.name} must get its attributes by their names")
+        for name, value in attributes.items():
+            if not self._is_state(name, value):
+                raise DamagedState(
+                    f"state: {self.name}.{name} is no part of a state; got a "
+                    f"{type(value).__qualname__}. Pass a row from get_state of this env."
+                )
 
     def assign(self, attributes: dict[str, Any]) -> None:
         """Make the state exactly `attributes`; what it has gained since is dropped."""
@@ -171,16 +175,12 @@ class SnapshotPart(StatePart):
         self._max_bytes = max_bytes
         self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
+        self._nameable = Nameable(stack)
         own = set(map(id, layers))
         self._others = [i for i, layer in enumerate(stack) if id(layer) not in own]
         #: What the graphs may refer to, by name; the first graph says what that is.
-        self._known: dict[tuple[str, str], Any] = {}
-        self._packages = {_package(cls) for layer in stack for cls in type(layer).__mro__} - {
-            "builtins",
-            "gymnasium",
-            "typing",
-            "abc",
-        }
+        self._known = self._nameable.known
+        self._any = AnyThing(self._known)
         self._pickles = False
         data = self._data(learns=True)
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
@@ -188,17 +188,12 @@ class SnapshotPart(StatePart):
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
         """Names of what the first graph referred to, and whether graphs do not suffice."""
-        return frozenset(self._known), self._pickles
+        return self._nameable.learned(), self._pickles
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
         """Refer to the same as an equal env, whose first graph may have held other objects."""
         names, pickles = learned
-        for name in self._known.keys() - names:
-            del self._known[name]
-        for name in names - self._known.keys():
-            # A class that was made inside of a function is each env's own.
-            with contextlib.suppress(ImportError, AttributeError, ValueError):
-                self._known[name] = imported(*name)
+        self._nameable.adopt(names)
         if pickles:
             self._pickles, self.canonical = True, False
 
@@ -253,27 +248,33 @@ class SnapshotPart(StatePart):
         writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
         writer.put_all(found, [layer.name for layer in self._layers])
         data = writer.data()
-        # A class from elsewhere that came later is vouched for by this session alone.
-        usual = all(self._is_usual(*name_of(thing)) for thing in writer.things)
-        return (bytes(trust.DIGEST_BYTES) if usual else trust.digest(data)) + data
+        if learns:
+            self._nameable.referable.update(map(name_of, writer.references))
+        # What a stranger's state may not hold is vouched for by this session alone.
+        vouched = not self._nameable.needs_no_word(writer.shapes, writer.references)
+        for layer, attributes in zip(self._layers, found, strict=True):
+            kind: Any = type(layer.layer)
+            vouched = vouched or bool(shadowed(kind, tuple(attributes)))
+        return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
 
     def _read(self, data: bytes) -> Any:
         claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
-        any_class = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
+        vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
+        finder: Finder = self._any if vouched else self._nameable
+        reader = GraphReader(data, self._named, finder, self._held)
+        found = reader.get()
+        self._check(found, careful=finder.careful)
+        reader.end()
+        return found
 
-        def found(module: str, name: str) -> Any:
-            if not any_class and not self._is_usual(module, name):
-                raise UntrustedState(
-                    f"state: it holds {module}.{name}, which this env's states have no use for. "
-                    "If you trust where it comes from, make the env with trust=True."
-                )
-            known = self._known.get((module, name))
-            return imported(module, name) if known is None else known
-
-        return GraphReader(data, self._named, found, self._held).get()
-
-    def _is_usual(self, module: str, name: str) -> bool:
-        return (module, name) in self._known or module.partition(".")[0] in self._packages
+    def _check(self, found: Any, *, careful: bool) -> None:
+        """Refuse what is not the attributes of every layer."""
+        if not isinstance(found, list) or len(found) != len(self._layers):
+            raise DamagedState(f"state: expected the attributes of {len(self._layers)} layers")
+        for layer, attributes in zip(self._layers, found, strict=True):
+            layer.check(attributes)
+            if careful:
+                self._nameable.check_layer(layer.layer, tuple(attributes))
 
     def _names(self) -> dict[int, Name]:
         """What is named in a graph: layers, what is constant in them, and generators."""
@@ -287,8 +288,15 @@ class SnapshotPart(StatePart):
         return named
 
     def _named(self, layer: int, name: str) -> Any:
+        """What `_names` names so, or None if the attribute is gone."""
+        if not 0 <= layer < len(self._stack):
+            raise DamagedState(f"state: it refers to layer {layer} of {len(self._stack)}")
         found = self._stack[layer]
-        return vars(found).get(name) if name else found
+        if not name:
+            return found
+        found = vars(found).get(name)
+        kind: Any = type(found)
+        return found if _is_named(kind) else None
 
     def _shared(self) -> dict[int, Name]:
         """Where layers that other parts capture hold what may change in place."""

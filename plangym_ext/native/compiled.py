@@ -17,16 +17,15 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from plangym_ext.core.compiling import announced
 
-#: After so many seconds of compiling, a line says what is going on.
-_PATIENCE = 2.0
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: What is compiled for their functions is their own business, and goes by their versions.
 _COMPILER = ("numba", "llvmlite", "numpy")
@@ -72,7 +71,7 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
     back must be called with arguments of the very types and memory layouts of the example.
 
     Args:
-        name: for the file on disk and the line that says what takes so long.
+        name: for the file on disk and for the log, which says what takes so long.
         function: it may be a closure; what it calls is marked, or compiled by itself.
         example: arguments of the types to compile for; they are not used otherwise.
     """
@@ -89,9 +88,12 @@ def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) ->
     signature = tuple(map(type_of, example))
     # The documented `cache=True` looks at the function's own file alone. A kernel that
     # was edited would go on running as it was, as part of a loop from another file.
-    loop._cache = _DiskCache(name, function)
-    with _said_if_slow(f"plangym-ext: compiling the kernel of {name} ..."):
+    loop._cache = cache = _DiskCache(name, function)
+    if cache.keeps(signature, loop.targetctx.codegen()):
         loop.compile(signature)
+    else:
+        with announced(f"the kernel of {name}"):
+            loop.compile(signature)
     # Called without the dispatcher, which would look at the type of every array again.
     direct: Callable[..., Any] = loop.overloads[signature].entry_point
     return direct
@@ -117,18 +119,6 @@ def _register_marked(function: Callable[..., Any]) -> None:
             register_jitable(forceinline=marked in _inline)(marked)
 
 
-@contextlib.contextmanager
-def _said_if_slow(text: str) -> Iterator[None]:
-    timer = threading.Timer(_PATIENCE, lambda: print(text, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
 class _DiskCache:
     """One compiled function in one file, named by everything that went into it.
 
@@ -147,6 +137,10 @@ class _DiskCache:
         _hash_function(self._function, digest, set())
         plain = "".join(c if c.isalnum() else "-" for c in self._name)
         return Path(self.cache_path) / f"{plain}-{digest.hexdigest()}.nbc"
+
+    def keeps(self, signature: Any, codegen: Any) -> bool:
+        """Whether there is a file of the compiled function."""
+        return self._path(signature, codegen).exists()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function, or None."""

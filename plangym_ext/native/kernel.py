@@ -18,9 +18,14 @@ def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's
     return True
 
 
+@compiled
+def silent(state: Any, params: Any, info: Any) -> None:
+    """Say nothing of a reset."""
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """Four functions that step an env whose state is a record, and what they work on.
+    """Functions that step an env whose state is a record, and what they work on.
 
     The functions are plain Python that `numba.njit` can compile; what they call is
     marked with `compiled`. They write only to what they are given.
@@ -38,6 +43,9 @@ class Kernel:
         check: `check(state, params) -> bool`: whether it is safe to step a state. Only
             rows with a right checksum are asked about, so it is the last line of
             defence against indices that lie outside.
+        reset_info: `reset_info(state, params, info)`; writes the infos that `env.reset()`
+            returns to the fields of `info` that have their names. Without it, and with infos
+            of a reset, vector envs reset rows on the env itself.
         params: a NamedTuple of numbers and arrays: the env's arguments. It never changes.
         info: dtype of the numeric info fields, in the order of the env's info dict.
 
@@ -51,10 +59,12 @@ class Kernel:
     params: Any = ()
     info: np.dtype[Any] | None = None
     check: Callable[..., Any] | str = always
+    reset_info: Callable[..., Any] | str = silent
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """`(step, reset, observe, check)`, imported."""
-        return tuple(map(_loaded, (self.step, self.reset, self.observe, self.check)))
+        """`(step, reset, observe, check, reset_info)`, imported."""
+        given = (self.step, self.reset, self.observe, self.check, self.reset_info)
+        return tuple(map(_loaded, given))
 
 
 def _loaded(what: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core import forks
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
@@ -21,6 +22,7 @@ from plangym_ext.native.kernel import Kernel
 from plangym_ext.native.known import find_kernel
 from plangym_ext.native.native_env import NativeEnv
 from plangym_ext.native.proof import GuardedMemory, first_difference
+from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.row_kernel import RowArrays, make_loop
 from plangym_ext.native.row_memory import RowMemory, state_of
 from plangym_ext.native.simulator import KernelSimulator
@@ -71,6 +73,7 @@ class KernelEnv(NativeEnv):
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._forks = forks.count()
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
 
@@ -95,6 +98,17 @@ class KernelEnv(NativeEnv):
             # The env itself says what is wrong, if it is, in the words of every backend.
             return self.plan_env._run_rows(request)
         return found
+
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        self.plan_env._check_open("step")
+        if self._loop is None:
+            self.warm_up()
+        if self.backend != "kernel" or not self.plan_env.info_writer.holds_all:
+            return None
+        resets = request.reset_first
+        if self.reset_columns is None and resets is not None and resets.any():
+            return None
+        return self._compiled_rows(request)
 
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
@@ -136,7 +150,8 @@ class KernelEnv(NativeEnv):
         return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
 
     def _threads(self, count: int) -> ThreadPoolExecutor:
-        if self._pool is None:
+        if self._pool is None or self._forks != forks.count():  # a child has no threads
+            self._forks = forks.count()
             workers = max(count, self.threads or _processors()) - 1
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
         return self._pool
@@ -186,6 +201,7 @@ class KernelEnv(NativeEnv):
     def _prove(self) -> None:
         difference = first_difference(self.plan_env, self._compiled_rows)
         if not difference:
+            self.reset_columns = proved_resets(self.plan_env, self._compiled_rows)
             return
         self._checks = None
         text = f"{self.name}: {difference}"
@@ -219,7 +235,8 @@ class KernelEnv(NativeEnv):
     def close(self) -> None:
         """Close the env and end its threads; further calls do nothing."""
         if self._pool is not None:
-            self._pool.shutdown()
+            # Another process has its threads, if they were started there.
+            self._pool.shutdown(wait=self._forks == forks.count())
             self._pool = None
         self.plan_env.close()
 

@@ -15,6 +15,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.native.mujoco_library import batch_library
+from plangym_ext.native.mujoco_live import MujocoLive
 from plangym_ext.native.mujoco_play import prepared_seconds
 from plangym_ext.native.mujoco_player import MujocoPlayer
 from plangym_ext.native.mujoco_resets import MujocoResets
@@ -22,6 +23,7 @@ from plangym_ext.native.mujoco_rows import MujocoRows
 from plangym_ext.native.mujoco_states import MujocoStates
 from plangym_ext.native.mujoco_task import MujocoTask
 from plangym_ext.native.native_env import NativeEnv
+from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.row_checks import RowChecks
 from plangym_ext.native.row_seals import RowSeals
 from plangym_ext.native.threads import checked_threads
@@ -67,7 +69,7 @@ class MujocoEnv(NativeEnv):
         self._given_task = task
         self._plan_env = env
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
-        self._closed = False
+        self._closed = self._tried_resets = False
         batch_library()  # refuses an old MuJoCo
         self._prepare(task)
         if check:
@@ -102,6 +104,7 @@ class MujocoEnv(NativeEnv):
         self._states = states
         self._prepare_checks()
         self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
+        self._live = MujocoLive(self._rows, self._resets)
 
     def _prepare_checks(self) -> None:
         """Have what seals states and checks inputs, for rows as wide as they are now."""
@@ -167,6 +170,18 @@ class MujocoEnv(NativeEnv):
             fresh = self._resets.reset(states, request.reset_first)
             request = dataclasses.replace(request, states=states)
         return self._rows.run(request, fresh)
+
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        if self._closed:
+            raise EnvClosed(f"step: this {self.name} env is closed. Make a new one.")
+        self._part.check_model()
+        if not self._tried_resets:
+            self._tried_resets = True
+            self.reset_columns = proved_resets(self.plan_env, self._live.run)
+        assert request.reset_first is not None
+        if self.reset_columns is None and request.reset_first.any():
+            return None
+        return self._live.run(request)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""

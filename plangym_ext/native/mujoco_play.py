@@ -4,7 +4,7 @@ The function is compiled, since `mjb_apply` calls it from threads of its own, wh
 Python would make them wait for each other. All that it needs lies in one array of
 64-bit integers, the *job*:
 
-    0   K, env steps
+    0   K, env steps; with 0, what is recorded after steps is that of the rows themselves
     1   simulation steps in each (`frame_skip`)
     2   whether `mj_rnePostConstraint` follows them
     3   address of row 0's integration state, and 4 bytes from row to row
@@ -110,6 +110,11 @@ def compiled_play() -> Any:
             if job[10]:
                 into = address(job[10] + cell * job[11])
                 get_state(model, data, into, types.int32(_INTEGRATION))
+        if job[0] == 0:
+            for at in range(before_end, after_end, 3):
+                size = job[at + 1]
+                into = job[at + 2] + number * size
+                copy(address(into), address(memory + job[at]), address(size))
         get_state(model, data, address(target), types.int32(_INTEGRATION))
         for at in range(FIELDS_AT, carried_end, 3):
             copy(address(target + job[at + 2]), address(memory + job[at]), address(job[at + 1]))

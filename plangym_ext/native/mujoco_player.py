@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
+from plangym_ext.core import forks
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco_library import BatchConfig, batch_library
 from plangym_ext.native.mujoco_play import FIELDS_AT, compiled_play
@@ -133,6 +134,7 @@ class MujocoPlayer:
         self._everyone = np.zeros(0, np.int32)
         self._batch: int | None = None
         self._delete: Callable[[], Any] = lambda: None
+        self._forks = forks.count()
         self._spare: Played | None = None
         self.step_seconds = _UNKNOWN_SECONDS
 
@@ -165,6 +167,8 @@ class MujocoPlayer:
         source: np.ndarray,
         target: np.ndarray,
         fresh: FreshRows | None = None,
+        *,
+        steps: bool = True,
     ) -> None:
         """Play the actions of `played` from states, and record into it.
 
@@ -175,6 +179,7 @@ class MujocoPlayer:
                 row contiguous.
             target: like `source`, for those after the last step; may be the same memory.
             fresh: rows that begin at a reset instead.
+            steps: without, nothing is played, and `played.after` is what the rows begin with.
 
         Raises:
             FatalError: of mujoco, in some row.
@@ -182,6 +187,7 @@ class MujocoPlayer:
         num_rows = len(source)
         self._reserve(num_rows)
         job = self._job(played, num_rows)
+        job[0] = played.shape[0] if steps else 0
         job[3], job[4] = _address(source), source.strides[0]
         job[5], job[6] = _address(target), target.strides[0]
         chosen = self._everyone[:num_rows]
@@ -199,7 +205,8 @@ class MujocoPlayer:
         finally:
             for row in () if fresh is None else fresh.rows.tolist():
                 job[begins + row] = -1
-        self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
+        if steps:
+            self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
 
     def _apply(self, rows: np.ndarray, job: int) -> None:
         failed = self._library.mjb_apply(
@@ -237,10 +244,11 @@ class MujocoPlayer:
         self._batch, self._capacity, self._spare = None, 0, None
 
     def _reserve(self, num_rows: int) -> None:
-        """Have a batch with room for so many rows."""
-        if num_rows <= self._capacity:
+        """Have a batch with room for so many rows, with threads of this process."""
+        if num_rows <= self._capacity and self._forks == forks.count():
             return
         self.close()
+        self._forks = forks.count()
         capacity = 1 << (num_rows - 1).bit_length()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         batch = self._library.mjb_makeBatch(
@@ -254,7 +262,9 @@ class MujocoPlayer:
             raise BackendUnavailable(f"mujoco backend: {error.value.decode()}")
         self._batch, self._capacity = batch, capacity
         self._everyone = np.arange(capacity, dtype=np.int32)
-        self._delete = weakref.finalize(self, self._library.mjb_deleteBatch, batch)
+        self._delete = weakref.finalize(
+            self, _delete_batch, self._library.mjb_deleteBatch, batch, forks.count()
+        )
 
     def _job(self, played: Played, num_rows: int) -> memoryview:
         """The array that tells the compiled function what to do; see its module.
@@ -289,6 +299,12 @@ class MujocoPlayer:
         error = mujoco.FatalError(message)
         error.add_note(f"mujoco backend: in row {row}")
         raise error
+
+
+def _delete_batch(delete: Callable[[int], Any], batch: int, made_at: int) -> None:
+    # It would wait for its threads, of which a forked child has none.
+    if made_at == forks.count():
+        delete(batch)
 
 
 def _address(array: np.ndarray) -> int:

@@ -31,7 +31,8 @@ class MujocoResets:
         self._rng_at = carried_end + kept_bytes
         self._rng = np.random.Generator(np.random.PCG64(0))
         self._bytes = GeneratorBytes()
-        self._draws = task.draw(self._rng) is not None
+        #: Whether a reset is drawn here, rather than by the env.
+        self.draws = task.draw(self._rng) is not None
 
     def reset(self, rows: np.ndarray, ended: np.ndarray) -> FreshRows | None:
         """Reset all of some rows but their simulations, or these too.
@@ -44,7 +45,7 @@ class MujocoResets:
             The joints at which their simulations are to begin; None if that is done.
         """
         chosen = np.flatnonzero(ended)
-        if not self._draws:
+        if not self.draws:
             self._reset_by_env(rows, chosen)
             return None
         simulations = self._states.simulation(rows)

@@ -126,6 +126,36 @@ class MujocoRows:
             infos,
         )
 
+    def begin(self, states: np.ndarray, fresh: FreshRows) -> RowResults:
+        """Results of rows that were reset and take no step; their states have no seal.
+
+        Args:
+            states: `[B, S]` uint8, the rows, of which all but the simulation is reset; they
+                are written to.
+            fresh: the joints of all of them.
+        """
+        num_rows = len(states)
+        played = self._player.memory(1, num_rows, states=False)
+        simulation = self._states.simulation(states)
+        self._player.play(played, None, simulation, simulation, fresh, steps=False)
+        after = played.after
+        # Of infos that a reset has too, a step says what they are after it: actions and what
+        # was before have no part in them. Whether that holds has been tried.
+        actions = np.zeros_like(played.actions[0])
+        with np.errstate(all="ignore"):
+            _, infos = self._task.reward(played.before, after, actions)
+        none = np.zeros(num_rows, np.int32)
+        columns = {column.key: _owned(infos[column.key]) for column in self._columns}
+        return RowResults(
+            states,
+            (_owned(self._task.observation(after)),),
+            np.zeros((num_rows, 1)),
+            np.zeros(num_rows, bool),
+            np.zeros(num_rows, bool),
+            none,
+            InfoBatch({**columns, "n_step": none, "dt": none}, {}),
+        )
+
     def _infos(self, batch: _Batch, *, sound: bool) -> InfoBatch:
         """The infos of a batch; its values are looked at unless they are `sound`."""
         request = batch.request

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.backend_env import BackendEnv
+from plangym_ext.core.live_stepper import LiveStepper
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
 from plangym_ext.native.row_checks import RowChecks
 
 
-class NativeEnv(BackendEnv):
-    """A `BackendEnv` whose batches are so fast that numpy's checks of them would show."""
+class NativeEnv(LiveStepper):
+    """A `LiveStepper` whose batches are so fast that numpy's checks of them would show."""
 
     #: Says yes to the usual; None before it is compiled.
     _checks: RowChecks | None = None
@@ -30,3 +33,37 @@ class NativeEnv(BackendEnv):
         if self._checks is not None and self._checks.in_range(actions, batch_shape):
             return (actions,)
         return super()._checked_actions(actions, batch_shape, where)
+
+    # Rows of a vector env -------------------------------------------------------
+
+    def step_live(
+        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, *, whole: bool
+    ) -> RowResults | None:
+        """Step rows, or reset some of them instead; see `LiveStepper`."""
+        leaf, dt = self._live_actions(actions, resets), (~resets).astype(np.int32)
+        return self._run_live(
+            RowRequest((leaf[:, None],), states, dt, resets, wants_states=not whole)
+        )
+
+    @abstractmethod
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        """Run a request of one step whose `dt` is 0 in rows that are only reset."""
+
+    def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
+        """Actions that are checked in the rows that are stepped, and valid in the others."""
+        if self._checks is not None and self._checks.in_range(actions, resets.shape):
+            return actions
+        stepped = ~resets
+        (leaf,) = self.layout.action.leaves
+        chosen = np.zeros((len(resets), *leaf.shape), leaf.dtype)
+        if len(actions) == len(resets):
+            actions = actions[stepped]
+        (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
+        return chosen
+
+    def sealed(self, rows: np.ndarray) -> np.ndarray:
+        """States from `step_live` as states that any equal env takes; fresh."""
+        found = np.zeros((len(rows), self.state_width), np.uint8)
+        found[:, : rows.shape[1]] = rows
+        self.envelope.seal(found, sum(part.width for part in self.codec.parts))
+        return found

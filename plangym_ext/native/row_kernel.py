@@ -21,7 +21,7 @@ class RowArrays(NamedTuple):
     state: np.ndarray  # [B] structured, or [B, n] uint8: the simulator's bytes
     elapsed: np.ndarray  # [B] int64, steps of the episode
     actions: np.ndarray  # input, [B, H, *act]
-    dt: np.ndarray  # input, [B] int32
+    dt: np.ndarray  # input, [B] int32; 0 with H = 1 for rows that take no step
     reset_first: np.ndarray  # input, [B] bool
     obs: np.ndarray  # [B, *obs], or [B, 1] for numbers
     rewards: np.ndarray  # [B, H] float64
@@ -81,6 +81,7 @@ def make_loop(
     reset: Callable[..., Any],
     observe: Callable[..., Any],
     check: Callable[..., Any],
+    reset_info: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The loop around a kernel's functions, ready to be compiled."""
 
@@ -96,10 +97,11 @@ def make_loop(
             state = batch.state[row]
             if not check(state, params):
                 return row
+            info = batch.info[row]
             if batch.reset_first[row]:
                 reset(state, params)
+                reset_info(state, params, info)
                 batch.elapsed[row] = 0
-            info = batch.info[row]
             terminated = truncated = False
             taken = env_steps = 0
             while taken < horizon and not terminated and not truncated:

@@ -85,7 +85,7 @@ class KernelSimulator:
         self.width = memory.width
         self.has_masks = kernel.info is not None and "action_mask" in (kernel.info.names or ())
         is_float = memory.obs_dtype.kind == "f"
-        step, _, observe, fits = kernel.functions()
+        step, _, observe, fits, _ = kernel.functions()
         self.functions = _functions(step, observe, fits, is_float, self.has_masks)
 
     def rows(self, states: np.ndarray) -> Rows:

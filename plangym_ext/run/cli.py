@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
 from plangym_ext.run import compare, doctor, evaluate, plan, plot, train
+from plangym_ext.run.compiling_shown import compiling_shown
 from plangym_ext.run.misspelt import closest_option
 
 #: Exit status of a call that could not be understood, as argparse has it.
@@ -106,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         options.parser.error("unrecognized arguments: " + " ".join(unknown))
     try:
-        return int(options.run(options))
+        with compiling_shown():
+            return int(options.run(options))
     except PlangymExtError as error:
         # Expected failures are one line; anything else is a fault and keeps its traceback.
         print(f"plangym-ext {options.command}: {error}", file=sys.stderr)

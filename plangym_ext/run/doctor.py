@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{env.name}: {type(env.gym_env.unwrapped).__qualname__}")
         print(f"  observation  {env.observation_space}")
         print(f"  action       {env.action_space}")
-        print(f"  backend      {_backend(env)}; with n_workers: process")
+        print(f"  backend      {_backend(env, options.env)}")
         report = check_env(env, seed=options.seed, num_steps=options.steps)
         print(report)
         if not env.exact:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if report.exact else 1
 
 
-def _backend(env: Any) -> str:
+def _backend(env: Any, name: str) -> str:
     """What `make` chooses for the env, and why."""
     from plangym_ext.core.families import family_of
     from plangym_ext.errors import KernelDiffers, NoKernel
@@ -70,17 +70,27 @@ def _backend(env: Any) -> str:
 
     family = family_of(env.gym_env.unwrapped)
     if family is not None and family.is_run_by("mujoco"):
-        return _mujoco_backend(env)
+        return _mujoco_backend(env, name)
     try:
         seconds = KernelEnv(env).warm_up()
     except NoKernel as error:
-        return f"serial: {error.reason}"
+        return _python_backend(env, name, error.reason)
     except KernelDiffers as error:
         return f"serial: {error}"
     return f"kernel, {_equal_in(seconds)}"
 
 
-def _mujoco_backend(env: Any) -> str:
+def _python_backend(env: Any, name: str, reason: str) -> str:
+    """Workers or this process, and why neither of the native backends."""
+    from plangym_ext.registry import find_spec
+    from plangym_ext.vectorization.auto_backend import chosen_workers
+    from plangym_ext.vectorization.processors import WAVE
+
+    n_workers, why = chosen_workers(env, find_spec(name).entry_point, WAVE)
+    return f"{'process' if n_workers else 'serial'}: {why}; {reason}"
+
+
+def _mujoco_backend(env: Any, name: str) -> str:
     from plangym_ext.errors import BackendUnavailable
     from plangym_ext.native.mujoco_env import MujocoEnv
 
@@ -91,7 +101,7 @@ def _mujoco_backend(env: Any) -> str:
             return f"mujoco, on {threads}, {_equal_in(native.compile_seconds)}"
     except BackendUnavailable as error:
         own.close()
-        return f"serial: {error}"
+        return _python_backend(env, name, str(error))
 
 
 def _equal_in(seconds: float) -> str:

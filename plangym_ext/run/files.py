@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from plangym_ext.core.whole_file import replacing
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import FolderTaken, InvalidOption
+
+#: What the commands leave in a folder, and what it says of it.
+_RESULTS = {
+    "episode.json": "an episode of `plan`",
+    "compare.json": "a comparison",
+    "config.json": "a training run",
+}
 
 
 def make_folder(path: Path) -> None:
@@ -25,6 +33,31 @@ def make_folder(path: Path) -> None:
         raise InvalidOption(
             f"--out must be a folder that can be written to; got {path}: {error.strerror}"
         ) from error
+
+
+def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
+    """Refuse a folder with the results of another run, or remove those of the same kind.
+
+    Args:
+        folder: where results will be written.
+        own: names of the files that this run writes; the first of them tells its kind.
+        overwrite: remove them, if the results are of the same kind.
+
+    Raises:
+        FolderTaken: there are results, and they are to be kept.
+    """
+    for name, what in _RESULTS.items():
+        if not (folder / name).exists():
+            continue
+        if name != own[0]:
+            raise FolderTaken(f"{folder} holds {what}. Name another folder with --out.")
+        if not overwrite:
+            raise FolderTaken(
+                f"{folder} holds {what} already. Name another folder with --out, or write over it "
+                "with --overwrite."
+            )
+    for name in own:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import make_folder, make_vacant, write_json
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
+
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+
+class _Stopped(Exception):
+    """The move that was played when Ctrl-C was pressed is over."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -56,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over the episode that is in DIR"
+    )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     parser.add_argument(
         "--tree",
@@ -76,10 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, show progress, write `episode.json` and perhaps `episode.mp4`."""
-    import numpy as np
+    """Play, show progress, write `episode.json` and perhaps `episode.mp4`.
 
-    import plangym_ext
+    Ctrl-C ends the episode after the move; what was played until then is kept.
+    """
     from plangym_ext.planners import load_planner, play
 
     import_modules(options, [options.env])
@@ -90,24 +103,37 @@ def run(options: argparse.Namespace) -> int:
         chosen["return_tree"] = True
     planner = planner(**chosen)
     started = time.monotonic()
-    episode: Any = None
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
-    with _env(options) as env, recorded(target, env, options.seed) as video:
+    make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
+    with (
+        _env(options) as env,
+        Interrupts("ending the move and saving") as interrupts,
+        recorded(target, env, options.seed) as video,
+    ):
         line = ProgressLine()
         page = _page(options, env, planner)
-        shown = _Shown(options, line, env, video, page)
-        # New to this machine, it compiles for up to half a minute before the first step.
-        line.update(
-            f"{env.name}: searching the first move; what is compiled for it is kept", force=True
-        )
-        episode = play(
-            env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step
-        )
+        shown = _Shown(options, line, env, video, page, interrupts)
+        line.update(f"{env.name}: searching the first move", force=True)
+        with contextlib.suppress(_Stopped):
+            play(env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step)
         line.end(shown.text(time.monotonic() - started))
     if page is not None:
         page.write(options.tree)
     seconds = time.monotonic() - started
+    _write_episode(options, chosen, planner, shown, seconds)
+    _tell(options, shown, seconds)
+    return INTERRUPTED if shown.interrupted else 0
+
+
+def _write_episode(
+    options: argparse.Namespace, chosen: dict[str, Any], planner: Any, shown: _Shown, seconds: float
+) -> None:
+    """Write `episode.json`."""
+    import numpy as np
+
+    import plangym_ext
+
     write_json(
         options.out / "episode.json",
         {
@@ -117,24 +143,35 @@ def run(options: argparse.Namespace) -> int:
             "num_simulations": planner.num_simulations,
             "options": chosen,
             "seed": options.seed,
-            "return": episode.return_,
-            "length": episode.length,
-            "actions": np.asarray(episode.actions).tolist(),
-            "terminated": episode.terminated,
-            "truncated": episode.truncated,
-            "model_steps": episode.budget.model_steps,
+            "return": shown.return_,
+            "length": shown.moves,
+            "actions": np.asarray(shown.actions).tolist(),
+            "terminated": shown.terminated,
+            "truncated": shown.truncated,
+            "interrupted": shown.interrupted,
+            "model_steps": shown.model_steps,
             "full_moves": shown.full_moves,
             "seconds": round(seconds, 3),
+            "compile_seconds": round(shown.compile_seconds, 3),
             "version": plangym_ext.__version__,
         },
     )
+
+
+def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
+    """Say what was played and written."""
+    if shown.interrupted:
+        print(f"interrupted after {shown.moves} moves, which are kept")
+    compiling = f", {shown.compile_seconds:.1f} s of it compiling"
+    if shown.compile_seconds < 0.1 * seconds:
+        compiling = ""
     print(
-        f"{options.env}: return {episode.return_:g} in {episode.length} moves, "
-        f"{episode.budget.model_steps} model steps, {seconds:.1f} s"
+        f"{options.env}: return {shown.return_:g} in {shown.moves} moves, "
+        f"{shown.model_steps} model steps, {seconds:.1f} s{compiling}"
     )
     if shown.full_moves:
         print(
-            f"the tree was full at {shown.full_moves} of {episode.length} moves, for which there "
+            f"the tree was full at {shown.full_moves} of {shown.moves} moves, for which there "
             f"were fewer simulations than asked for; raise --capacity"
         )
     print(f"wrote {options.out / 'episode.json'}")
@@ -142,27 +179,43 @@ def run(options: argparse.Namespace) -> int:
         print(f"wrote {options.out / 'episode.mp4'}")
     if options.tree:
         print(f"wrote {options.tree}")
-    return 0
 
 
 class _Shown:
     """What is shown of each move: the progress line, the frame, the tree."""
 
     def __init__(
-        self, options: argparse.Namespace, line: ProgressLine, env: Any, video: Any, page: Any
+        self,
+        options: argparse.Namespace,
+        line: ProgressLine,
+        env: Any,
+        video: Any,
+        page: Any,
+        interrupts: Interrupts,
     ) -> None:
         self._options, self._line, self._env, self._video = options, line, env, video
-        self._page = page
+        self._page, self._interrupts = page, interrupts
         # What was seen when a move was planned is what was drawn after the one before.
-        self._frame = first_frame(env, options.seed) if self._draws else None
+        self._draws = page is not None and "rgb_array" in env.metadata.get("render_modes", ())
+        self._frame = self._first_frame() if self._draws else None
         self._started = time.monotonic()
-        self._moves, self._return, self._model_steps = 0, 0.0, 0
+        self.moves, self.return_, self.model_steps = 0, 0.0, 0
+        self.compile_seconds = 0.0
+        self.actions: list[Any] = []
+        self.terminated = self.truncated = self.interrupted = False
         self.full_moves = 0  # whose tree ran out of room
 
     def step(self, move: Any) -> None:
-        """Take one played move."""
-        self._moves, self._return = move.step + 1, move.total
-        self._model_steps += move.plan.budget.model_steps
+        """Take one played move.
+
+        Raises:
+            _Stopped: Ctrl-C was pressed before the move was over.
+        """
+        self.moves, self.return_ = move.step + 1, move.total
+        self.actions.append(move.action)
+        self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
+        self.model_steps += move.plan.budget.model_steps
+        self.compile_seconds += move.plan.budget.compile_seconds
         self.full_moves += move.plan.full
         self._line.update(self.text(time.monotonic() - self._started))
         frame = self._env.render() if self._draws or self._video is not None else None
@@ -171,17 +224,24 @@ class _Shown:
         if self._page is not None:
             self._page.add(move, self._frame)
         self._frame = frame
+        if self._interrupts.seen and not (self.terminated or self.truncated):
+            self.interrupted = True
+            raise _Stopped
 
-    @property
-    def _draws(self) -> bool:
-        """Whether the page has pictures."""
-        return self._page is not None and "rgb_array" in self._env.metadata.get("render_modes", ())
+    def _first_frame(self) -> Any:
+        """What the page begins with; without a package to draw with it has no pictures."""
+        try:
+            return first_frame(self._env, self._options.seed)
+        except MissingExtra as error:
+            self._draws = False
+            self._line.above(f"the page of trees has no pictures: {error}")
+            return None
 
     def text(self, seconds: float) -> str:
         """The progress line."""
-        rate = self._model_steps / max(seconds, 1e-9)
+        rate = self.model_steps / max(seconds, 1e-9)
         return (
-            f"step {self._moves}/{self._options.max_steps}  return {self._return:g}  "
+            f"step {self.moves}/{self._options.max_steps}  return {self.return_:g}  "
             f"{rate:,.0f} model steps/s"
         )
 
@@ -192,11 +252,10 @@ def _env(options: argparse.Namespace) -> Any:
     arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
     if options.video or (options.tree and _renders(options.env)):
         arguments["render_mode"] = "rgb_array"
-    if options.n_workers == 0:
-        return plangym_ext.make(options.env, **arguments)
-    return plangym_ext.make(
-        options.env, backend="process", n_workers=options.n_workers, **arguments
-    )
+    env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        print(f"{env.name}: {env.backend_note}", file=sys.stderr)
+    return env
 
 
 def _renders(name: str) -> bool:

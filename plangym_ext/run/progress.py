@@ -55,6 +55,13 @@ class ProgressLine:
         self.update(text, force=True)
         self.leave()
 
+    def wipe(self) -> None:
+        """Blank a line that is rewritten; what was printed elsewhere stays."""
+        if self._live and self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width, self._text = 0, ""
+
     def leave(self) -> None:
         """Go on to the next line of a terminal, if there is anything on this one."""
         if self._live and self._width:

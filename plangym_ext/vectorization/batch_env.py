@@ -61,6 +61,7 @@ class BatchEnv(SlotStepper):
         super().__init__()
         if one_caller is not None:
             self._one_caller = one_caller
+        self._one_caller.bind_to_process()
         self._envs = list(envs)
         self._blocking, self._timeout = blocking, timeout
         self._on_widening = on_widening
@@ -234,6 +235,8 @@ class BatchEnv(SlotStepper):
         """Close all envs and end their processes; further calls do nothing."""
         with self._one_caller.after_interrupting(self._kill, CLOSE_GRACE):
             self._closed = True
+            if self._one_caller.inherited:
+                return  # workers and queues are the parent's
             for env in self._envs:
                 env.begin_close()
             deadline = time.monotonic() + CLOSE_GRACE

@@ -67,6 +67,7 @@ class ExternalProcess(Closing):
         self.index = index
         #: The guard of its calls; handles that share workers share it.
         self.one_caller = OneCaller("ExternalProcess")
+        self.one_caller.bind_to_process()
         self._closed = False
         #: Seconds that the worker may leave a request unread before it counts as hung.
         self.send_timeout: float | None = _SEND_TIMEOUT
@@ -181,19 +182,20 @@ class ExternalProcess(Closing):
 
         If the worker is gone, it has `fallen` from then on.
         """
-        messages = []
         # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
-            messages = self.process.channel.collect()
+            for (request, status, payload), _ in self.process.channel.collect():
+                if request in self._forgotten:
+                    self._forgotten.discard(request)
+                else:
+                    self._answers[request] = (status, payload)
         except ChannelDamaged as error:
             self.damaged(error)
         except ChannelClosed:
             self.death()
-        for (request, status, payload), _ in messages:
-            if request in self._forgotten:
-                self._forgotten.discard(request)
-            else:
-                self._answers[request] = (status, payload)
+        except BaseException:  # an interrupt: answers may have been lost
+            self.process.channel.shut()
+            raise
 
     def forget(self, request: int) -> None:
         """Nobody will ask for the answer to a request any more."""

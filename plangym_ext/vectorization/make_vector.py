@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vectorization.live_engine import LiveEngine
-from plangym_ext.vectorization.parallel_env import default_n_workers
 from plangym_ext.vectorization.plan_engine import PlanEngine
+from plangym_ext.vectorization.processors import default_n_workers
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
@@ -27,6 +28,8 @@ def vector_env(
     n_workers: int | None,
     backend: str,
     settings: dict[str, Any],
+    timeout: float | None = None,
+    invalid: str = "off",
     **options: Any,
 ) -> PlanVectorEnv:
     """The vector env that `make_vec` describes.
@@ -38,6 +41,8 @@ def vector_env(
         n_workers: see `make_vec`.
         backend: see `make_vec`.
         settings: how states are captured; see `LiveRows`.
+        timeout: see `make_vec`.
+        invalid: see `make_vec`.
         options: for `PlanVectorEnv`.
     """
     n_workers = _checked_workers(n_workers, backend)
@@ -47,7 +52,7 @@ def vector_env(
         for one in makes:  # rows that shared a constructor go on sharing one
             wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
         makes = [wrapped[one] for one in makes]
-    engine = LiveEngine(makes, n_workers, settings)
+    engine = LiveEngine(makes, n_workers, settings, timeout=timeout, invalid=invalid)
     try:
         return PlanVectorEnv(engine, len(makes), **options)
     except BaseException:
@@ -59,10 +64,11 @@ def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any
     """A vector env whose rows are states that `env` steps; it belongs to the result.
 
     Args:
-        env: on any backend.
+        env: on a native backend.
         num_envs: how many; 1 if None.
         options: for `PlanVectorEnv`.
     """
+    assert isinstance(env, LiveStepper)
     try:
         num = _checked_number(num_envs) or 1
         return PlanVectorEnv(PlanEngine(env, num), num, **options)

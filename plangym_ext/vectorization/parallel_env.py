@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -16,17 +15,11 @@ from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import EnvClosed, IncompleteState
+from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.vectorization.batch_env import ROW_TIMEOUT, BatchEnv
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.external_process import ExternalProcess
-
-
-def default_n_workers() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+from plangym_ext.vectorization.processors import default_n_workers
 
 
 class ParallelEnv(BackendEnv):
@@ -78,6 +71,12 @@ class ParallelEnv(BackendEnv):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if not callable(env_class):
+            raise WrongKind(
+                "ParallelEnv: env_class must be a callable that returns a gymnasium env; got "
+                f"{env_class!r}. For a name use plangym_ext.make({env_class!r}, n_workers=...), or "
+                f"ParallelEnv(gymnasium.make, {env_class!r})."
+            )
         if n_workers is None:
             n_workers = default_n_workers()
         if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
@@ -118,6 +117,19 @@ class ParallelEnv(BackendEnv):
         if not delay_setup:
             self.setup()
 
+    @classmethod
+    def around(cls, env: GymEnv, n_workers: int) -> Self:
+        """Return a parallel env that plays `env`, and starts workers for its first batch.
+
+        Args:
+            env: the local env; it belongs to the result.
+            n_workers: worker processes.
+        """
+        arguments = dict(env._arguments)
+        found = cls(arguments.pop("make"), n_workers=n_workers, delay_setup=True, **arguments)
+        found._plan_env = env
+        return found
+
     def setup(self) -> None:
         """Build the local env and the workers, unless that has been done."""
         if self._closed:
@@ -130,7 +142,8 @@ class ParallelEnv(BackendEnv):
             # All workers start before any is waited for; the local env is built meanwhile.
             for index in range(self.n_workers):
                 workers.append(ExternalProcess(self._constructor, index=index, wait=False))
-            self._plan_env = self._constructor()
+            if self._plan_env is None:
+                self._plan_env = self._constructor()
             batch_env = BatchEnv(
                 workers,
                 self._blocking,
@@ -198,7 +211,8 @@ class ParallelEnv(BackendEnv):
         return self._run(request)
 
     def _end_abandoned(self) -> None:
-        self.batch_env._end_abandoned()
+        if self._batch_env is not None:
+            self._batch_env._end_abandoned()
 
     def _run(self, request: RowRequest) -> RowResults:
         return self._start(request).wait(None)
@@ -216,7 +230,10 @@ class ParallelEnv(BackendEnv):
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
-        self.batch_env.widen(width)
+        if self._batch_env is None:  # workers that start later learn of it with their first batch
+            self.plan_env.widen(width)
+        else:
+            self._batch_env.widen(width)
 
     # Life -----------------------------------------------------------------------
 

@@ -41,14 +41,6 @@ def batched_infos(
     return batch
 
 
-def masked_columns(columns: dict[str, np.ndarray], num_envs: int) -> dict[str, Any]:
-    """Columns that every env has a value in, with their masks."""
-    found: dict[str, Any] = {}
-    for key, column in columns.items():
-        found[key], found[f"_{key}"] = column, np.ones(num_envs, bool)
-    return found
-
-
 def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """One column a key, if all infos have the same keys, and values of one kind for each."""
     first = infos[0]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from plangym_ext.core import trust
+from plangym_ext.core import forks, trust
 from plangym_ext.core.families import custom_families
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vectorization.channel import Channel, ChannelClosed, ChannelFull, wait_readable
@@ -92,6 +92,7 @@ class WorkerProcess:
         kept = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
         # Holds no reference to self, so a forgotten worker is stopped when collected.
         self._kill = weakref.finalize(self, _kill, self._process, self.channel, kept, os.getpid())
+        _workers.add(self)
         # Its death is seen by the first wait, and so is that it reads nothing.
         with contextlib.suppress(ChannelClosed, ChannelFull):
             # Pickled by value, so that families of the caller's own script are found there.
@@ -190,6 +191,11 @@ class WorkerProcess:
             exit_status=code,
             last_command=last_command,
         )
+
+
+# A forked child lets go of them at once: a lifeline that it kept open would keep the workers
+# alive when their parent has ended.
+_workers = forks.each_in_child(lambda worker: worker._kill())
 
 
 def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:

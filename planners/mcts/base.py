@@ -147,8 +147,6 @@ class TreeSearch(Planner):
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
         in_code, clock = self._compiled_search(search), request.clock
-        # Compiling is done once, and no part of a plan.
-        clock.restart()
         if in_code is not None:
             in_code.start(request.states)
         search.start(request)

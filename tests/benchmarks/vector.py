@@ -5,8 +5,8 @@
 Ours beside gymnasium's `AsyncVectorEnv`, Stable-Baselines3's `SubprocVecEnv`, EnvPool and
 ale-py's own vector env, and a training of SB3's PPO. A peer runs in the first Python that
 has it: ours or one of `--peer-python`. A cell that is in the output file is not measured
-again, unless with --again. With --page its part of the page of the documentation is written
-from all that is in the file.
+again, unless with --again. With --page those parts of the page of the documentation are
+written of which something is in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from table.cells import add_options, kept_results, measure, pythons_of
 from table.contestants import Process
 from table.sections import write_section
-from table.vectors import CELLS, CONTESTANTS, section
+from table.vectors import CELLS, CONTESTANTS, PARTS, section
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
@@ -59,10 +59,11 @@ def main() -> None:
     arguments = " --peer-python " + " ".join("PATH" for _ in options.peer_python)
     command = "python tests/benchmarks/vector.py --page docs/benchmarks.md"
     command += arguments if options.peer_python else ""
-    text = section(kept, command)
-    print(text)
-    if options.page:
-        write_section(options.page, "vector envs", text)
+    for part in PARTS:
+        text = section(part, kept, command)
+        print(text)
+        if options.page and text:
+            write_section(options.page, part.name, text)
     line.end(f"{len(kept['results'])} cells are in {options.out}")
 
 

@@ -12,8 +12,9 @@ pytestmark = pytest.mark.slow
 
 #: Each `case` runs as on a machine without the package: its import fails.
 MISSING = """
-import sys
+import os, sys
 import plangym_ext
+from plangym_ext.run.cli import main
 from plangym_ext.errors import MissingExtra
 
 def case(package, extra, act):
@@ -34,6 +35,18 @@ def draw():
         env.reset(seed=0)
         env.render()
 
+def plan_with_tree():
+    # A page of trees is worth having without pictures.
+    folder = sys.argv[1]
+    arguments = ["plan", "FrozenLake-v1", "--num-simulations", "2", "--max-steps", "1"]
+    assert main([*arguments, "--tree", f"{folder}/tree.html", "--out", folder]) == 0
+    assert os.path.getsize(f"{folder}/tree.html") > 1000
+    print("tree")
+    assert main([*arguments, "--video", "--out", folder, "--overwrite"]) == 2
+
+sys.modules["pygame"] = None
+plan_with_tree()
+del sys.modules["pygame"]
 case("imageio", "mujoco", lambda: plangym_ext.make("HalfCheetah-v5"))
 case("pygame", "classic", draw)
 case("minigrid", "minigrid", lambda: plangym_ext.make("MiniGrid-Empty-5x5-v0"))
@@ -64,9 +77,12 @@ def run(program, *arguments, **environment):
     )
 
 
-def test_every_missing_package_is_named_with_its_extra():
-    done = run(MISSING)
-    assert done.stdout.split() == ["mujoco", "classic", "minigrid"], done.stderr
+def test_every_missing_package_is_named_with_its_extra(tmp_path):
+    done = run(MISSING, str(tmp_path))
+    lines = [line for line in done.stdout.splitlines() if " " not in line]
+    assert lines == ["tree", "mujoco", "classic", "minigrid"], done.stderr
+    assert "the page of trees has no pictures: FrozenLake-v1: drawing needs" in done.stderr
+    assert "plangym-ext plan: FrozenLake-v1: drawing needs a package" in done.stderr
 
 
 def test_pictures_need_no_display_and_say_nothing():

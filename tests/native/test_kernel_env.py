@@ -110,7 +110,7 @@ def register():
 def test_a_registered_kernel_is_chosen_by_make(register):
     gym.register("test/Counter-v0", CounterEnv)
     try:
-        with plangym_ext.make("test/Counter-v0") as env:
+        with plangym_ext.make("test/Counter-v0", n_workers=0) as env:
             assert env.backend == "serial"
         register(CounterEnv, counter_kernel)
         with plangym_ext.make("test/Counter-v0", end=5) as env:

@@ -40,7 +40,7 @@ def test_auto_takes_it_for_a_task_that_is_described():
 
 
 def test_auto_falls_back_and_says_why():
-    with plangym_ext.make("HalfCheetah-v4") as env:
+    with plangym_ext.make("HalfCheetah-v4", n_workers=0) as env:
         assert env.backend == "serial"
         assert "no task describes HalfCheetahEnv" in env.backend_note
 
@@ -50,7 +50,7 @@ def test_auto_falls_back_with_an_older_mujoco(monkeypatch):
         raise BackendUnavailable("mujoco backend: it needs the batch API of MuJoCo 4 or newer")
 
     monkeypatch.setattr("plangym_ext.native.mujoco_env.batch_library", missing)
-    with plangym_ext.make("HalfCheetah-v5") as env:
+    with plangym_ext.make("HalfCheetah-v5", n_workers=0) as env:
         assert env.backend == "serial"
         assert "MuJoCo 4 or newer" in env.backend_note
     with pytest.raises(BackendUnavailable, match="MuJoCo 4 or newer"):

@@ -15,7 +15,7 @@ def plan_cartpole(tmp_path):
     def play(*options: str) -> dict:
         out = tmp_path / "out"
         arguments = ["plan", "CartPole-v1", "--num-simulations", "8", "--max-steps", "6"]
-        assert main([*arguments, "--out", str(out), *options]) == 0
+        assert main([*arguments, "--out", str(out), "--overwrite", *options]) == 0
         return json.loads(Path(out / "episode.json").read_text())
 
     return play

@@ -121,6 +121,23 @@ def test_video_plays_and_has_a_frame_per_move(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.json", "episode.mp4"]
 
 
+def test_an_episode_is_not_written_over_unasked(tmp_path, capsys):
+    arguments = ["plan", "CartPole-v1", "--num-simulations", "2", "--max-steps", "1"]
+    arguments += ["--n-workers", "0", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    before = (tmp_path / "episode.json").read_bytes()
+    (tmp_path / "episode.mp4").write_bytes(b"of the same episode")
+    assert main([*arguments, "--seed", "1"]) == 2
+    assert "holds an episode of `plan` already. Name another folder" in capsys.readouterr().err
+    assert (tmp_path / "episode.json").read_bytes() == before
+    assert main([*arguments, "--seed", "1", "--overwrite"]) == 0
+    # No film stays beside an episode that it does not show.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episode.json"]
+    (tmp_path / "episode.json").rename(tmp_path / "compare.json")
+    assert main([*arguments, "--overwrite"]) == 2
+    assert "holds a comparison. Name another folder" in capsys.readouterr().err
+
+
 def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd):
     pytest.importorskip("imageio_ffmpeg")
     writer = VideoWriter(tmp_path / "episode.mp4", 30)
@@ -136,16 +153,17 @@ def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd
 def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):
     plan_cartpole("--n-workers", "0")
     *lines, last = capsys.readouterr().err.splitlines()
-    assert any("first move; what is compiled for it is kept" in line for line in lines)
+    assert any(line.endswith("searching the first move") for line in lines)
     assert last.startswith("step 6/6  return 6  ")
     assert last.endswith("model steps/s")
 
 
-def test_interrupt_stops_cleanly(tmp_path):
+def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plan", "CartPole-v1"]
-    options = ["--n-workers", "2", "--max-steps", "100000", "--num-simulations", "512"]
+    options = ["--n-workers", "2", "--max-steps", "100000", "--num-simulations", "512", "--video"]
     process = subprocess.Popen(
-        [*command, *options, "--out", str(tmp_path)],
+        [*command, *options, "--out", str(tmp_path), "--tree", str(tmp_path / "tree.html")],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -156,15 +174,22 @@ def test_interrupt_stops_cleanly(tmp_path):
             if line.startswith("step "):
                 break
         workers = _children(process.pid)
-        assert len(workers) == 2
+        assert len(workers) == 3  # ffmpeg is one
         os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 130
     assert "interrupted" in stderr
     assert "Traceback" not in stderr
+    # What was played until then is kept: moves, film and trees.
+    episode = json.loads((tmp_path / "episode.json").read_text())
+    assert episode["interrupted"]
+    assert episode["length"] == len(episode["actions"]) == episode["return"] > 0
+    assert f"interrupted after {episode['length']} moves, which are kept" in stdout
+    assert (tmp_path / "tree.html").stat().st_size > 1000
+    assert (tmp_path / "episode.mp4").stat().st_size > 1000
     deadline = time.monotonic() + 5
     while any(os.path.exists(f"/proc/{pid}") for pid in workers):
         assert time.monotonic() < deadline, f"workers left: {workers}"

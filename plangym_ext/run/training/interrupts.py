@@ -14,10 +14,14 @@ class Interrupts:
 
     Only the main thread gets signals: elsewhere, and where they are ignored, nothing is
     changed.
+
+    Args:
+        ending: what is done before the run ends, for the message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ending: str = "ending the round and saving") -> None:
         self.seen = False
+        self._ending = ending
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -41,6 +45,6 @@ class Interrupts:
             raise KeyboardInterrupt
         self.seen = True
         print(
-            "\ninterrupted: ending the round and saving; Ctrl-C again stops at once",
+            f"\ninterrupted: {self._ending}; Ctrl-C again stops at once",
             file=sys.stderr,
         )

@@ -114,7 +114,7 @@ class Parts:
 
     def alone(self) -> Parts:
         """Return the parts for a worker: an env without workers of its own."""
-        env = dataclasses.replace(self.config.env, n_workers=None)
+        env = dataclasses.replace(self.config.env, n_workers=0)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, env=env))
 
 

@@ -9,7 +9,7 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from table.contest import NotHere, Runner
-from table.tasks import Task, random_actions
+from table.tasks import Task
 
 
 def build(task: Task, rows: int, *, kind: str, from_states: bool) -> Runner:
@@ -23,7 +23,7 @@ def build(task: Task, rows: int, *, kind: str, from_states: bool) -> Runner:
     else:
         envs = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}[kind]([task.make] * rows)
     envs.reset(seed=0)
-    actions = itertools.cycle(random_actions(envs.single_action_space, rows))
+    actions = itertools.cycle(task.actions(envs.single_action_space, rows))
     return Runner(lambda: envs.step(next(actions)), rows, envs.close)
 
 

@@ -46,7 +46,7 @@ def _kernel(task: Task, rows: int) -> Runner:
     actions = np.stack(random_actions(env.action_space, rows), axis=1)
     request = RowRequest((actions,), states_of(task, rows), np.ones(rows, np.int32))
     batch = env._memory.arrays(request)
-    step, reset, observe, _ = env.kernel.functions()
+    step, reset, observe, *_ = env.kernel.functions()
     example = (batch, env.kernel.params, 0, 1)
     loop = compile_loop(f"bare {task.env_id}", _bare(step, reset, observe), example)
     threads, half = ThreadPoolExecutor(1), rows // 2

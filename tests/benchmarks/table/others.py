@@ -22,7 +22,7 @@ def envpool(task: Task, rows: int, *, from_states: bool) -> Runner:
     make = importlib.import_module("envpool").make
     envs = make(name, env_type="gymnasium", num_envs=rows, num_threads=2, seed=0, **settings)
     envs.reset()
-    batches = random_actions(envs.action_space, rows)
+    batches = task.actions(envs.action_space, rows)
     if batches[0].dtype == np.int64:
         batches = [batch.astype(np.int32) for batch in batches]
     actions = itertools.cycle(batches)

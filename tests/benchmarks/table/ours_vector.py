@@ -8,7 +8,7 @@ from typing import Any
 
 import plangym_ext
 from table.contest import NotHere, Runner
-from table.tasks import Task, random_actions
+from table.tasks import Task
 
 
 def build(
@@ -25,7 +25,7 @@ def build(
         envs = plangym_ext.make_vec(name, rows, **settings, **options)
     else:
         raise NotHere("there is none")
-    actions = itertools.cycle(random_actions(envs.single_action_space, rows))
+    actions = itertools.cycle(task.actions(envs.single_action_space, rows))
     if adapted:
         from plangym_ext.vectorization.adapters.stable_baselines3 import StableBaselines3VecEnv
 
@@ -35,6 +35,17 @@ def build(
         return Runner(lambda: adapter.step(next(actions)), rows, adapter.close)
     envs.reset(seed=0)
     return Runner(lambda: envs.step(next(actions)), rows, envs.close)
+
+
+def step_batch(task: Task, rows: int, *, from_states: bool) -> Runner:
+    """`step_batch` of the env on the same backend, without states: beside `best`."""
+    del from_states
+    if not task.native:
+        raise NotHere("a vector env on workers alone")
+    env = plangym_ext.make(task.ours.get("name", task.env_id), backend=task.native)
+    env.reset(seed=0)
+    actions = itertools.cycle(task.actions(env.action_space, rows))
+    return Runner(lambda: env.step_batch(next(actions)), rows, env.close)
 
 
 process = functools.partial(build, kind="process")

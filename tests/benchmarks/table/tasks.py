@@ -32,6 +32,7 @@ class Task:
         own: id and arguments of gymnasium's own vector env, where they are others.
         build: makes the env, where that takes more than an id.
         ours: arguments of our `make_vec` for the same.
+        one_action: whether all actions are 1, rather than random.
     """
 
     env_id: str
@@ -46,6 +47,13 @@ class Task:
     own: tuple[str, dict[str, Any]] | None = None
     build: Callable[[], Any] | None = None
     ours: dict[str, Any] = field(default_factory=dict)
+    one_action: bool = False
+
+    def actions(self, space: Any, rows: int) -> list[np.ndarray]:
+        """Batches `[rows, *act]` of actions of a single env's space, to be taken in turn."""
+        if self.one_action:
+            return [np.ones((rows, *space.shape), space.dtype)]
+        return random_actions(space, rows)
 
     def make(self) -> Any:
         """The gymnasium env."""
@@ -134,12 +142,30 @@ PREPROCESSED_PONG = Task(
     },
 )
 
+
+def _stepped_natively(one_action: bool) -> Task:
+    kind = "one action" if one_action else "random actions"
+    return Task(
+        f"CartPole-v1, {kind}",
+        native="kernel",
+        envpool=("CartPole-v1", {}),
+        own=("CartPole-v1", {}),
+        build=lambda: gymnasium.make("CartPole-v1"),
+        ours={"name": "CartPole-v1"},
+        one_action=one_action,
+    )
+
+
+#: With one action the pole falls in ten steps, so that a tenth of the rows is always reset.
+CART_POLES = [_stepped_natively(one_action) for one_action in (False, True)]
+
 TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"))
 
 
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    return next(task for task in (*TASKS, PREPROCESSED_PONG, TRAINING) if task.env_id == env_id)
+    known = (*TASKS, PREPROCESSED_PONG, *CART_POLES, TRAINING)
+    return next(task for task in known if task.env_id == env_id)
 
 
 def random_actions(space: Any, rows: int) -> list[np.ndarray]:

@@ -1,0 +1,72 @@
+"""Does a backend reset rows as the env does? Resets on both, compared byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.envelope import HEADER
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.infos import InfoColumn, InfoWriter
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
+from plangym_ext.native.row_memory import state_of
+
+_RESETS = 4
+
+
+def proved_resets(
+    env: GymEnv, run: Callable[[RowRequest], RowResults | None]
+) -> tuple[InfoColumn, ...] | None:
+    """The infos of a reset, if a backend resets rows without a step as the env does.
+
+    Args:
+        env: the reference; it is left where it was.
+        run: runs rows whose `dt` is 0 on the backend; its states may lack a seal.
+
+    Returns:
+        The fields, in the env's order; None if states, observations or infos differ, or not
+        all infos are numbers of the same types every time.
+    """
+    here = state_of(env)
+    try:
+        before, after, shown, infos = _played(env)
+    finally:
+        env.codec.restore(here[0].data, HEADER)
+    columns = InfoWriter(infos[0]).columns
+    if any(InfoWriter(info).columns != columns or len(info) != len(columns) for info in infos):
+        return None
+    action = env.layout.action.leaves[0]
+    actions = np.zeros((_RESETS, 1, *action.shape), action.dtype)
+    resets = np.ones(_RESETS, bool)
+    found = run(RowRequest((actions,), before, np.zeros(_RESETS, np.int32), resets))
+    if found is None or found.rewards.any() or found.terminated.any() or found.truncated.any():
+        return None
+    same = found.states[:, HEADER:].tobytes() == after[:, HEADER:].tobytes()
+    same = same and found.obs[0].tobytes() == shown.tobytes()
+    if not same or not {column.key for column in columns} <= set(found.infos.keys()):
+        return None
+    said = all(
+        np.array_equal(found.infos[column.key][k], info[column.key])
+        for k, info in enumerate(infos)
+        for column in columns
+    )
+    return columns if said else None
+
+
+def _played(env: GymEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    """States before and after some resets, their observations and infos."""
+    leaf = env.layout.obs.leaves[0]
+    before, infos = [], []
+    shown = np.zeros((_RESETS, *leaf.shape), leaf.dtype)
+    write = env.obs_writer.into((shown,))
+    for k in range(_RESETS):
+        before.append(state_of(env))
+        # Vector envs pass empty options on with a mask.
+        obs, info = env.gym_env.reset(options={} if k % 2 else None)
+        write(k, obs)
+        infos.append(info)
+    after = [*before[1:], state_of(env)]
+    return np.concatenate(before), np.concatenate(after), shown, infos

@@ -1,0 +1,43 @@
+"""What numba tells of its compiler: when a thread is in it, and what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import event
+
+from plangym_ext.core.compiling import (
+    begin_announced,
+    begin_compiling,
+    end_announced,
+    end_compiling,
+)
+
+
+def listen() -> None:
+    """Count and announce what this process compiles from now on, whoever's code it is."""
+    register: Callable[[str, event.Listener], None] = event.register
+    register("numba:compiler_lock", _InCompiler())
+    register("numba:compile", _Compiles())
+
+
+class _InCompiler(event.Listener):
+    """Counts while a thread is in the compiler, or waits for its turn there."""
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        begin_compiling()
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        end_compiling()
+
+
+class _Compiles(event.Listener):
+    """Announces what is not loaded but compiled."""
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        begin_announced(f"{function.__module__}.{function.__qualname__}")
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        end_announced()
