@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +130,7 @@ def check_round_trip(
     seed: int = 0,
     save_points: tuple[int, ...] = (0, 1, 17),
     num_steps: int = 40,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RoundTrip:
     """Compare futures from restored states with the ones that really happened.
 
@@ -141,7 +143,9 @@ def check_round_trip(
         seed: of the reset and the actions.
         save_points: steps after the reset at which states are saved.
         num_steps: steps that are compared behind each save point.
+        progress: called after every step with how many are done, and of how many.
     """
+    total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
     count = max(save_points) + num_steps
     space = copy.deepcopy(subject.env.action_space)
     space.seed(seed)
@@ -153,6 +157,8 @@ def check_round_trip(
         if step in save_points:
             saved[step] = subject.save()
         played.append(subject.play(action))
+        if progress is not None:
+            progress(step + 1, total)
     compared = 0
     for which, instance in (("the same instance", subject), *others):
         for point, state in saved.items():
@@ -160,6 +166,8 @@ def check_round_trip(
             for step in range(point, point + num_steps):
                 again = instance.play(actions[step])
                 compared += 1
+                if progress is not None:
+                    progress(count + compared, total)
                 field = _first_difference(played[step], again)
                 if field:
                     return RoundTrip(
