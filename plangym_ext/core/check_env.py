@@ -84,6 +84,8 @@ def check_env(
             num_steps=num_steps,
             progress=progress,
         )
+    if outcome.exact and local.codec.exact:
+        local.note_proof()
     if here is not None:
         local.set_state(here)
     layers = tuple((name, part.method, part.width) for part, name in local.codec.described())

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         line.leave()
         print(report)
         line.update("measuring costs", force=True)
-        if not env.exact:
+        if env.exact is False:
             print("  approximate  this way is not exact by its nature; it is used only if named")
         costs = _costs(env, options.seed)
         replayed = _replay_cost(env, options.seed, options.steps)
