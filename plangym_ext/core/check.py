@@ -7,6 +7,7 @@ instance of the env. It names the first field and step that differ.
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -173,48 +174,20 @@ def check_round_trip(
         num_steps: steps that are compared behind each save point.
         progress: called after every step with how many are done, and of how many.
     """
-<<<<<<< HEAD
     total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
-    count = max(save_points) + num_steps
-    space = copy.deepcopy(subject.env.action_space)
-    space.seed(seed)
-    actions = [space.sample() for _ in range(count)]
-    subject.env.reset(seed=seed)
-    saved: dict[int, bytes] = {}
-    played: list[dict[str, Any]] = []
-    for step, action in enumerate(actions):
-        if step in save_points:
-            saved[step] = subject.save()
-        played.append(subject.play(action))
+    done = itertools.count(1)
+
+    def step_done() -> None:
         if progress is not None:
-            progress(step + 1, total)
-    compared = 0
-    for which, instance in (("the same instance", subject), *others):
-        for point, state in saved.items():
-            instance.restore(state)
-            for step in range(point, point + num_steps):
-                again = instance.play(actions[step])
-                compared += 1
-                if progress is not None:
-                    progress(count + compared, total)
-                field = _first_difference(played[step], again)
-                if field:
-                    return RoundTrip(
-                        False,
-                        compared,
-                        f"{field} differs at step {step + 1}, {step + 1 - point} after the "
-                        f"state of step {point} was restored in {which}",
-                    )
-    return RoundTrip(True, compared, step_seconds=statistics.median(subject.step_seconds))
-=======
-    trip = _Trip(subject, seed, save_points, num_steps)
+            progress(next(done), total)
+
+    trip = _Trip(subject, seed, save_points, num_steps, step_done)
     for which, instance in (("the same instance", subject), *others):
         for point in trip.saved:
             difference = trip.again(instance, point, which)
             if difference:
                 return RoundTrip(False, trip.compared, difference)
     return RoundTrip(True, trip.compared, step_seconds=statistics.median(subject.step_seconds))
->>>>>>> main
 
 
 class _Trip:
@@ -226,9 +199,14 @@ class _Trip:
     """
 
     def __init__(
-        self, subject: Subject, seed: int, save_points: tuple[int, ...], num_steps: int
+        self,
+        subject: Subject,
+        seed: int,
+        save_points: tuple[int, ...],
+        num_steps: int,
+        step_done: Callable[[], None],
     ) -> None:
-        self._num_steps, self.compared = num_steps, 0
+        self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
         count = max(save_points) + num_steps
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
@@ -242,6 +220,7 @@ class _Trip:
                 self.saved[step] = subject.save()
                 self._randoms[step] = subject.random_state()
             self._played.append(subject.play(action))
+            step_done()
         self._played.append(subject.play_reset())
         # A generator that is not drawn from is no part of the state.
         randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
@@ -257,7 +236,9 @@ class _Trip:
         for step in range(point, stop):
             is_reset = step == len(self._actions)
             got = instance.play_reset() if is_reset else instance.play(self._actions[step])
-            self.compared += not is_reset
+            if not is_reset:
+                self.compared += 1
+                self._step_done()
             field = _first_difference(self._played[step], got, random=self._draws)
             if field:
                 when = "reset" if is_reset else "step"
