@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
             env,
             seed=options.seed,
             num_steps=options.steps,
-            progress=lambda done, total: line.update(f"round trip: step {done} of {total}"),
+            progress=lambda done, total: line.update(
+                f"round trip: step {done} of {total}", force=done == 1
+            ),
         )
         line.leave()
         print(report)

@@ -206,7 +206,7 @@ def test_doctor_proves_the_round_trip(capsys):
     assert main(["doctor", "CartPole-v1", "--steps", "30"]) == 0
     out, err = capsys.readouterr()
     # 17 steps before the last save point, then 30 from it, and thrice 30 in both instances.
-    assert re.search(r"^round trip: step \d+ of 227$", err, re.MULTILINE)
+    assert re.search(r"^round trip: step 1 of 227$", err, re.MULTILINE)
     assert "measuring costs" in err
     assert "CartPoleEnv: codec" in out
     assert "TimeLimit: codec" in out
