@@ -228,6 +228,8 @@ def make_vec(
     state: str = "auto",
     check: bool = True,
     trust: bool = False,
+    timeout: float | None = 300.0,
+    invalid: str = "raise",
     **kwargs: Any,
 ) -> PlanVectorEnv:
     """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
@@ -250,10 +252,17 @@ def make_vec(
         state: how states are captured, as for `make`; "off" for no states at all.
         check: as for `make`.
         trust: as for `make`.
+        timeout: seconds that one sub-env in a worker may take for one step or reset before it
+            counts as hung: its worker is stopped and replaced, and the call raises
+            `WorkerTimeout`, which names it and shows its stack. None for no limit.
+        invalid: what is done about rewards and observations that are not a number, or infinite
+            where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
+            infos under `invalid`, or "off". Unless "off", observations must have the very shape
+            and type of the space; "off" casts, as gymnasium's own vector envs do.
         kwargs: for the env's constructor; only with a name.
 
     Raises:
-        UnknownName: no such env, backend, mode or option.
+        UnknownName: no such env, backend, mode, policy or option.
         MissingExtra: the simulator is not installed; the message says how to do so.
         RuntimeError: the spaces of sub-envs do not fit together.
     """
@@ -273,7 +282,7 @@ def make_vec(
             "other than 'off'. Choose backend='process' or 'serial'."
         )
     if backend in ("auto", *_NATIVE) and may_be_native:
-        env = _native_env(name_or_factories, backend, {**settings, **kwargs})
+        env = _native_env(name_or_factories, backend, {**settings, "invalid": invalid, **kwargs})
         if env is not None:
             return native_vector_env(env, num_envs, options)
         backend = "serial"
@@ -289,6 +298,8 @@ def make_vec(
         n_workers=n_workers,
         backend=backend,
         settings=settings,
+        timeout=timeout,
+        invalid=invalid,
         **options,
     )
 
@@ -298,8 +309,7 @@ def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | 
     from plangym_ext.errors import IncompleteState
 
     try:
-        # A vector env hands out what its sub-envs return, whatever it is.
-        env = make(name, backend=backend, invalid="off", **settings)
+        env = make(name, backend=backend, **settings)
     except IncompleteState:
         if backend in _NATIVE:
             raise

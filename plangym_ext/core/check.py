@@ -19,6 +19,7 @@ from plangym_ext.arrays.nested import content
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.errors import WrongKind
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Subject:
         """One transition, field by field as bytes; an episode that ends is reset."""
         action = copy.deepcopy(action)
         started = time.perf_counter()
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs, reward, terminated, truncated, info = self._step(action)
         self.step_seconds.append(time.perf_counter() - started)
         fields = self._fields("observation", obs)
         fields |= {
@@ -79,6 +80,26 @@ class Subject:
         if self.codec.canonical:
             fields["next state"] = self.save()
         return fields
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != "not enough values to unpack (expected 5, got 4)":
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(
+                f"{type(self.env.unwrapped).__qualname__}: step must return (observation, reward, "
+                f"terminated, truncated, info); got {len(found)} values. An env of the old Gym "
+                "returns `done` for the two endings: return `done, False` instead."
+            )
+        return found
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
         layout = SpaceLayout(self.env.observation_space, objects=True)

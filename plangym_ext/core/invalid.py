@@ -64,7 +64,7 @@ class ValuePolicy:
     ) -> None:
         self._policy, self._name = policy, name
         self._leaves = [
-            _LeafCheck(k, leaf) for k, leaf in enumerate(obs.leaves) if leaf.dtype.kind == "f"
+            LeafCheck(k, leaf) for k, leaf in enumerate(obs.leaves) if leaf.dtype.kind == "f"
         ]
         self._marks_at = len(columns)
         self.columns = columns
@@ -87,11 +87,7 @@ class ValuePolicy:
         # Nearly always there is none, which a look at each array finds out.
         suspects = np.count_nonzero(np.isnan(batch.rewards[rows]))
         for check in self._leaves:
-            values = batch.obs[check.index][rows]
-            if check.unbounded:
-                suspects += np.count_nonzero(np.isnan(values))
-            else:
-                suspects += values.size - np.count_nonzero(np.isfinite(values))
+            suspects += check.suspects(batch.obs[check.index][rows])
         marks = self._marks(batch, rows) if suspects else None
         if self._policy == "mark":
             self._mark(batch, rows, marks)
@@ -116,18 +112,12 @@ class ValuePolicy:
         """Error that names the first invalid value of a row."""
         remedy = "Correct the env, or make it with invalid='mark' or invalid='off'."
         for check in self._leaves:
-            bad = check.values(batch.obs[check.index][row])
-            if bad.any():
-                at = tuple(int(k) for k in np.argwhere(bad)[0])
-                value = batch.obs[check.index][row][at]
-                return InvalidObservation(
-                    f"{self._name}: observation{check.leaf.name}: expected numbers within the "
-                    f"bounds of {check.leaf.space}; got {value} at index {at}. {remedy}"
-                )
+            if words := check.words(batch.obs[check.index][row]):
+                return InvalidObservation(f"{self._name}: {words}. {remedy}")
         return InvalidObservation(f"{self._name}: reward: expected a number; got nan. {remedy}")
 
 
-class _LeafCheck:
+class LeafCheck:
     """The invalid values of one float leaf.
 
     Attributes:
@@ -140,6 +130,23 @@ class _LeafCheck:
         assert isinstance(box, spaces.Box)
         self._no_inf, self._no_minus_inf = np.isfinite(box.high), np.isfinite(box.low)
         self.unbounded = not (self._no_inf.any() or self._no_minus_inf.any())
+
+    def suspects(self, values: np.ndarray) -> int:
+        """How many values may be invalid; 0 if none is."""
+        if self.unbounded:
+            return int(np.count_nonzero(np.isnan(values)))
+        return int(values.size - np.count_nonzero(np.isfinite(values)))
+
+    def words(self, values: np.ndarray) -> str:
+        """The first invalid value of one row, in words; empty if there is none."""
+        bad = self.values(values)
+        if not bad.any():
+            return ""
+        at = tuple(int(k) for k in np.argwhere(bad)[0])
+        return (
+            f"observation{self.leaf.name}: expected numbers within the bounds of "
+            f"{self.leaf.space}; got {values[at]} at index {at}"
+        )
 
     def values(self, values: np.ndarray) -> np.ndarray:
         """`[..., *leaf.shape]` bool, which values are invalid."""

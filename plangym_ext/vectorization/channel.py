@@ -141,7 +141,7 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed("the other end of the channel is gone") from error
         except BaseException:
-            self._break()
+            self.shut()
             raise
 
     def try_send(self, message: Any) -> None:
@@ -194,22 +194,21 @@ class Channel:
         """Read once, and return the messages that are whole now."""
         try:
             self._fill(flags)
-            found = self._whole_messages()
+            return [(self._unpickled(data), fds) for data, fds in self._whole_messages()]
         except ChannelDamaged:
-            self._break()
+            self.shut()
             raise
         except ChannelClosed:
             raise
         except BaseException:
-            self._break()
+            self.shut()
             raise
-        return [(self._unpickled(data), fds) for data, fds in found]
 
-    def _unpickled(self, data: bytes) -> Any:
+    @staticmethod
+    def _unpickled(data: bytes) -> Any:
         try:
             return pickle.loads(data)
         except Exception as error:  # whatever comes of bytes that are no pickle
-            self._break()
             raise ChannelDamaged(f"a message cannot be read: {error!r}") from error
 
     def _fill(self, flags: int) -> None:
@@ -249,9 +248,10 @@ class Channel:
             del self._read[:start]
         return found
 
-    def _break(self) -> None:
+    def shut(self) -> None:
+        """End the connection: both ends see a closed channel from here on."""
         # An interrupt in the middle of a message: whatever follows would be taken for
-        # the rest of it. Both ends see a closed channel from here on.
+        # the rest of it.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

@@ -182,19 +182,20 @@ class ExternalProcess(Closing):
 
         If the worker is gone, it has `fallen` from then on.
         """
-        messages = []
         # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
-            messages = self.process.channel.collect()
+            for (request, status, payload), _ in self.process.channel.collect():
+                if request in self._forgotten:
+                    self._forgotten.discard(request)
+                else:
+                    self._answers[request] = (status, payload)
         except ChannelDamaged as error:
             self.damaged(error)
         except ChannelClosed:
             self.death()
-        for (request, status, payload), _ in messages:
-            if request in self._forgotten:
-                self._forgotten.discard(request)
-            else:
-                self._answers[request] = (status, payload)
+        except BaseException:  # an interrupt: answers may have been lost
+            self.process.channel.shut()
+            raise
 
     def forget(self, request: int) -> None:
         """Nobody will ask for the answer to a request any more."""

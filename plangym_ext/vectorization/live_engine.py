@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,16 +11,36 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.vectorization.live_rows import Played
+from plangym_ext.core.invalid import checked_policy
+from plangym_ext.vectorization.descriptors import check_descriptors
+from plangym_ext.vectorization.lane_watch import LaneWatch
 from plangym_ext.vectorization.obs_board import ObsBoard, board_bytes, layout_of
+from plangym_ext.vectorization.past import Past
+from plangym_ext.vectorization.played import Called, Played
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,
     RowEngine,
     RowsDescription,
 )
-from plangym_ext.vectorization.row_hosts import HostedRows, LocalHost, RowHost, WorkerHost
-from plangym_ext.vectorization.row_lane import RowLane, finish_all
+from plangym_ext.vectorization.row_hosts import (
+    LINE_WORDS,
+    HostedRows,
+    LocalHost,
+    RowHost,
+    RowMemory,
+    WorkerHost,
+    row_memory,
+)
+from plangym_ext.vectorization.row_lane import RowLane
+from plangym_ext.vectorization.row_values import RowValues
+from plangym_ext.vectorization.shared_call import (
+    ChosenRows,
+    SharedCall,
+    chosen_rows,
+    merged,
+    shares,
+)
 
 
 class LiveEngine(RowEngine):
@@ -30,6 +50,8 @@ class LiveEngine(RowEngine):
         makes: constructor of each row's env.
         n_workers: processes to share them, at most one for each row; None for this one.
         settings: for `LiveRows`: how states are captured.
+        timeout: seconds that one row may take before its worker counts as hung, or None.
+        invalid: what is done about invalid observations and rewards, one of `POLICIES`.
     """
 
     def __init__(
@@ -37,24 +59,42 @@ class LiveEngine(RowEngine):
         makes: Sequence[Callable[[], Any]],
         n_workers: int | None,
         settings: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        invalid: str = "off",
     ) -> None:
-        self._ranges = _shares(len(makes), n_workers or 1)
+        self._ranges = shares(len(makes), n_workers or 1)
         self._hosts: list[RowHost] = []
-        self._block: SharedBlock | None = None
+        self._memory: RowMemory | None = None
+        self._invalid = checked_policy(invalid, "make_vec")
         try:
+            if n_workers is not None:
+                check_descriptors(len(self._ranges))
             for index, rows in enumerate(self._ranges):
                 hosted = HostedRows(makes[rows.start : rows.stop], rows.start, settings)
                 host = LocalHost(hosted) if n_workers is None else WorkerHost(hosted, index)
                 self._hosts.append(host)
             # All workers start before any is waited for.
-            self._described = [host.describe() for host in self._hosts]
+            self._described = _descriptions(self._hosts)
         except BaseException:
             self.close()
             raise
-        self._lanes = [
-            RowLane(host, rows, all(found["captures"]))
-            for host, rows, found in zip(self._hosts, self._ranges, self._described, strict=True)
+        self.lanes = [
+            RowLane(host, rows, timeout, functools.partial(self._show, rows))
+            for host, rows in zip(self._hosts, self._ranges, strict=True)
         ]
+        self._watch = LaneWatch(self.lanes)
+        pasts = tuple(
+            Past((None,) * len(rows), all(found["captures"]))
+            for rows, found in zip(self._ranges, self._described, strict=True)
+        )
+        for lane, past in zip(self.lanes, pasts, strict=True):
+            lane.arrived(past)
+        #: Where the rows of every lane should be, and the note that belongs to that: one
+        #: object, so that an interrupt finds all of it replaced or nothing.
+        self._kept: tuple[tuple[Past, ...], Any] = pasts, None
+        #: Where the calls lead that have succeeded and were not kept yet.
+        self._reached: dict[int, Past] = {}
 
     @property
     def backend(self) -> str:
@@ -82,18 +122,43 @@ class LiveEngine(RowEngine):
     @property
     def lost(self) -> bool:
         """See `RowEngine`."""
-        return any(lane.lost for lane in self._lanes)
+        return any(map(RowLane.is_lost, self.lanes, self._kept[0]))
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `RowEngine`."""
-        num_rows = self._ranges[-1].stop
-        layout, memory = layout_of(space), None
-        if layout is not None and self.worker_pids:
-            self._block = SharedBlock.create(board_bytes(layout, num_rows))
-            memory = self._block.ndarray((self._block.nbytes,), np.uint8)
-        self.board = ObsBoard(space, num_rows, memory)
-        for host in self._hosts:
-            host.use(self.board, self._block)
+        num_rows, num_hosts = self._ranges[-1].stop, len(self._hosts)
+        strict, block, memory = self._invalid != "off", None, None
+        lines = np.zeros((num_hosts, LINE_WORDS), np.int64)
+        if self.backend == "process":
+            layout = layout_of(space)
+            nbytes = 0 if layout is None else board_bytes(layout, num_rows)
+            block = SharedBlock.create(lines.nbytes + max(1, nbytes))
+            lines, memory = row_memory(block, num_hosts)
+        self.board = ObsBoard(space, num_rows, memory, strict=strict)
+        self._values = RowValues(self._invalid, self.board, self._described[0]["name"])
+        self._memory = RowMemory(self.board, block, lines)
+        for index, host in enumerate(self._hosts):
+            host.use(self._memory, index)
+
+    def _show(self, rows: range, shown: Any) -> None:
+        if shown is not None:
+            self.board.give(rows, shown)
+
+    # What is kept -------------------------------------------------------------------
+
+    @property
+    def note(self) -> Any:
+        """See `RowEngine`."""
+        return self._kept[1]
+
+    def keep(self, note: Any) -> None:
+        """See `RowEngine`."""
+        pasts, _ = self._kept
+        reached = self._reached
+        if reached:
+            pasts = tuple(reached.get(k, past) for k, past in enumerate(pasts))
+        self._kept = pasts, note  # from here on, and not before, the calls have happened
+        self._reached = {}
 
     # Playing ------------------------------------------------------------------------
 
@@ -102,7 +167,7 @@ class LiveEngine(RowEngine):
     ) -> PlayedLater:
         """See `RowEngine`."""
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             return chosen.inside, chosen.of(seeds), options
 
         return functools.partial(self._played, self._begin("reset", rows, arguments))
@@ -117,18 +182,20 @@ class LiveEngine(RowEngine):
         """See `RowEngine`."""
         flags = resets.tolist()
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             return chosen.inside, chosen.of(actions), chosen.of(flags), same_step
 
         return functools.partial(self._played, self._begin("step", rows, arguments))
 
-    def _played(self, pending: _Pending, timeout: float | None) -> Played:
-        results: list[Played] = pending.wait(timeout)
+    def _played(self, pending: SharedCall, timeout: float | None) -> Played:
+        results: list[Played] = self._finish(pending, timeout)
         if not self.board.is_array:
             for chosen, found in zip(pending.chosen, results, strict=True):
                 for row, obs in zip(chosen.rows, found.obs or (), strict=True):
                     self.board.put(row, obs)
-        return _merged(pending, results)
+        played = self._values.checked(merged(pending, results), pending.rows)
+        self._reach(pending, results)
+        return played
 
     # Everything else ----------------------------------------------------------------
 
@@ -136,47 +203,105 @@ class LiveEngine(RowEngine):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ResultsLater:
         """See `RowEngine`."""
-        return self._begin("call", rows, lambda c: (c.inside, name, args, kwargs)).in_order
+        pending = self._begin("call", rows, lambda c: (c.inside, name, args, kwargs))
+        return functools.partial(self._called, pending)
+
+    def _called(self, pending: SharedCall, timeout: float | None) -> list[Any]:
+        results: list[Called] = self._finish(pending, timeout)
+        if any(found.moves for found in results):
+            self._reach(pending, results)
+            self.keep(self.note)
+        else:
+            self._stay(pending)
+        return pending.in_order([found.results for found in results])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """See `RowEngine`."""
-        self._begin("set_attr", rows, lambda c: (c.inside, name, c.of(values))).wait(None)
+        pending = self._begin("set_attr", rows, lambda c: (c.inside, name, c.of(values)))
+        self._reach(pending, self._finish(pending, None))
+        self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `RowEngine`."""
-        return self._begin("get_states", rows, lambda c: (c.inside,)).in_order(None)
+        pending = self._begin("get_states", rows, lambda c: (c.inside,))
+        return pending.in_order(self._finish(pending, None))
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `RowEngine`."""
 
-        def arguments(chosen: _Chosen) -> tuple[Any, ...]:
+        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
             shown = None if observations is None else chosen.of(observations)
             return chosen.inside, chosen.of(states), shown
 
-        self._begin("set_states", rows, arguments).wait(None)
+        pending = self._begin("set_states", rows, arguments)
+        results = self._finish(pending, None)
         if observations is not None and not self.board.is_array:
             for row, obs in zip(rows, observations, strict=True):
                 self.board.put(row, obs)
+        self._reach(pending, results)
+
+    # Calls of all lanes -------------------------------------------------------------
 
     def _begin(
-        self, name: str, rows: Sequence[int], arguments: Callable[[_Chosen], tuple[Any, ...]]
-    ) -> _Pending:
-        """Begin a method of `LiveRows` wherever it concerns a row."""
-        pending = _Pending(len(rows), [], [])
-        try:
-            for lane in self._lanes:
-                chosen = _chosen(rows, lane.rows)
-                if chosen.rows:
-                    pending.lanes.append(lane)
-                    pending.chosen.append(chosen)
-                    lane.begin(name, *arguments(chosen))
-        except BaseException:
-            for lane in pending.lanes:
-                lane.undo(hurry=True)
-            raise
+        self, name: str, rows: Sequence[int], arguments: Callable[[ChosenRows], tuple[Any, ...]]
+    ) -> SharedCall:
+        """Begin a method of `LiveRows` wherever it concerns a row.
+
+        Rows that it does not concern are brought where they should be, too: what they show is
+        part of some results.
+        """
+        pending = SharedCall(rows)
+        self._reached = {}
+        for k, (lane, past) in enumerate(zip(self.lanes, self._kept[0], strict=True)):
+            chosen = chosen_rows(rows, lane.rows)
+            if chosen.rows:
+                pending.add(k, lane, chosen)
+                anew = name == "reset" and len(chosen.rows) == len(lane.rows)
+                lane.begin(past, (name, arguments(chosen)), anew=anew)
+            elif lane.is_off(past) and not lane.is_lost(past):
+                pending.others.append(lane)
+                lane.begin(past, None)
         return pending
+
+    def _finish(self, pending: SharedCall, timeout: float | None) -> list[Any]:
+        """What the call returns, of each lane that it concerns.
+
+        Raises:
+            WorkerTimeout: a worker did not answer in time and was stopped.
+            WorkerDied: one died again and again.
+            Exception: what an env raised: the first lane's of those that failed.
+        """
+        lanes = [*pending.lanes, *pending.others]
+        self._watch.finish(lanes, timeout)
+        errors = [lane.error for lane in lanes if lane.error is not None]
+        if errors:
+            raise one_error(errors)
+        return [lane.found for lane in pending.lanes]
+
+    def _reach(self, pending: SharedCall, results: Sequence[Any]) -> None:
+        """Note where lanes have come to; `keep` makes that count."""
+        for k, lane, call, found in zip(
+            pending.places, pending.lanes, pending.calls, results, strict=True
+        ):
+            past = self._kept[0][k]
+            states = found.states
+            if states is None or not past.captures:
+                past = past.after(call, getattr(found, "seen", None))
+                if not self.board.is_array and past.captures:
+                    past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
+            elif states:
+                past = past.captured(call, states, self.board.taken(lane.rows))
+            else:
+                past = past.given_up(call)
+            lane.arrived(past)
+            self._reached[k] = past
+
+    def _stay(self, pending: SharedCall) -> None:
+        """Note that lanes are where they were: the call has moved nothing."""
+        for k, lane in zip(pending.places, pending.lanes, strict=True):
+            lane.arrived(self._kept[0][k])
 
     def close(self) -> None:
         """See `RowEngine`."""
@@ -184,86 +309,34 @@ class LiveEngine(RowEngine):
             host.begin_close()
         for host in self._hosts:
             host.close()
-        if self._block is not None:
-            self._block.close()  # observations that callers hold stay valid
-            self._block = None
-            del self.board  # its memory is a descriptor, too
+        if self._memory is not None:
+            if self._memory.block is not None:
+                self._memory.block.close()  # observations that callers hold stay valid
+            # The memory under these is a descriptor, too.
+            self._memory = None
+            del self.board, self._values
 
 
-class _Chosen:
-    """The rows of a call that one lane has.
+def _descriptions(hosts: Sequence[RowHost]) -> list[dict[str, Any]]:
+    """What every host says of its rows, when it has built them.
 
-    Attributes:
-        rows: their numbers in the vector env.
-        inside: their numbers in the lane.
-        places: where they stand in the call, as an index: a slice, or a list.
-        numbers: the same one by one.
+    Raises:
+        Exception: what the constructor of an env raised; others that did have a note each.
     """
-
-    def __init__(self, rows: Sequence[int], first: int, places: slice | list[int]) -> None:
-        self.rows, self.places = rows, places
-        self.numbers: Sequence[int] = (
-            range(places.start, places.stop) if isinstance(places, slice) else places
-        )
-        self.inside = [row - first for row in rows]
-
-    def of(self, values: Any) -> Any:
-        """What belongs to these rows, nobody else's: it may be played again later."""
-        if isinstance(values, np.ndarray):
-            return values[self.places].copy()
-        if isinstance(self.places, slice):
-            return list(values[self.places])
-        return [values[k] for k in self.places]
+    found, errors = [], []
+    for host in hosts:
+        try:
+            found.append(host.describe())
+        except Exception as error:  # of an env's constructor, or how the worker ended
+            errors.append(error)
+    if errors:
+        raise one_error(errors)
+    return found
 
 
-def _chosen(rows: Sequence[int], lane: range) -> _Chosen:
-    if isinstance(rows, range):
-        # All rows of the vector env, in order.
-        return _Chosen(lane, lane.start, slice(lane.start, lane.stop))
-    places = [k for k, row in enumerate(rows) if row in lane]
-    return _Chosen([rows[k] for k in places], lane.start, places)
-
-
-class _Pending:
-    """A call that some lanes have begun."""
-
-    def __init__(self, num_rows: int, lanes: list[RowLane], chosen: list[_Chosen]) -> None:
-        self.num_rows, self.lanes, self.chosen = num_rows, lanes, chosen
-
-    def wait(self, timeout: float | None) -> list[Any]:
-        """What each lane returns."""
-        return finish_all(self.lanes, timeout)
-
-    def in_order(self, timeout: float | None) -> list[Any]:
-        """What each row returns, in the order of the call."""
-        found: list[Any] = [None] * self.num_rows
-        for chosen, results in zip(self.chosen, self.wait(timeout), strict=True):
-            for number, result in zip(chosen.numbers, results, strict=True):
-                found[number] = result
-        return found
-
-
-def _shares(num_rows: int, num_hosts: int) -> list[range]:
-    """Rows of each host: as even as can be, in order, none without any."""
-    num_hosts = min(num_rows, num_hosts)
-    ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
-    return [range(a, b) for a, b in itertools.pairwise(ends)]
-
-
-def _merged(pending: _Pending, results: list[Played]) -> Played:
-    """What came of all rows of a call, in its order."""
-    if len(results) == 1 and isinstance(pending.chosen[0].places, slice):
-        return results[0]._replace(states=None)
-    num = pending.num_rows
-    rewards, terminations, truncations = np.zeros(num), np.zeros(num, bool), np.zeros(num, bool)
-    infos: list[tuple[int, dict[str, Any]]] = []
-    finals: list[tuple[int, Any, dict[str, Any]]] = []
-    for chosen, found in zip(pending.chosen, results, strict=True):
-        at = chosen.places
-        rewards[at], terminations[at] = found.rewards, found.terminations
-        truncations[at] = found.truncations
-        infos += [(chosen.numbers[k], info) for k, info in found.infos]
-        finals += [(chosen.numbers[k], obs, info) for k, obs, info in found.finals]
-    infos.sort(key=lambda entry: entry[0])
-    finals.sort(key=lambda entry: entry[0])
-    return Played(rewards, terminations, truncations, infos, finals, None, None)
+def one_error(errors: Sequence[Exception]) -> Exception:
+    """The first of several errors, with a note on each of the others."""
+    first, *others = errors
+    for error in others:
+        first.add_note(f"another worker failed, too: {type(error).__name__}: {error}")
+    return first

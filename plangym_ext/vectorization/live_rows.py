@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,42 +19,16 @@ from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import Binding, LateState, binding_of
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, ResetNeeded
+from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Called, Played, PlayedNotes
+from plangym_ext.vectorization.rows_message import NO_ROW
 from plangym_ext.vectorization.seen import Seen
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
 
 Rows = Sequence[int]
-
-
-class Played(NamedTuple):
-    """What came of stepping or resetting k rows; row numbers count from 0 to k - 1.
-
-    Attributes:
-        rewards: `[k]` float64.
-        terminations, truncations: `[k]` bool.
-        infos: `(row, info)` for each info that is not empty, or `GroupedInfos`, which hold
-            the finals too.
-        finals: `(row, obs, info)` of rows that ended and were reset in the same step.
-        obs: observations that have no array form, one for each row; else None.
-        states: of all rows of the process, None for one that was never reset; or None if
-            they were not asked for or cannot be captured.
-        seen: checksum of what the process's rows have shown since their states were captured or
-            restored, this call included; see `Seen`. 0 from an engine whose rows cannot die.
-        batch: observations of the k rows as one fresh `[k, *obs]` array, if an engine has
-            them so; they are on the board as well.
-    """
-
-    rewards: np.ndarray
-    terminations: np.ndarray
-    truncations: np.ndarray
-    infos: Iterable[tuple[int, dict[str, Any]]]
-    finals: list[tuple[int, Any, dict[str, Any]]]
-    obs: list[Any] | None
-    states: list[np.ndarray | None] | None
-    seen: int = 0
-    batch: np.ndarray | None = None
 
 
 class LiveRows:
@@ -83,6 +58,7 @@ class LiveRows:
         #: How each row's state is captured, or why it cannot be.
         self._states: list[LateState | IncompleteState] = []
         self._fresh = [True] * len(makes)
+        self._pace = CapturePace()
         self._seen = Seen()
         known: dict[Any, Binding | IncompleteState] = {}
         try:
@@ -117,9 +93,17 @@ class LiveRows:
             "captures": [isinstance(state, LateState) for state in self._states],
         }
 
-    def use(self, board: ObsBoard) -> None:
-        """Write observations there from now on; row 0 of this process is row `first` there."""
+    def use(self, board: ObsBoard, line: np.ndarray) -> None:
+        """Write there from now on.
+
+        Args:
+            board: takes the observations; row 0 of this process is row `first` there.
+            line: `[2]` or longer, int64: takes the number in this process of the row that is
+                moved, `NO_ROW` between calls, and how many rows were moved.
+        """
         self.board = board
+        self._line: Any = line.data
+        self._line[0] = NO_ROW
 
     # Playing ------------------------------------------------------------------------
 
@@ -128,7 +112,7 @@ class LiveRows:
         rows: Rows,
         seeds: Sequence[int | None],
         options: dict[str, Any] | None,
-        capture: bool = False,
+        capture: bool | None = True,
     ) -> Played:
         """Reset rows.
 
@@ -136,20 +120,20 @@ class LiveRows:
             rows: which, counted from this process's first.
             seeds: of each.
             options: for each env's `reset`.
-            capture: whether to return the states too.
+            capture: whether to return the states too; None for if it is time.
         """
-        found = _Notes(len(rows), self.board.is_array)
+        found = PlayedNotes(len(rows), self.board.is_array)
         put, first = self.board.put, self._first
-        for k, row in enumerate(rows):
+        for k, row in enumerate(self._moved(rows)):
             seed = seeds[k]
             try:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
+                self._fresh[row] = False
+                put(first + row, obs)
             except Exception as error:
                 error.add_note(f"while row {first + row} was reset, seed {seed}")
                 raise
-            self._fresh[row] = False
             found.add(k, obs, info)
-            put(first + row, obs)
         return self._played(found, rows, capture)
 
     def step(
@@ -158,7 +142,7 @@ class LiveRows:
         actions: Sequence[Any],
         resets: Sequence[bool],
         same_step: bool,
-        capture: bool = False,
+        capture: bool | None = None,
     ) -> Played:
         """Step rows, or reset those that are to be.
 
@@ -167,13 +151,16 @@ class LiveRows:
             actions: of each.
             resets: whether a row is reset instead, and its action left alone.
             same_step: reset a row that ends at once, and return what it ended with too.
-            capture: whether to return the states too.
+            capture: as for `reset`.
         """
-        found = _Notes(len(rows), self.board.is_array)
+        begun = time.perf_counter()
+        found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
-        put, first, envs = self.board.put, self._first, self.envs
+        put, first, envs, line = self.board.put, self._first, self.envs, self._line
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
+            line[0] = row
+            line[1] += 1
             try:
                 if reset:
                     obs, info = env.reset()
@@ -184,14 +171,17 @@ class LiveRows:
                         # Copied: the env may use its memory again.
                         found.finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
                         obs, info = env.reset()
+                put(first + row, obs)
             except Exception as error:
                 error.add_note(f"in row {first + row}, action {action}")
                 raise
-            put(first + row, obs)
             found.add(k, obs, info)
-        return self._played(found, rows, capture)
+        line[0] = NO_ROW
+        return self._played(found, rows, capture, begun)
 
-    def _played(self, found: _Notes, rows: Rows, capture: bool) -> Played:
+    def _played(
+        self, found: PlayedNotes, rows: Rows, capture: bool | None, begun: float | None = None
+    ) -> Played:
         """What came of a call, and what a replay of it has to come to."""
         first, count = self._first, len(self.envs)
         at: Any = slice(first, first + count)
@@ -200,45 +190,65 @@ class LiveRows:
         self._seen.note(found.arrays, self.board.leaves(at))
         if found.obs is not None:
             self._seen.note_values(found.obs)
-        if not capture:
-            return found.played(None, self._seen.value)
-        self._seen.begin()
-        return found.played(self._all_states(), self._seen.value)
+        states = self._captured(capture, begun)
+        return found.played(states, self._seen.value)
+
+    def _moved(self, rows: Iterable[int]) -> Iterator[int]:
+        """The same rows, each noted as the one that is moved."""
+        line = self._line
+        for row in rows:
+            line[0] = row
+            line[1] += 1
+            yield row
+        line[0] = NO_ROW
 
     # Everything else ----------------------------------------------------------------
 
-    def call(self, rows: Rows, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Attributes of rows' envs, or what their methods return; one a row.
+    def call(
+        self,
+        rows: Rows,
+        name: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        capture: bool | None = None,
+    ) -> Called:
+        """Attributes of rows' envs, or what their methods return.
 
-        `name` may be a function of an env too.
+        `name` may be a function of an env too. `capture` is as for `reset`.
         """
-        found = []
-        for row in rows:
+        begun = time.perf_counter()
+        found, moves = [], False
+        for row in self._moved(rows):
             env = self.envs[row]
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            found.append(value(*args, **kwargs) if callable(value) else value)
-        return found
+            if callable(value):
+                moves, value = True, value(*args, **kwargs)
+            found.append(value)
+        return Called(found, moves, self._captured(capture, begun) if moves else None)
 
     def set_attr(
-        self, rows: Rows, name: str, values: Sequence[Any], capture: bool = False
-    ) -> list[np.ndarray | None] | None:
-        """Set an attribute of rows' envs; returns all states if they are to be captured."""
-        for row, value in zip(rows, values, strict=True):
-            self.envs[row].set_wrapper_attr(name, value)
-            state = self._states[row]
-            if isinstance(state, LateState):
-                state.identify()
-        if not capture:
-            return None
-        self._seen.begin()
-        return self._all_states()
+        self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
+    ) -> Called:
+        """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
+        missing = object()
+        before = [(self.envs[row], _attribute(self.envs[row], name, missing)) for row in rows]
+        try:
+            for row, value in zip(rows, values, strict=True):
+                self.envs[row].set_wrapper_attr(name, value)
+                self._identify(row)
+        except BaseException:
+            for env, value in before:
+                if value is not missing:
+                    env.set_wrapper_attr(name, value)
+            for row in rows:
+                self._identify(row)
+            raise
+        return Called([], True, self._captured(capture))
 
-    def bring_back(self, states: Sequence[np.ndarray | None]) -> None:
-        """Bring all rows of this process to states; None for rows that were never reset."""
-        known = {row: state for row, state in enumerate(states) if state is not None}
-        self.set_states(list(known), list(known.values()), None)
-        self._fresh = [state is None for state in states]
-        self._seen.begin()
+    def _identify(self, row: int) -> None:
+        state = self._states[row]
+        if not isinstance(state, IncompleteState):
+            state.identify()
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
         """`[S]` uint8 state of each row; their widths may differ.
@@ -249,26 +259,53 @@ class LiveRows:
         """
         return [self._state(row).capture() for row in rows]
 
-    def set_states(self, rows: Rows, states: Sequence[np.ndarray], observations: Any) -> None:
+    def set_states(
+        self,
+        rows: Rows,
+        states: Sequence[np.ndarray],
+        observations: Any,
+        capture: bool | None = None,
+    ) -> Called:
         """Bring rows to states.
 
         Args:
             rows: which.
             states: `[S]` of each.
-            observations: what each row shows now, until it is stepped.
+            observations: what each row shows now, until it is stepped; None leaves that.
+            capture: as for `reset`.
 
         Raises:
             StateError: a state is damaged or of another env.
         """
-        for row, state in zip(rows, states, strict=True):
+        begun = time.perf_counter()
+        self._restore(rows, states)
+        if observations is not None:
+            for row, obs in zip(rows, observations, strict=True):
+                self.board.put(self._first + row, obs)
+        return Called([], True, self._captured(capture, begun))
+
+    def _restore(self, rows: Rows, states: Sequence[np.ndarray]) -> None:
+        for row, state in zip(self._moved(rows), states, strict=True):
             if self._fresh[row]:
                 # Codecs restore into an env that has been reset.
                 self.envs[row].reset(seed=0)
                 self._fresh[row] = False
             self._state(row).restore(state, "set_states")
-        if observations is not None:
-            for row, obs in zip(rows, observations, strict=True):
-                self.board.put(self._first + row, obs)
+
+    # Being brought back -------------------------------------------------------------
+
+    def bring_back(self, states: Sequence[np.ndarray | None]) -> None:
+        """Bring all rows of this process to states; None for rows that were never reset."""
+        known = {row: state for row, state in enumerate(states) if state is not None}
+        self._restore(list(known), list(known.values()))
+        self._fresh = [state is None for state in states]
+        self._seen.begin()
+
+    def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
+        """Make calls of these methods once more; returns what they come to, as `Played.seen`."""
+        for name, args in calls:
+            getattr(self, name)(*args, capture=False)
+        return self._seen.value
 
     def _state(self, row: int) -> LateState:
         state = self._states[row]
@@ -278,14 +315,29 @@ class LiveRows:
             raise ResetNeeded(f"row {self._first + row} was never reset. Call reset first.")
         return state
 
-    def _all_states(self) -> list[np.ndarray | None] | None:
+    def _captured(
+        self, capture: bool | None, begun: float | None = None
+    ) -> list[np.ndarray | None] | None:
+        """All states if they are wanted; `begun`: when the call began that is over now."""
+        due = begun is not None and self._pace.note(time.perf_counter() - begun)
+        if capture is False or (capture is None and not due):
+            return None
+        self._seen.begin()
+        begun = time.perf_counter()
         try:
-            return [
+            found = [
                 None if self._fresh[row] else self._state(row).capture()
                 for row in range(len(self.envs))
             ]
         except IncompleteState:
-            return None
+            return []
+        nbytes = sum(len(state) for state in found if state is not None)
+        self._pace.captured(time.perf_counter() - begun, nbytes)
+        return found
+
+    def between_calls(self) -> None:
+        """Note that no row is moved: a call has ended, however it has."""
+        self._line[0] = NO_ROW
 
     def close(self) -> None:
         """Close every env."""
@@ -293,27 +345,11 @@ class LiveRows:
             env.close()
 
 
-class _Notes:
-    """Gathers what comes of k rows."""
-
-    def __init__(self, num_rows: int, is_array: bool) -> None:
-        self.arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
-        #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory: tuple[Any, ...] = tuple(array.data for array in self.arrays)
-        self.infos: list[tuple[int, dict[str, Any]]] = []
-        self.finals: list[tuple[int, Any, dict[str, Any]]] = []
-        self.obs: list[Any] | None = None if is_array else []
-
-    def add(self, k: int, obs: Any, info: dict[str, Any]) -> None:
-        """Note what a row shows."""
-        if info:
-            self.infos.append((k, info))
-        if self.obs is not None:
-            self.obs.append(obs)
-
-    def played(self, states: list[np.ndarray | None] | None, seen: int) -> Played:
-        """All of it."""
-        return Played(*self.arrays, self.infos, self.finals, self.obs, states, seen)
+def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
+    try:
+        return env.get_wrapper_attr(name)
+    except AttributeError:
+        return missing
 
 
 def _found_binding(

@@ -28,6 +28,8 @@ def vector_env(
     n_workers: int | None,
     backend: str,
     settings: dict[str, Any],
+    timeout: float | None = None,
+    invalid: str = "off",
     **options: Any,
 ) -> PlanVectorEnv:
     """The vector env that `make_vec` describes.
@@ -39,6 +41,8 @@ def vector_env(
         n_workers: see `make_vec`.
         backend: see `make_vec`.
         settings: how states are captured; see `LiveRows`.
+        timeout: see `make_vec`.
+        invalid: see `make_vec`.
         options: for `PlanVectorEnv`.
     """
     n_workers = _checked_workers(n_workers, backend)
@@ -48,7 +52,7 @@ def vector_env(
         for one in makes:  # rows that shared a constructor go on sharing one
             wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
         makes = [wrapped[one] for one in makes]
-    engine = LiveEngine(makes, n_workers, settings)
+    engine = LiveEngine(makes, n_workers, settings, timeout=timeout, invalid=invalid)
     try:
         return PlanVectorEnv(engine, len(makes), **options)
     except BaseException:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.core.spaces import ObsWriter, SpaceLayout
 from plangym_ext.errors import InvalidObservation
 
 
@@ -43,17 +43,23 @@ class ObsBoard:
         num_rows: n.
         memory: uint8 array of at least `board_bytes`, such as memory that workers write to;
             None for memory of its own.
+        strict: refuse observations that do not have the very shape and type of the space.
 
     Attributes:
-        space, num_rows: as given.
+        space, num_rows, strict: as given.
         is_array: whether observations are kept in arrays; else they are kept as they came,
             and what is kept elsewhere is brought here by `put`.
     """
 
     def __init__(
-        self, space: spaces.Space[Any], num_rows: int, memory: np.ndarray | None = None
+        self,
+        space: spaces.Space[Any],
+        num_rows: int,
+        memory: np.ndarray | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
-        self.space, self.num_rows = space, num_rows
+        self.space, self.num_rows, self.strict = space, num_rows, strict
         self._layout = layout_of(space)
         self.is_array = self._layout is not None
         self._leaves: tuple[np.ndarray, ...] = ()
@@ -67,6 +73,8 @@ class ObsBoard:
         layout = self._layout
         if layout is None:
             return self._values.__setitem__
+        if self.strict:
+            return ObsWriter(layout).into(self._leaves)
         if not layout.is_flat:
             return self._put_leaves
         (leaf,), (array,) = layout.leaves, self._leaves
@@ -125,6 +133,20 @@ class ObsBoard:
         values = [self._values[row] for row in chosen]
         out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
         return concatenate(self.space, values, out)
+
+    def taken(self, rows: range) -> tuple[Any, ...]:
+        """What adjoining rows show, for `give`; nothing that later steps change."""
+        if self._layout is None:
+            return tuple(self._values[rows.start : rows.stop])
+        return tuple(leaf[rows.start : rows.stop].copy() for leaf in self._leaves)
+
+    def give(self, rows: range, shown: tuple[Any, ...]) -> None:
+        """Have rows show again what they showed when it was `taken`."""
+        if self._layout is None:
+            self._values[rows.start : rows.stop] = shown
+            return
+        for leaf, part in zip(self._leaves, shown, strict=True):
+            leaf[rows.start : rows.stop] = part
 
     def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
         """`[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.

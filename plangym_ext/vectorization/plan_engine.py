@@ -17,8 +17,8 @@ from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import ResetNeeded
 from plangym_ext.vectorization.grouped_infos import Columns, GroupedInfos, InfoGroup
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import (
     PlayedLater,
     ResultsLater,

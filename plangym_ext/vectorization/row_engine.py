@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.vectorization.live_rows import Played
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.played import Played
 
 #: Waits for what was begun: called with a limit in seconds, or None.
 PlayedLater = Callable[[float | None], Played]
@@ -55,6 +55,20 @@ class RowEngine(ABC):
     @abstractmethod
     def lost(self) -> bool:
         """Whether a call has failed and rows are not where they were: all have to be reset."""
+
+    #: What was given to `keep` last; None before.
+    note: Any = None
+
+    def keep(self, note: Any) -> None:
+        """Accept what came of the last reset, step or `set_states`: it has happened.
+
+        What is not kept, because a later check has failed or an interrupt has come first, has
+        not happened: rows are where they were.
+
+        Args:
+            note: kept with it, as one: the caller's own account of where rows are.
+        """
+        self.note = note
 
     @property
     @abstractmethod

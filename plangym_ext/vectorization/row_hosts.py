@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.vectorization.external_process import ExternalProcess
+from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.vectorization.external_process import ExternalProcess, next_request
 from plangym_ext.vectorization.live_rows import LiveRows
 from plangym_ext.vectorization.obs_board import ObsBoard
+from plangym_ext.vectorization.rows_message import NO_ROW
 from plangym_ext.vectorization.service import Service
 
-#: An answer to come: called with a limit in seconds, or None.
-Answer = Callable[[float | None], Any]
-#: Number that a worker knows the board's memory by.
+#: Number that a worker knows the shared memory by.
 _BOARD = 0
+#: 64-bit words of a host's line: the row that is moved now, and how many were. A cache line.
+LINE_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -41,28 +45,87 @@ class HostedRows:
         return LiveRows(self.makes, first=self.first, **self.settings)
 
 
+@dataclass(frozen=True)
+class RowMemory:
+    """What rows write to: shared with workers, if there are any.
+
+    Attributes:
+        board: the observations of all rows.
+        block: the memory under the board and the lines; None in this process alone.
+        lines: `[hosts, LINE_WORDS]` int64.
+    """
+
+    board: ObsBoard
+    block: SharedBlock | None
+    lines: np.ndarray
+
+
 class RowHost(ABC):
-    """A process that rows live in, seen from the vector env's."""
+    """A process that rows live in, seen from the vector env's. No method waits for it."""
+
+    #: How the process ended, once that was seen.
+    fallen: WorkerDied | None = None
+    #: Whether a new process can take its place.
+    replaceable = False
+    #: Descriptors that are readable when something has come, or the process is gone.
+    signs: Sequence[int] = ()
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """See `LiveRows.description`; waits until the envs are built."""
+        """See `LiveRows.description`; waits until the envs are built, once."""
 
     @abstractmethod
-    def use(self, board: ObsBoard, block: SharedBlock | None) -> None:
-        """Have observations written to a board, whose memory is the block's."""
+    def use(self, memory: RowMemory, index: int) -> None:
+        """Have the rows write to memory; `index` is that of its line."""
 
     @abstractmethod
-    def call(self, name: str, *args: Any) -> Answer:
-        """Begin a method of `LiveRows`.
+    def ask(self, name: str, *args: Any) -> int:
+        """Begin a method of `LiveRows`; returns the number of the request.
 
         Raises:
             WorkerDied: the process is gone.
+            WorkerTimeout: it takes no requests any more, and was stopped.
         """
 
     @abstractmethod
-    def restart(self) -> bool:
-        """Replace the process and build its envs anew; whether there was one to replace."""
+    def answered(self, request: int) -> bool:
+        """Whether the answer to a request has come."""
+
+    @abstractmethod
+    def take(self, request: int) -> Any:
+        """Return or raise what the answer to a request says; it is given once."""
+
+    def forget(self, request: int) -> None:  # noqa: B027 - a host without a process has none
+        """Drop the answer to a request, whenever it comes."""
+
+    def look(self, ready: Container[int]) -> None:  # noqa: B027 - likewise
+        """Take in what has come on the `signs` that are readable."""
+
+    @property
+    def built(self) -> bool:
+        """Whether the envs of a new process are built, or failed to be."""
+        return True
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The row that is moved now or `NO_ROW`, and a number that changes with every row."""
+        return NO_ROW, 0
+
+    def restart(self) -> None:
+        """Begin to replace the process by a new one."""
+        raise NotImplementedError("this host has no process of its own")
+
+    def open(self, attributes: dict[tuple[int, str], Any]) -> int:
+        """Begin to have a new process use the memory, and its envs have some attributes.
+
+        Raises:
+            Exception: what the constructor of an env raised.
+        """
+        raise NotImplementedError("this host has no process of its own")
+
+    def hung(self, seconds: float, doing: str) -> WorkerTimeout:
+        """End a process that does not get on; the error that says so."""
+        raise NotImplementedError("this host has no process of its own")
 
     @abstractmethod
     def begin_close(self) -> None:
@@ -79,26 +142,37 @@ class LocalHost(RowHost):
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
         self._closed = False
+        self._numbers = itertools.count()
+        self._answers: dict[int, tuple[bool, Any]] = {}
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
         return self._rows.description()
 
-    def use(self, board: ObsBoard, block: SharedBlock | None) -> None:  # noqa: ARG002 - in reach
+    def use(self, memory: RowMemory, index: int) -> None:
         """See `RowHost`."""
-        self._rows.use(board)
+        self._rows.use(memory.board, memory.lines[index])
 
-    def call(self, name: str, *args: Any) -> Answer:
+    def ask(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
+        request = next(self._numbers)
+        self._answers.clear()  # of calls that were interrupted
         try:
-            found = getattr(self._rows, name)(*args)
+            self._answers[request] = True, getattr(self._rows, name)(*args)
         except Exception as error:  # raised again when it is asked for, as by any host
-            return functools.partial(_raise, error)
-        return functools.partial(_give, found)
+            self._answers[request] = False, error
+        return request
 
-    def restart(self) -> bool:
-        """There is no process to replace."""
-        return False
+    def answered(self, request: int) -> bool:
+        """See `RowHost`."""
+        return request in self._answers
+
+    def take(self, request: int) -> Any:
+        """See `RowHost`."""
+        succeeded, found = self._answers.pop(request)
+        if not succeeded:
+            raise found
+        return found
 
     def begin_close(self) -> None:
         """Nothing to wait for."""
@@ -110,49 +184,102 @@ class LocalHost(RowHost):
             self._rows.close()
 
 
-def _raise(error: Exception, timeout: float | None) -> Any:  # noqa: ARG001 - it is done
-    raise error
-
-
-def _give(found: Any, timeout: float | None) -> Any:  # noqa: ARG001 - it is done
-    return found
-
-
 class WorkerHost(RowHost):
-    """Rows in a worker process."""
+    """Rows in a worker process.
+
+    Attributes:
+        worker: the process.
+    """
+
+    replaceable = True
 
     def __init__(self, hosted: HostedRows, index: int) -> None:
         self.worker = ExternalProcess(
             Service(functools.partial(RowService, hosted)), index=index, wait=False
         )
-        self._block: SharedBlock | None = None
-        self._board: tuple[Any, int] | None = None
+        self._index = index
+        self._memory: RowMemory | None = None
+
+    @property
+    def fallen(self) -> WorkerDied | None:  # type: ignore[override]
+        """See `RowHost`."""
+        return self.worker.fallen
+
+    @property
+    def signs(self) -> Sequence[int]:  # type: ignore[override]
+        """See `RowHost`."""
+        return self.worker.process.signs
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
         return self.worker.describe()
 
-    def use(self, board: ObsBoard, block: SharedBlock | None) -> None:
+    def use(self, memory: RowMemory, index: int) -> None:
         """See `RowHost`."""
-        self._block, self._board = block, (board.space, board.num_rows)
-        self._introduce()
+        self._memory, self._index = memory, index
+        self.worker.result(self.open({}))
 
-    def _introduce(self) -> None:
-        if self._block is not None:
-            self.worker.post(("block", _BOARD, self._block.nbytes), (self._block.fd,))
-        assert self._board is not None
-        self.worker.call("use_board", *self._board, self._block is not None)()
-
-    def call(self, name: str, *args: Any) -> Answer:
+    def ask(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
-        return self.worker.call(name, *args)
+        request = next_request()
+        arguments = pickle.dumps((args, {}), protocol=5)
+        self.worker.post(("call", request, name, arguments))
+        self.worker.begun(name)
+        return request
 
-    def restart(self) -> bool:
+    def answered(self, request: int) -> bool:
         """See `RowHost`."""
+        return self.worker.has_answer(request)
+
+    def take(self, request: int) -> Any:
+        """See `RowHost`."""
+        answer = self.worker.taken(request)
+        assert answer is not None
+        return self.worker.opened(answer)
+
+    def forget(self, request: int) -> None:
+        """See `RowHost`."""
+        self.worker.forget(request)
+
+    def look(self, ready: Container[int]) -> None:
+        """See `RowHost`."""
+        if self.worker.fallen is None:
+            self.worker.look(ready)
+
+    @property
+    def built(self) -> bool:
+        """See `RowHost`."""
+        return self.worker.ready
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """See `RowHost`."""
+        if self._memory is None:
+            return NO_ROW, 0
+        row, count = self._memory.lines[self._index, :2].tolist()
+        return row, count
+
+    def restart(self) -> None:
+        """See `RowHost`."""
+        if self._memory is not None:
+            self._memory.lines[self._index, 0] = NO_ROW
         self.worker.restart()
+
+    def open(self, attributes: dict[tuple[int, str], Any]) -> int:
+        """See `RowHost`."""
+        memory = self._memory
+        assert memory is not None
         self.worker.describe()
-        self._introduce()
-        return True
+        block = memory.block
+        assert block is not None
+        self.worker.post(("block", _BOARD, block.nbytes), (block.fd,))
+        board = memory.board
+        form = board.space, board.num_rows, board.strict
+        return self.ask("open", form, self._index, len(memory.lines), attributes)
+
+    def hung(self, seconds: float, doing: str) -> WorkerTimeout:
+        """See `RowHost`."""
+        return self.worker.hung(seconds, doing)
 
     def begin_close(self) -> None:
         """See `RowHost`."""
@@ -161,6 +288,7 @@ class WorkerHost(RowHost):
     def close(self) -> None:
         """See `RowHost`."""
         self.worker.close()
+        self._memory = None  # it is a descriptor, too
 
 
 class RowService:
@@ -180,17 +308,32 @@ class RowService:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the rows."""
-        if name == "use_board":
-            return self._use_board(*args)
-        return getattr(self._rows, name)(*args, **kwargs)
+        if name == "open":
+            return self._open(*args)
+        try:
+            return getattr(self._rows, name)(*args, **kwargs)
+        finally:
+            self._rows.between_calls()
 
-    def _use_board(self, space: Any, num_rows: int, shared: bool) -> None:
-        memory = None
-        if shared:
-            block = self._blocks[_BOARD]
-            memory = block.ndarray((block.nbytes,), np.uint8)
-        self._rows.use(ObsBoard(space, num_rows, memory))
+    def _open(
+        self,
+        form: tuple[Any, int, bool],
+        index: int,
+        hosts: int,
+        attributes: dict[tuple[int, str], Any],
+    ) -> None:
+        block = self._blocks[_BOARD]
+        lines, memory = row_memory(block, hosts)
+        self._rows.use(ObsBoard(form[0], form[1], memory, strict=form[2]), lines[index])
+        for (row, name), value in attributes.items():
+            self._rows.set_attr((row,), name, (value,), capture=False)
 
     def close(self) -> None:
         """Close the envs."""
         self._rows.close()
+
+
+def row_memory(block: SharedBlock, hosts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lines of all hosts, and the bytes for the board."""
+    lines = block.ndarray((hosts, LINE_WORDS), np.int64)
+    return lines, block.ndarray((block.nbytes - lines.nbytes,), np.uint8, lines.nbytes)

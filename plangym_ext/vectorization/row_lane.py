@@ -1,208 +1,321 @@
-"""One host's rows with what brings them back: their last states, and the calls since.
+"""One host's rows: where they should be, where they are, and what leads from here to there.
 
-A host that dies is built anew, its rows are restored and the calls since are played again,
-which gives the same rows bit for bit: the call that was being made is not lost. A call that
-fails leaves the rows of every host where they were.
+    idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
+               |  a new process is needed             ^                        ^
+               |-------------------------- rows are elsewhere                  |
+               '------------------------------------ rows are where they should be
+
+Whatever happens on the way, a death leads to STARTING, and an interrupt to idle. Nothing is
+undone when a call fails: its past is not kept, so `begin` finds the rows elsewhere the next
+time. So there is no moment at which an interrupt could leave rows half undone.
 """
 
 from __future__ import annotations
 
-import contextlib
+import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.vectorization.live_rows import Played
-from plangym_ext.vectorization.row_hosts import Answer, RowHost
+from plangym_ext.vectorization.external_process import START_TIMEOUT
+from plangym_ext.vectorization.past import READING, Call, Past
+from plangym_ext.vectorization.row_deaths import RowDeaths
+from plangym_ext.vectorization.row_hosts import RowHost
+from plangym_ext.vectorization.rows_message import NO_ROW
 from plangym_ext.vectorization.seen import not_exact
 
-#: Calls after which states are captured once more, so that those need not be played again.
-_LONGEST_LOG = 64
-#: Bytes of states that one call more may cost: large states are captured less often.
-_BYTES_PER_CALL = 1024
-#: Deaths that one call may cause before it is held to be the reason.
-_MOST_DEATHS = 2
+#: Seconds that a worker may take to come back from a call that nobody waits for any more,
+#: before it is replaced.
+_LEFT_BEHIND = 5.0
+#: How often in its time limit a worker is looked at whether it gets on.
+_LOOKS = 8
+
+
+class Phase(enum.Enum):
+    """What a lane waits for."""
+
+    STARTING = "a worker was started"
+    OPENING = "a worker was prepared"
+    RESTORING = "rows were restored"
+    REPLAYING = "steps were replayed"
+    ASKED = "a call was made"
+    SETTLED = "nothing"
 
 
 class RowLane:
-    """Calls a host whose rows can be brought back.
+    """Makes calls of one host, one at a time, each from where its rows should be.
 
     Args:
         host: whose.
         rows: numbers of its rows in the vector env.
-        captures: whether the state of every row can be captured; without that, a death
-            cannot be mended.
+        patience: seconds that one row may take before its worker counts as hung, or None.
+        show: has the board show again what the lane's rows showed, as `Past.shown` has it.
 
     Attributes:
-        lost: whether rows are not where they were before a call that failed; they have
-            to be reset.
+        error: what the call has failed with, once it has settled.
+        found: what it returned.
     """
 
-    def __init__(self, host: RowHost, rows: range, captures: bool) -> None:
-        self._host, self.rows, self._captures = host, rows, captures
-        self.lost = False
-        self._played = False
-        self._saved: list[np.ndarray | None] = [None] * len(rows)
-        self._log: list[tuple[str, tuple[Any, ...]]] = []
-        self._longest_log = _LONGEST_LOG
-        #: What the host's rows have shown since; see `Played.seen`.
-        self._seen = 0
-        #: Attributes that were set, by row and name: states need not hold them.
-        self._attributes: dict[tuple[int, str], Any] = {}
-        self._call: tuple[str, tuple[Any, ...]] = ("", ())
-        self._capture = self._anew = False
-        self._answer: Answer | None = None
-        self._error: WorkerDied | None = None
+    def __init__(
+        self, host: RowHost, rows: range, patience: float | None, show: Callable[[Any], object]
+    ) -> None:
+        self.host, self.rows = host, rows
+        self._patience, self._show = patience, show
+        #: Where the rows of the process are; None while they move, or if nobody knows.
+        self._at: Past | None = None
+        #: Where rows cannot be brought any more: a new process has failed to get there.
+        self._beyond: Past | None = None
+        self._past = Past((), captures=False)
+        self._call: Call | None = None
+        self._request: int | None = None
+        #: Whether the host may still be at a call that nobody waits for; whether its process
+        #: was started for this call; and whether it knows the memory.
+        self._left_behind, self._new, self._opened = False, False, True
+        self._asked_at = 0.0
+        self.phase = Phase.SETTLED
+        #: Whether the descriptors to wait on are others than before.
+        self.renewed = True
+        self.error: Exception | None = None
+        self.found: Any = None
 
-    # One call ---------------------------------------------------------------------
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.phase is Phase.SETTLED
 
-    def begin(self, name: str, *args: Any) -> None:
-        """Begin a method of `LiveRows`; `finish` must follow."""
-        self._call = name, args
-        full = name == "step" and len(self._log) >= self._longest_log
-        # What a reset draws from the system cannot be played again, and states belong to
-        # envs with the attributes of their time: both are kept at once.
-        self._capture = self._captures and (full or name in ("reset", "set_attr"))
-        #: Whether nothing of what was before matters any more.
-        self._anew = name == "reset" and len(args[0]) == len(self.rows)
-        self._ask()
+    @property
+    def call(self) -> Call:
+        """The call that was begun last."""
+        assert self._call is not None
+        return self._call
+
+    def arrived(self, past: Past) -> None:
+        """Note that the rows of the process are there, which nobody else may know."""
+        self._at = past
+
+    def is_off(self, past: Past) -> bool:
+        """Whether rows are elsewhere, as far as it is known."""
+        return self._at is not past or self.host.fallen is not None
+
+    def is_lost(self, past: Past) -> bool:
+        """Whether rows are elsewhere and cannot be brought there: they have to be reset."""
+        return self.is_off(past) and (not past.restorable or self._beyond is past)
+
+    def begin(self, past: Past, call: Call | None, *, anew: bool = False) -> None:
+        """Begin a call, or only to bring rows where they should be.
+
+        Args:
+            past: where that is.
+            call: a method of `LiveRows` and its arguments; None for none.
+            anew: whether the call does not care where rows are, if they cannot be brought
+                where they should be.
+        """
+        self.error, self.found = None, None
+        self._past, self._call, self._anew = past, call, anew
+        self._deaths = RowDeaths(self.rows.start, len(self.rows))
+        interrupted, self.phase = self.phase, Phase.SETTLED
+        self._new = False
+        if self._request is not None:
+            # Nobody has waited for that: an interrupt.
+            self.host.forget(self._request)
+            self._request, self._left_behind = None, True
+        if self.host.fallen is not None:
+            self._died()
+        elif not self._opened and interrupted in (Phase.STARTING, Phase.OPENING):
+            self._new = True
+            self._enter(Phase.STARTING, START_TIMEOUT)
+        elif not self._opened:
+            self._start()  # an env could not be built
+        elif self._at is past:
+            self._ask()
+        else:
+            self._bring_back()
+
+    def look(self, ready: Any) -> None:
+        """Take in what has come from the host, and go on."""
+        self.host.look(ready)
+        if self.host.fallen is not None:
+            self.renewed = True
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on as far as that is possible without waiting."""
+        while not self.settled:
+            if self.host.fallen is not None:
+                self._died()
+            elif self.phase is Phase.STARTING:
+                if not self.host.built:
+                    return
+                self._open()
+            elif self._request is None or not self.host.answered(self._request):
+                return
+            else:
+                self._answered()
+
+    # The phases ---------------------------------------------------------------------
+
+    def _enter(self, phase: Phase, limit: float | None) -> None:
+        self.phase, self._limit = phase, limit
+        self._since = time.monotonic()
+        self._sign: object = None
+
+    def _start(self) -> None:
+        self._at, self._request, self._left_behind, self._new = None, None, False, True
+        self._opened, self.renewed = False, True
+        self.host.restart()
+        self._enter(Phase.STARTING, max(START_TIMEOUT, self._patience or 0.0))
+
+    def _open(self) -> None:
+        try:
+            self._request = self.host.open(self._past.attributes)
+        except (WorkerDied, WorkerTimeout):
+            return  # seen as any other death
+        except Exception as error:  # of an env's constructor
+            self._fail(error)
+            return
+        self._enter(Phase.OPENING, self._patience)
+
+    def _bring_back(self) -> None:
+        """Bring rows of a process that is ready to where they should be."""
+        past = self._past
+        if not past.restorable or past is self._beyond:
+            if self._left_behind and self.host.replaceable:
+                self._start()  # it may never come back from what it does
+            elif self._anew:
+                self._ask()
+            else:
+                self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
+        elif past.played or past.count or not self._new:
+            limit = _LEFT_BEHIND if self._left_behind else self._patience
+            self._send(Phase.RESTORING, limit, "bring_back", past.states)
+        else:
+            self._ask()  # nothing has ever been done with these rows
+
+    def _replay(self) -> None:
+        self._show(self._past.shown)
+        self._send(Phase.REPLAYING, self._patience, "replay", self._past.recorded())
 
     def _ask(self) -> None:
+        if self._call is None:
+            self._at, self.phase = self._past, Phase.SETTLED
+            return
         name, args = self._call
-        extra = (True,) if self._capture else ()
-        self._answer = self._error = None
+        if name not in READING:
+            self._at = None
+        self._asked_at = time.monotonic()
+        self._send(Phase.ASKED, self._patience, name, *args)
+
+    def _send(self, phase: Phase, limit: float | None, name: str, *args: Any) -> None:
+        self._enter(phase, limit)
         try:
-            self._answer = self._host.call(name, *args, *extra)
-        except WorkerDied as error:
-            self._error = error
+            self._request = self.host.ask(name, *args)
+        except WorkerDied:
+            self._request = None  # seen as any other death
+        except WorkerTimeout as error:
+            self._fail(error)
 
-    def finish(self, deadline: float | None) -> Any:
-        """What the call returns; `keep` or `undo` must follow.
-
-        Args:
-            deadline: in `time.monotonic()`, or None.
-
-        Raises:
-            WorkerTimeout: the host did not answer in time and was stopped.
-            WorkerDied: it died, and again, or its rows cannot be brought back.
-            Exception: what an env raised.
-        """
-        for deaths in range(1, _MOST_DEATHS + 1):
-            try:
-                if self._error is not None:
-                    raise self._error
-                assert self._answer is not None
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                return self._answer(left)
-            except WorkerDied:
-                if deaths == _MOST_DEATHS or not (self._revive() or self._anew):
-                    raise
+    def _answered(self) -> None:
+        request, self._request = self._request, None
+        assert request is not None
+        try:
+            found = self.host.take(request)
+        except Exception as error:  # of an env, or of what was to be restored
+            self._refused(error)
+            return
+        self._left_behind = False
+        if self.phase is Phase.OPENING:
+            self._opened = True
+            self._bring_back()
+        elif self.phase is Phase.RESTORING:
+            self._replay()
+        elif self.phase is Phase.REPLAYING and found != self._past.seen:
+            self._refused(not_exact(self.rows, self._past.count))
+        elif self.phase is Phase.REPLAYING:
+            self._at = self._past
             self._ask()
-        raise AssertionError("not reached")
+        else:
+            self.found, self.phase = found, Phase.SETTLED
 
-    def keep(self, found: Any) -> None:
-        """The call has succeeded everywhere: it is part of what the rows have lived through."""
+    # What goes wrong ----------------------------------------------------------------
+
+    def _refused(self, error: Exception) -> None:
+        """An env has raised, or a state was refused."""
+        if self.phase is Phase.ASKED:
+            self._fail(error)
+        elif self.host.replaceable and not self._new:
+            self._start()  # what the call before has left may be the reason
+        else:
+            self._beyond = self._past
+            if self._anew:
+                self._ask()
+            else:
+                error.add_note(f"while {self._deaths.where(NO_ROW)} were brought back")
+                self._fail(error)
+
+    def _died(self) -> None:
+        death = self.host.fallen
+        assert death is not None
+        row, _ = self.host.progress
+        self._at = self._request = None
+        self.renewed = True
+        asked = self.phase is Phase.ASKED
+        if asked and not (self._past.restorable or self._anew):
+            self._fail(self._deaths.named(death, row))
+            return
+        counts = not self.settled  # it may have died long before this call
+        error = counts and self._deaths.note(
+            death, self.phase.value, row if asked else NO_ROW, self._doing
+        )
+        if error:
+            self._fail(error)
+        else:
+            self._start()
+
+    def _fail(self, error: Exception) -> None:
+        self.error, self.phase, self._request = error, Phase.SETTLED, None
+
+    # Time ---------------------------------------------------------------------------
+
+    def time_left(self, began: float, timeout: float | None) -> float:
+        """Seconds that the call may still take; more than any if it was not made yet."""
+        if timeout is None or self.phase is not Phase.ASKED:
+            return float("inf")
+        return max(began, self._asked_at) + timeout - time.monotonic()
+
+    def next_look(self) -> float:
+        """When to ask again whether it is `late`, in `time.monotonic()`."""
+        return time.monotonic() + (self._limit or float("inf")) / _LOOKS
+
+    def check_hung(self) -> None:
+        """Stop a worker that has got on with nothing for its limit."""
+        now, sign = time.monotonic(), self.host.progress
+        if sign != self._sign:
+            self._sign, self._since = sign, now
+        elif self._limit is not None and now - self._since >= self._limit:
+            self.stop_hung(self._limit)
+
+    def stop_hung(self, seconds: float) -> None:
+        """Stop the worker, which does not get on."""
+        if self._left_behind and self.phase is not Phase.ASKED:
+            self._start()
+            return
+        row, _ = self.host.progress
+        doing = f" in {self._deaths.where(row)}"
+        if self.phase is Phase.ASKED:
+            doing += f", {self._doing(row)}," if row != NO_ROW else ","
+        else:
+            doing += f", while {self.phase.value},"
+        error = self.host.hung(seconds, doing)
+        self._at, self.renewed = None, True
+        rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
+        self._fail(WorkerTimeout(str(error), workers=error.workers, rows=rows))
+
+    def _doing(self, row: int) -> str:
+        """What is played in a row, in words."""
+        assert self._call is not None
         name, args = self._call
-        self.lost = self.lost and not self._anew
-        self._played = self._played or name in ("reset", "step", "set_states")
-        if name == "set_attr":
-            rows, attribute, values = args
-            for row, value in zip(rows, values, strict=True):
-                self._attributes[row, attribute] = value
-        if isinstance(found, Played):
-            self._seen = found.seen
-        if self._capture:
-            self._seen = 0
-            states = found.states if isinstance(found, Played) else found
-            # A state that turns out not to be capturable is no reason to stop playing.
-            self._captures = states is not None
-            self._saved, self._log = states or self._saved, []
-            size = sum(len(state) for state in self._saved if state is not None)
-            self._longest_log = max(_LONGEST_LOG, size // _BYTES_PER_CALL)
-        elif self._captures and name != "get_states":
-            self._log.append(self._call)
-
-    # Bringing rows back -----------------------------------------------------------
-
-    def undo(self, *, hurry: bool = False) -> None:
-        """Bring the rows to where they were before the call.
-
-        Args:
-            hurry: the host may be in the middle of it and is not waited for.
-        """
-        done = not hurry and _tried(self._restore)
-        if not done and (self._captures or hurry):
-            done = _tried(self._revive)
-        self.lost = self.lost or not done
-
-    def _revive(self) -> bool:
-        """Build the host anew and bring its rows back; whether that can be done."""
-        if not self._host.restart():
-            return False
-        for (row, name), value in self._attributes.items():
-            self._host.call("set_attr", (row,), name, (value,))(None)
-        return self._restore()
-
-    def _restore(self) -> bool:
-        """Restore the saved states and play what came after them; False if there are none.
-
-        Raises:
-            NotExact: that showed something else than it did before.
-        """
-        if not self._captures:
-            return not self._played
-        seen = 0
-        try:
-            self._host.call("bring_back", self._saved)(None)
-            for name, args in self._log:
-                found = self._host.call(name, *args)(None)
-                seen = found.seen if isinstance(found, Played) else seen
-        except (WorkerDied, WorkerTimeout):
-            return False
-        if seen != self._seen:
-            raise not_exact(self.rows, len(self._log))
-        return True
-
-
-def _tried(bring_back: Callable[[], bool]) -> bool:
-    """Whether rows could be brought back; whatever an env raises meanwhile, they were not."""
-    with contextlib.suppress(Exception):
-        return bring_back()
-    return False
-
-
-def finish_all(lanes: Sequence[RowLane], timeout: float | None) -> list[Any]:
-    """Finish a call that several lanes have begun: everywhere, or nowhere.
-
-    Args:
-        lanes: which.
-        timeout: seconds for all of them together, or None.
-
-    Raises:
-        Exception: as `RowLane.finish`, the first lane's that failed; all rows are where they
-            were before the call.
-    """
-    deadline = None if timeout is None else time.monotonic() + timeout
-    found: list[Any] = []
-    failure: Exception | None = None
-    try:
-        for lane in lanes:
-            try:
-                found.append(lane.finish(deadline))
-            except Exception as error:  # raised below, once every lane has answered
-                found.append(None)
-                failure = failure or error
-    except BaseException:  # an interrupt: nobody waits for those that have not answered
-        for k, lane in enumerate(lanes):
-            lane.undo(hurry=k >= len(found))
-        raise
-    if failure is not None:
-        for lane in lanes:
-            lane.undo()
-        raise failure
-    for lane, result in zip(lanes, found, strict=True):
-        lane.keep(result)
-    return found
+        if name != "step":
+            return name
+        rows = list(args[0])
+        return f"action {args[1][rows.index(row)]}" if row in rows else name

@@ -12,8 +12,9 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.vectorization.grouped_infos import GroupedInfos
-from plangym_ext.vectorization.live_rows import OWN_CALLS, Played
+from plangym_ext.vectorization.live_rows import OWN_CALLS
 from plangym_ext.vectorization.obs_board import layout_of
+from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import RowEngine
 from plangym_ext.vectorization.vector_arguments import (
     checked_actions,
@@ -44,9 +45,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
     for bit and for any number of workers. Arrays are fresh and belong to the caller.
 
-    If a call fails (an env raises, a worker hangs), every sub-env is where it was before the
-    call. A worker that dies is replaced and its sub-envs go on from where they were: the step
-    is not lost. Both need states; see `states_kept`.
+    A call that fails (an env raises, hangs or shows what is refused, or Ctrl-C comes) has not
+    happened: the next call finds every sub-env where it was before. A worker that dies is
+    replaced and its sub-envs go on from where they were: the step is not lost. Both need states;
+    without them all sub-envs have to be reset.
 
     Args:
         engine: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
@@ -94,8 +96,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
         self.list_infos = False
-        self._episodes = Episodes(num_envs)
+        engine.keep(Episodes(num_envs))
         self._pending = PendingCall()
+
+    @property
+    def _episodes(self) -> Episodes:
+        """Where sub-envs are in their episodes: kept together with where they are."""
+        found: Episodes = self._engine.note
+        return found
 
     # Reset --------------------------------------------------------------------------
 
@@ -115,8 +123,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Returns:
             obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
         """
-        self.reset_async(seed=seed, options=options)
-        return self.reset_wait()
+        with self._one_caller, self._pending.whole("reset"):
+            self.reset_async(seed=seed, options=options)
+            return self.reset_wait()
 
     def reset_async(
         self,
@@ -150,9 +159,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         with self._one_caller:
             rows, played = self._pending.wait("reset", timeout)
-            self._episodes.begin(rows)
             infos = self._infos(rows, played)
-            return self._engine.board.batch(copy=self.copy), infos
+            obs = self._engine.board.batch(copy=self.copy)
+            self._engine.keep(self._episodes.begun(rows))
+            return obs, infos
 
     # Step ---------------------------------------------------------------------------
 
@@ -172,8 +182,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             ResetNeeded: (gymnasium's too) a sub-env was never reset, or has ended and is
                 not reset by itself.
         """
-        self.step_async(actions, env_ids)
-        return self.step_wait()
+        with self._one_caller, self._pending.whole("step"):
+            self.step_async(actions, env_ids)
+            return self.step_wait()
 
     def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
@@ -196,13 +207,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             rows, played = self._pending.wait("step", timeout)
             whole = isinstance(rows, range)
             over = played.terminations | played.truncations
-            self._episodes.step(rows, over, self.autoreset_mode)
+            episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
             infos = self._infos(rows, played)
             if not whole and not self.list_infos:
                 infos = some_infos(infos, rows)
             obs = played.batch
             if obs is None or not self.copy:
                 obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
+            self._engine.keep(episodes)
             return obs, played.rewards, played.terminations, played.truncations, infos
 
     def _row_actions(self, actions: Any, num_rows: int) -> Any:
@@ -268,7 +280,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
             self._engine.set_states(chosen, [given[row] for row in chosen], None)
-            self._episodes.begin(chosen, over[chosen])
+            self._engine.keep(self._episodes.begun(chosen, over[chosen]))
 
     def _masked(self, mask: Any, name: str) -> list[int]:
         checked = checked_mask(mask, self.num_envs, f"set_states: {name}", some=False)
@@ -296,7 +308,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             (state,) = self._engine.get_states([source])
             shown = self._engine.board.rows([source] * len(targets))
             self._engine.set_states(targets, [state] * len(targets), shown)
-            self._episodes.begin(targets, self._episodes.ended[source])
+            episodes = self._episodes
+            self._engine.keep(episodes.begun(targets, episodes.ended[source]))
 
     @property
     def backend(self) -> str:
@@ -319,8 +332,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             *args: for the method or function.
             **kwargs: for the method or function.
         """
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
+        with self._one_caller, self._pending.whole("call"):
+            self.call_async(name, *args, **kwargs)
+            return self.call_wait()
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
         """Begin `call`; `call_wait` gives what it returns."""
@@ -347,7 +361,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, ...]:
         """`call` for some sub-envs."""
-        with self._one_caller:
+        with self._one_caller, self._pending.whole("call"):
             self._begin_call(checked_rows(env_ids, self.num_envs, "call"), name, args, kwargs)
             return self.call_wait()
 

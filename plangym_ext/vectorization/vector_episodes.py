@@ -13,7 +13,9 @@ from plangym_ext.vectorization.vector_errors import VectorResetNeeded
 class Episodes:
     """The episodes of n sub-envs: not begun, running, or over.
 
-    Methods take the vector env's present `AutoresetMode`: who resets what is over, and when.
+    Never changed: what happens leads to another one, so that it can be kept together with
+    where the rows are, at one moment. Methods take the vector env's present `AutoresetMode`:
+    who resets what is over, and when.
 
     Args:
         num_envs: n.
@@ -29,10 +31,17 @@ class Episodes:
         self._none = np.zeros(num_envs, bool)
         self._none.flags.writeable = False
 
-    def begin(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> None:
+    def _with(self, ended: np.ndarray, fresh: np.ndarray) -> Episodes:
+        found = Episodes.__new__(Episodes)
+        found.ended, found._fresh, found._none = ended, fresh, self._none
+        found._any_fresh = self._any_fresh and bool(fresh.any())
+        return found
+
+    def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
         """Sub-envs were reset, or brought to states of which some are of ended episodes."""
-        self.ended[rows], self._fresh[rows] = ended, False
-        self._any_fresh = bool(self._fresh.any())
+        over, fresh = self.ended.copy(), self._fresh.copy()
+        over[rows], fresh[rows] = ended, False
+        return self._with(over, fresh)
 
     def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
         """Refuse to step what was never reset, or has ended and is not reset by itself."""
@@ -54,11 +63,12 @@ class Episodes:
             return self._none[: len(rows)]
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
-    def step(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> None:
+    def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
         """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool, kept."""
         if mode == AutoresetMode.SAME_STEP:
             ended = np.zeros_like(ended)  # they have been reset
-        if isinstance(rows, range):
-            self.ended = ended
-        else:
-            self.ended[rows] = ended
+        if not isinstance(rows, range):
+            over = self.ended.copy()
+            over[rows] = ended
+            ended = over
+        return self._with(ended, self._fresh)

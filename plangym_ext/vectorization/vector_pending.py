@@ -30,6 +30,21 @@ class PendingCall:
                 name,
             )
 
+    def whole(self, where: str) -> PendingCall:
+        """Context of a call that is begun and waited for: an interrupt leaves nothing begun.
+
+        Raises:
+            VectorPending, VectorClosed: as `check_idle`.
+        """
+        self.check_idle(where)
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._begun = None
+
     def begin(self, name: str, rows: Sequence[int], later: Callable[[float | None], Any]) -> None:
         """Note that a call was begun.
 
@@ -53,7 +68,7 @@ class PendingCall:
         try:
             return rows, later(timeout)
         except WorkerTimeout as error:
-            raise VectorTimeout(str(error), workers=error.workers) from None
+            raise VectorTimeout(str(error), workers=error.workers, rows=error.rows) from None
 
     def close(self) -> None:
         """Forget it, and take no others."""

@@ -23,7 +23,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import WorkerDied
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.vectorization.external_process import ExternalProcess
 from plangym_ext.vectorization.parallel_env import ParallelEnv
 
 #: Envs by name: id, arguments, rows of a batch.
@@ -73,18 +74,25 @@ class Kill:
 
 
 class Killer(threading.Thread):
-    """Kills random workers of an env at random moments until it has killed enough.
+    """Kills random workers at random moments until it has killed enough.
 
     Args:
-        env: whose workers.
+        workers: which.
         count: how many kills.
         gap: seconds between two, on average.
         seed: of its choices.
+
+    Attributes:
+        kills: what it has killed, and when.
+        starting: how many of these were starting.
+        seen: seconds until each was seen to be gone.
     """
 
-    def __init__(self, env: ParallelEnv, count: int, gap: float, seed: int) -> None:
+    def __init__(
+        self, workers: Sequence[ExternalProcess], count: int, gap: float, seed: int
+    ) -> None:
         super().__init__(daemon=True)
-        self._env, self._count, self._gap = env, count, gap
+        self._workers, self._count, self._gap = workers, count, gap
         self._random = random.Random(seed)
         self._over = threading.Event()
         self.kills: list[Kill] = []
@@ -95,16 +103,20 @@ class Killer(threading.Thread):
         """Kill, and wait until that was seen."""
         while len(self.kills) < self._count and not self._over.is_set():
             self._over.wait(self._random.expovariate(1 / self._gap))
-            worker = self._random.choice(list(self._env.batch_env))
+            worker = self._random.choice(self._workers)
             process = worker.process
             if process.fallen is not None or not process.alive:
                 continue
             self.starting += not worker.ready
+            self.note(worker)
             self.kills.append(Kill(time.perf_counter(), process))
             os.kill(process.pid, signal.SIGKILL)
             while process.fallen is None and not self._over.wait(0.0005):
                 pass
             self.seen.append(time.perf_counter() - self.kills[-1].at)
+
+    def note(self, worker: ExternalProcess) -> None:
+        """Called before a worker is killed."""
 
     def stop(self) -> None:
         """End the thread."""
@@ -215,7 +227,7 @@ def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLin
             begun = time.perf_counter()
             judge(tally, rows_of(call(env)), wanted, k)
             tally.undisturbed.append(time.perf_counter() - begun)
-        killer = Killer(env, kills, gap, seed)
+        killer = Killer(list(env.batch_env), kills, gap, seed)
         killer.start()
         counted = 0
         while killer.is_alive():
@@ -257,9 +269,14 @@ def summary(tally: Tally) -> dict[str, Any]:
         )
     }
     for key in ("seen", "recovered", "undisturbed"):
-        times = np.array(getattr(tally, key) or [0.0]) * 1e3
-        row[key] = {f"p{q}": round(float(np.percentile(times, q)), 2) for q in (50, 90, 99, 100)}
+        row[key] = percentiles(getattr(tally, key))
     return row
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Of some times, in milliseconds."""
+    times = np.array(seconds or [0.0]) * 1e3
+    return {f"p{q}": round(float(np.percentile(times, q)), 2) for q in (50, 90, 99, 100)}
 
 
 def print_table(results: dict[str, Any]) -> None:

@@ -158,7 +158,16 @@ def test_the_command_line_shows_what_is_compiled_and_nothing_else(tmp_path, caps
     with compiling_shown(ProgressLine(stream)):
         function(1.0)
     assert stream.getvalue() == ""
-    arguments = ["CartPole-v1", "--planner", "shooting", "--max-steps", "2", "--n-workers", "0", "--overwrite"]
+    arguments = [
+        "CartPole-v1",
+        "--planner",
+        "shooting",
+        "--max-steps",
+        "2",
+        "--n-workers",
+        "0",
+        "--overwrite",
+    ]
     for _ in range(2):
         assert main(["plan", *arguments, "--out", str(tmp_path)]) == 0
         shown = capsys.readouterr()

@@ -74,6 +74,9 @@ def test_a_level_that_differs_after_a_failed_call_is_told():
         played(venv, 15)
         with pytest.raises(RuntimeError, match="told to fail"):
             venv.step(np.array([0, 2]))
+        # Rows are brought back when the next call is made.
+        with pytest.raises(NotExact, match=r"sub-envs 0 to 1.*15 calls"):
+            venv.step(np.array([0, 0]))
         with pytest.raises(ResetNeeded):
             venv.step(np.array([0, 0]))
 

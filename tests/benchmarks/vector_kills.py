@@ -1,0 +1,216 @@
+"""Vector envs whose workers are killed: is every step what it is without, and is none lost?
+
+    python tests/benchmarks/vector_kills.py --kills 1000 --out runs/vector_kills.json
+
+A thread kills random workers at random moments (those that start, are brought back, replay or
+reset among them) while a vector env on two workers is stepped, reset in full and in part, and
+brought to states. Every result is compared bit for bit with that of an equal vector env in this
+process. A result that differs is a wrong one; one that cannot be had because sub-envs have to be
+reset is a lost one; one that raises anything is an error, and is asked for again. All have to
+be 0, but for errors of workers that were killed in the very same sub-env's step three times in
+a row.
+
+"seen" is the time from the signal to when the parent knows; "late" what the calls took that saw
+a death, "usual" what the others took. An env that is in the output file already is not run
+again; --again does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from kills import Killer, percentiles  # beside this file
+
+import plangym_ext
+from plangym_ext.errors import PlangymExtError, ResetNeeded
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.vectorization.live_engine import LiveEngine
+from plangym_ext.vectorization.vector_env import PlanVectorEnv
+
+#: Envs by name: id and arguments.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "cartpole": ("CartPole-v1", {}),
+    "mujoco": ("InvertedPendulum-v5", {}),
+    "atari": ("ALE/MsPacman-v5", {"obs_type": "ram"}),
+    "lunarlander": ("LunarLander-v3", {}),
+}
+_NUM_ENVS = 4
+Call = Callable[[PlanVectorEnv], Any]
+
+
+@dataclass
+class Tally:
+    """What was found for one env; times in seconds."""
+
+    calls: int = 0
+    wrong: int = 0
+    lost: int = 0
+    errors: int = 0
+    kills: int = 0
+    kills_while: dict[str, int] = field(default_factory=dict)
+    seen: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    usual: list[float] = field(default_factory=list)
+
+
+class PhaseKiller(Killer):
+    """Notes what each worker was at when it was killed."""
+
+    def __init__(self, engine: LiveEngine, count: int, gap: float, seed: int) -> None:
+        self._lanes = {lane.host.worker: lane for lane in engine.lanes}  # type: ignore[attr-defined]
+        super().__init__(list(self._lanes), count, gap, seed)
+        self.phases: Counter[str] = Counter()
+
+    def note(self, worker: Any) -> None:
+        """Count what it was at."""
+        self.phases[self._lanes[worker].phase.name.lower()] += 1
+
+
+def calls_of(space: gym.Space[Any], rng: np.random.Generator) -> Call:
+    """One random call that can be made of any equal vector env."""
+    kind = rng.integers(100)
+    if kind < 2:
+        seed = int(rng.integers(1000))
+        return lambda v: v.reset(seed=seed)
+    if kind < 4:
+        mask = rng.random(_NUM_ENVS) < 0.5
+        mask[rng.integers(_NUM_ENVS)] = True
+        return lambda v: v.reset(options={"reset_mask": mask})
+    if kind < 6:
+        return lambda v: v.get_states()
+    if kind < 8:
+        return lambda v: v.fork(0, [_NUM_ENVS - 1])
+    if kind < 10:
+        rows = rng.permutation(_NUM_ENVS)[:2]
+        actions = space.sample()[rows]
+        return lambda v: v.step(actions, rows)
+    actions = space.sample()
+    return lambda v: v.step(actions)
+
+
+def equal(got: Any, expected: Any) -> bool:
+    """Whether two results are the same, bit for bit."""
+    if isinstance(expected, dict):
+        same = isinstance(got, dict) and got.keys() == expected.keys()
+        return same and all(equal(got[key], expected[key]) for key in expected)
+    if isinstance(expected, tuple | list):
+        return len(got) == len(expected) and all(map(equal, got, expected))
+    if isinstance(expected, np.ndarray) and expected.dtype != object:
+        return bool(got.dtype == expected.dtype and got.tobytes() == expected.tobytes())
+    if isinstance(expected, np.ndarray):
+        return equal(got.tolist(), expected.tolist())
+    return bool(got == expected)
+
+
+def call_until_done(call: Call, venv: PlanVectorEnv, tally: Tally) -> Any:
+    """Make a call, again if it raises: sub-envs should be where they were before it."""
+    while True:
+        try:
+            return call(venv)
+        except ResetNeeded:
+            tally.lost += 1
+            venv.reset(seed=0)
+            return None
+        except PlangymExtError as error:
+            tally.errors += 1
+            print(f"\n{type(error).__name__}: {error}", flush=True)
+
+
+def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLine) -> Tally:
+    """Play one env until its workers have been killed often enough."""
+    env_id, arguments = CASES[name]
+    make = functools.partial(plangym_ext.make_vec, env_id, _NUM_ENVS, **arguments)
+    tally, rng = Tally(), np.random.default_rng(seed)
+    with make(backend="serial") as plain, make(n_workers=2, backend="process") as venv:
+        space = plain.action_space
+        space.seed(seed)
+        engine = venv._engine
+        assert isinstance(engine, LiveEngine)
+        equal(venv.reset(seed=seed), plain.reset(seed=seed))
+        killer = PhaseKiller(engine, kills, gap, seed)
+        killer.start()
+        try:
+            while killer.is_alive():
+                call = calls_of(space, rng)
+                before, begun = len(killer.seen), time.perf_counter()
+                got = call_until_done(call, venv, tally)
+                took = time.perf_counter() - begun
+                (tally.late if len(killer.seen) > before else tally.usual).append(took)
+                tally.calls += 1
+                tally.wrong += not equal(got, call(plain))
+                progress.update(
+                    f"{name}: {len(killer.kills)} of {kills} kills, {tally.wrong} wrong"
+                )
+        finally:
+            killer.stop()
+        tally.kills, tally.seen = len(killer.kills), killer.seen
+        tally.kills_while = dict(killer.phases)
+    return tally
+
+
+def summary(tally: Tally) -> dict[str, Any]:
+    """A row of the table; times in milliseconds."""
+    keys = ("kills", "kills_while", "calls", "wrong", "lost", "errors")
+    row: dict[str, Any] = {key: getattr(tally, key) for key in keys}
+    return row | {key: percentiles(getattr(tally, key)) for key in ("seen", "late", "usual")}
+
+
+def print_table(results: dict[str, Any]) -> None:
+    """All envs."""
+    print(
+        f"{'env':12} {'kills':>6} {'calls':>8} {'wrong':>6} {'lost':>5} {'errors':>6} | seen ms "
+        "p50 p99 max | late ms p50 p99 max | usual ms p50 | killed while"
+    )
+    for name, row in results.items():
+        seen, late = row["seen"], row["late"]
+        phases = ", ".join(f"{key} {count}" for key, count in sorted(row["kills_while"].items()))
+        print(
+            f"{name:12} {row['kills']:6} {row['calls']:8} {row['wrong']:6} {row['lost']:5} "
+            f"{row['errors']:6} | {seen['p50']:.1f} {seen['p99']:.1f} {seen['p100']:.1f} | "
+            f"{late['p50']:.0f} {late['p99']:.0f} {late['p100']:.0f} | {row['usual']['p50']:.2f} | "
+            f"{phases}"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; returns how many envs had a wrong, lost or failed call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=1000, help="over all envs")
+    parser.add_argument("--gap", type=float, default=0.2, help="mean seconds between two kills")
+    parser.add_argument("--envs", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--again", action="store_true", help="run envs that are in it already")
+    options = parser.parse_args(argv)
+    results: dict[str, Any] = {}
+    if options.out and options.out.exists() and not options.again:
+        results = json.loads(options.out.read_text())["results"]
+    progress = ProgressLine()
+    for name in options.envs:
+        if name in results:
+            continue
+        share = -(-options.kills // len(options.envs))
+        results[name] = summary(run_case(name, share, options.gap, options.seed, progress))
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            write_json(options.out, {"gap": options.gap, "results": results})
+    progress.end("done")
+    print_table(results)
+    return sum(any(row[key] for key in ("wrong", "lost", "errors")) for row in results.values())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

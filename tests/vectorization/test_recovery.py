@@ -1,0 +1,321 @@
+"""The vector env after interrupts, deaths and hangs: the same step everywhere, and soon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import leaks
+import numpy as np
+import pytest
+import toy_envs
+from same_results import assert_same
+
+import plangym_ext
+from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
+
+pytestmark = pytest.mark.slow
+LONG = bool(os.environ.get("PYTEST_LONG"))
+SOURCES = str(Path(plangym_ext.__file__).parent)
+
+
+class Counter(gym.Env):
+    """Counts its steps, draws a number in each, and takes its time for it."""
+
+    observation_space = gym.spaces.Box(0, 1e9, (2,), np.float64)
+    action_space = toy_envs.Tame(8)  # whose samples are 0 and 1
+    seconds = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2), {}
+
+    def step(self, action):
+        self.t += 1
+        time.sleep(self.seconds)
+        if action == 3:
+            raise ValueError("of the env")
+        if action == 4:
+            time.sleep(999)
+        if action == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == 6:
+            os._exit(3)
+        obs = np.array([self.t, self.np_random.random()])
+        return obs, float(action), self.t >= 9, False, {"t": self.t}
+
+
+class Slow(Counter):
+    """The same, at 50 ms a step."""
+
+    seconds = 0.05
+
+
+def zeros(num=4):
+    return np.zeros(num, int)
+
+
+def one(action, num=4, row=1):
+    found = zeros(num)
+    found[row] = action
+    return found
+
+
+# What failing costs -----------------------------------------------------------------
+
+
+def seconds_of(call, error=None):
+    begun = time.monotonic()
+    if error is None:
+        call()
+    else:
+        with pytest.raises(error):
+            call()
+    return time.monotonic() - begun
+
+
+def test_failing_costs_what_the_failed_step_costs():
+    with plangym_ext.make_vec(Slow, 8, n_workers=2) as venv:
+        venv.reset(seed=0)
+        for _ in range(30):  # 3 s of env time on each worker
+            venv.step(zeros(8))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # A step takes 0.2 s; to play all of them again took 6 s on each worker, in turn.
+        assert seconds_of(lambda: venv.step(one(3, 8)), ValueError) < 2.0
+        venv.step_async(one(4, 8))
+        assert seconds_of(lambda: venv.step_wait(timeout=1.0), WorkerTimeout) < 2.5
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        assert seconds_of(lambda: venv.step(zeros(8)), KeyboardInterrupt) < 1.5
+        obs, *_ = venv.step(zeros(8))
+        assert obs[:, 0].tolist() == [31 % 10] * 8, "the step after the thirtieth"
+
+
+def test_a_death_is_seen_while_others_take_long():
+    # Worker 1 dies while worker 0 sleeps for a second: it is replaced meanwhile.
+    with plangym_ext.make_vec([Counter, Counter], n_workers=2) as venv:
+        venv.reset(seed=0)
+        venv.set_attr("seconds", [1.5, 0.0])
+        before = venv.worker_pids
+        venv.step_async(zeros(2))
+        os.kill(before[1], signal.SIGKILL)
+        begun = time.monotonic()
+        changed = []
+
+        def watch():
+            while time.monotonic() - begun < 1.4:
+                if venv.worker_pids[1] != before[1]:
+                    changed.append(time.monotonic() - begun)
+                    return
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        obs, *_ = venv.step_wait()
+        thread.join()
+        assert changed, "replaced before the slow one was through"
+        assert obs[:, 0].tolist() == [1, 1]
+
+
+# Interrupts -------------------------------------------------------------------------
+
+
+class InterruptAt:
+    """Context that raises KeyboardInterrupt at the n-th line of the library's code in it."""
+
+    def __init__(self, number):
+        self._left = number
+        self.lines = 0
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if not frame.f_code.co_filename.startswith(SOURCES):
+            return None
+        if event == "line":
+            self.lines += 1
+            self._left -= 1
+            if self._left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+def points(num_lines, few):
+    """Lines at which to interrupt: all with PYTEST_LONG=1, else a few, spread out."""
+    return range(1, num_lines + 1, 1 if LONG else max(1, num_lines // few))
+
+
+def assert_same_step(venv, plain, actions):
+    """Fail unless all sub-envs are where `plain` is, or all one call further."""
+    got = venv.step(actions)
+    expected = plain.step(actions)
+    if not np.array_equal(got[0], expected[0]):
+        expected = plain.step(actions)
+    assert_same(got, expected)
+
+
+CALLS = {
+    "step": lambda venv: venv.step(zeros()),
+    "some": lambda venv: venv.step(zeros(2), [0, 3]),
+    "reset": lambda venv: venv.reset(seed=7),
+    "set_states": lambda venv: venv.set_states(venv.get_states()),
+    "get_attr": lambda venv: venv.get_attr("t"),
+}
+
+
+@pytest.mark.parametrize("call", ["step", "set_states", "get_attr"])
+@pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 2}], ids=str)
+def test_an_interrupt_at_any_line_leaves_all_at_the_same_step(options, call):
+    with plangym_ext.make_vec(Counter, 4, **options) as venv:
+        plain = plangym_ext.make_vec(Counter, 4, backend="serial")
+        venv.reset(seed=0)
+        plain.reset(seed=0)
+        with InterruptAt(-1) as count:
+            CALLS[call](venv)
+        if call == "step":
+            plain.step(zeros())
+        for number in points(count.lines, 12):
+            try:
+                with InterruptAt(number):
+                    CALLS[call](venv)
+            except KeyboardInterrupt:
+                assert_same_step(venv, plain, zeros())
+            else:  # fewer lines than the first time
+                if call == "step":
+                    plain.step(zeros())
+        plain.close()
+
+
+@pytest.mark.parametrize("call", ["reset", "some"])
+def test_an_interrupted_reset_or_partial_step_is_done_everywhere_or_nowhere(call):
+    with plangym_ext.make_vec(Counter, 4, n_workers=2) as venv:
+        plain = plangym_ext.make_vec(Counter, 4, backend="serial")
+        with InterruptAt(-1) as count:
+            venv.reset(seed=0)
+        for number in points(count.lines, 8):
+            for one_venv in (venv, plain):
+                one_venv.reset(seed=3)
+                one_venv.step(zeros())
+            try:
+                with InterruptAt(number):
+                    CALLS[call](venv)
+            except KeyboardInterrupt:
+                got = venv.step(zeros())
+                expected = plain.step(zeros())
+                if not np.array_equal(got[0], expected[0]):
+                    plain.reset(seed=3)
+                    plain.step(zeros())
+                    CALLS[call](plain)
+                    expected = plain.step(zeros())
+                assert_same(got, expected)
+        plain.close()
+
+
+def test_interrupts_during_recovery_leave_all_at_the_same_step():
+    with plangym_ext.make_vec(Counter, 4, n_workers=2) as venv:
+        plain = plangym_ext.make_vec(Counter, 4, backend="serial")
+        for one_venv in (venv, plain):
+            one_venv.reset(seed=0)
+            one_venv.step(zeros())
+        os.kill(venv.worker_pids[0], signal.SIGKILL)
+        with InterruptAt(-1) as count:
+            assert_same(venv.step(zeros()), plain.step(zeros()))
+        for number in points(count.lines, 3):
+            os.kill(venv.worker_pids[number % 2], signal.SIGKILL)
+            for again in (number, number // 2 + 1):  # and once more while that is mended
+                try:
+                    with InterruptAt(again):
+                        venv.step(zeros())
+                except KeyboardInterrupt:
+                    continue
+                plain.step(zeros())
+            got = venv.step(zeros())
+            for _ in range(3):
+                expected = plain.step(zeros())
+                if np.array_equal(got[0], expected[0]):
+                    break
+            assert_same(got, expected)
+        plain.close()
+
+
+# Deaths -----------------------------------------------------------------------------
+
+
+def test_workers_that_die_while_they_come_back_cost_no_episode():
+    with (
+        plangym_ext.make_vec(Counter, 4, n_workers=2) as venv,
+        plangym_ext.make_vec(Counter, 4, backend="serial") as plain,
+    ):
+        for one_venv in (venv, plain):
+            one_venv.reset(seed=0)
+            one_venv.step(zeros())
+        over = threading.Event()
+
+        def kill_on_sight():
+            for pause in (0.0, 0.05, 0.2, 0.3, 0.4):  # starting, opening, restoring ones
+                for pid in venv.worker_pids:
+                    if leaks.is_running(pid):
+                        os.kill(pid, signal.SIGKILL)
+                if over.wait(pause):
+                    return
+
+        killer = threading.Thread(target=kill_on_sight)
+        killer.start()
+        for _ in range(12):
+            assert_same(venv.step(zeros()), plain.step(zeros()))
+            time.sleep(0.05)
+        over.set()
+        killer.join()
+
+
+@pytest.mark.parametrize(("action", "how"), [(5, "SIGKILL"), (6, "status 3")])
+def test_a_sub_env_that_kills_its_worker_is_named(action, how):
+    with plangym_ext.make_vec(Counter, 4, n_workers=2) as venv:
+        venv.reset(seed=0)
+        venv.step(zeros())
+        with pytest.raises(PoisonState, match=rf"sub-env 3 .*action {action}.*{how}") as caught:
+            venv.step(one(action, row=3))
+        assert caught.value.row == 3
+        obs, *_ = venv.step(zeros())
+        assert obs[:, 0].tolist() == [2] * 4
+
+
+def test_a_sub_env_without_states_that_dies_is_named():
+    with plangym_ext.make_vec(Counter, 4, n_workers=2, state="off") as venv:
+        venv.reset(seed=0)
+        with pytest.raises(WorkerDied, match=r"^sub-env 2: worker 1 .*SIGKILL"):
+            venv.step(one(5, row=2))
+        venv.reset(seed=0)
+        assert venv.step(zeros())[0][:, 0].tolist() == [1] * 4
+
+
+# Hangs ------------------------------------------------------------------------------
+
+
+def test_a_hung_sub_env_is_named_with_its_stack_without_being_asked_for():
+    with plangym_ext.make_vec(Counter, 4, n_workers=2, timeout=0.6) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(WorkerTimeout, match=r"within 0\.6 s in sub-env 3, action 4,") as caught:
+            venv.step(one(4, row=3))
+        assert (caught.value.workers, caught.value.rows) == ((1,), (3,))
+        assert "test_recovery.py" in str(caught.value), "the stack"
+        obs, *_ = venv.step(zeros())
+        assert obs[:, 0].tolist() == [1] * 4
+
+
+def test_the_limit_is_for_one_row_not_for_all_of_a_worker():
+    with plangym_ext.make_vec(Counter, 4, n_workers=1, timeout=0.6) as venv:
+        venv.reset(seed=0)
+        venv.set_attr("seconds", 0.3)  # 1.2 s for the four
+        assert venv.step(zeros())[0][:, 0].tolist() == [1] * 4
