@@ -249,6 +249,13 @@ def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
     return value
 
 
+def own_copy(action: Any) -> Any:
+    """An action, or a batch of them, that an env may write into: numbers are as they are."""
+    if type(action) is np.ndarray:
+        return action.copy()
+    return action if isinstance(action, np.generic | int) else copy.deepcopy(action)
+
+
 def check_actions(
     layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
 ) -> tuple[np.ndarray, ...]:

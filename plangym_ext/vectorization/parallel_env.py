@@ -163,10 +163,12 @@ class ParallelEnv(BackendEnv):
             raise
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
-            return bool(self._arguments["state"] != "approximate")
+            if self._arguments["state"] == "approximate":
+                return False
+            return self._arguments["check"] or None
         return self._plan_env.exact
 
     @property
