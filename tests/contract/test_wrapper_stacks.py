@@ -56,7 +56,7 @@ def stack_of(seed):
     rng = np.random.default_rng(seed)
     base = BASES[rng.integers(len(BASES))]
     chosen: list = []
-    for k in rng.choice(len(WRAPPERS), rng.integers(1, 6)):
+    for k in rng.choice(len(WRAPPERS), rng.integers(1, 6), replace=False):
         if works(base, [*chosen, WRAPPERS[k]]):
             chosen.append(WRAPPERS[k])
     return base, chosen
