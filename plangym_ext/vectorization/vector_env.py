@@ -96,6 +96,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
         self.list_infos = False
+        #: Why `make_vec` chose workers, if nobody asked for them.
+        self.choice_note = ""
         engine.keep(Episodes(num_envs))
         self._pending = PendingCall()
 
@@ -354,8 +356,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def backend_note(self) -> str:
-        """Why something that the backend could do cannot be had: sub-envs without states."""
-        return self._engine.backend_note
+        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        return "\n".join(filter(None, [self.choice_note, self._engine.backend_note]))
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
