@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
@@ -51,6 +52,17 @@ class Planner(ABC):
 
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+
+    def __new__(cls, *_args: Any, **options: Any) -> Self:
+        """Refuse options that there are not, before the constructor is called."""
+        known = inspect.signature(cls.__init__).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for name in options if not takes_any else ():
+            if name not in known:
+                raise UnknownOption(
+                    f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
+                )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Check the options; derived planners check theirs after these."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
+from plangym_ext.errors import WrongKind
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -48,6 +49,16 @@ class PlanRequest:
             raise ValueError(
                 f"{self.planner}: states must be [B, S] uint8, B and S at least 1; got shape "
                 f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
+            )
+        if not (hasattr(self.env, "step_batch") or hasattr(self.env, "rollout_batch")):
+            raise WrongKind(
+                f"{self.planner}: env must step batches from states, as what plangym_ext.make "
+                f"returns does; got {self.env}. Make it with plangym_ext.make."
+            )
+        if not isinstance(rngs, Sequence) or not all(isinstance(rng, Rng) for rng in rngs):
+            raise WrongKind(
+                f"{self.planner}: rngs must be a list of numpy generators, one per state; got "
+                f"{rngs!r}. np.random.default_rng(seed).spawn({len(states)}) makes that many."
             )
         if len(rngs) != len(states):
             raise ValueError(

@@ -17,7 +17,7 @@ import numpy as np
 from plangym_ext.core.codec import layers
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import Binding, LateState, binding_of
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.core.spaces import SpaceLayout, own_copy
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
@@ -154,6 +154,8 @@ class LiveRows:
             capture: as for `reset`.
         """
         begun = time.perf_counter()
+        # They may be played again, and an env may write into what it is given.
+        actions = own_copy(actions)
         found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs, line = self.board.put, self._first, self.envs, self._line
