@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from plangym_ext.errors import PoisonState, WorkerDied
-from plangym_ext.vectorization.external_process import START_TIMEOUT
 from plangym_ext.vectorization.rows_message import NO_ROW
 
 #: Deaths after which a cause is held to be one: of the worker's own making, and by a signal that
 #: others send, too, such as the system when memory runs short. Of the latter those that hit the
 #: same row's step each time, and those at any other moment, if they have gone on for some
-#: seconds, too: whoever kills workers faster than they start is waited for as long as one start.
-_OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, START_TIMEOUT
+#: seconds, too: on a busy machine workers may be killed faster than they start.
+_OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, 300.0
 _FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 

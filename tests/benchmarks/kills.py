@@ -115,7 +115,7 @@ class Killer(threading.Thread):
                 pass
             self.seen.append(time.perf_counter() - self.kills[-1].at)
 
-    def wants(self, worker: ExternalProcess) -> bool:  # noqa: ARG002 - all are alike here
+    def wants(self, worker: ExternalProcess) -> bool:
         """Whether to kill a worker that was chosen."""
         return True
 
