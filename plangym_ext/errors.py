@@ -68,6 +68,10 @@ class InvalidAnswer(PlangymExtError, ValueError):
     """A function of the caller's, such as an evaluator, returned what cannot be used."""
 
 
+class NoLegalAction(PlangymExtError, ValueError):
+    """A state that is to be planned from allows no action."""
+
+
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator of which a process can hold but one."""
 

@@ -154,6 +154,7 @@ class Planner(ABC):
         Raises:
             InvalidOption: the options do not fit the env.
             InvalidAnswer: an evaluator or policy returned what cannot be used.
+            NoLegalAction: a state allows nothing.
         """
         self._check_observations(env)
         clock = Clock(self.max_seconds)
@@ -189,6 +190,15 @@ class Planner(ABC):
 
         Args:
             rows: `[n]` ascending indices into the last batch.
+        """
+
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+        """Forget what was kept of some rows of the last `plan_batch`; all stay in place.
+
+        For episodes played side by side, when some have ended and others begin there.
+
+        Args:
+            rows: `[n]` indices into the last batch.
         """
 
     def plan(

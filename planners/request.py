@@ -10,10 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
-from plangym_ext.errors import WrongKind
+from plangym_ext.errors import NoLegalAction, WrongKind
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States
+
+
+def no_legal_action(planner: str, rows: npt.NDArray[np.integer[Any]]) -> NoLegalAction:
+    """Return the error that says that the states of some rows allow nothing."""
+    return NoLegalAction(
+        f"{planner}: every state must allow an action; those of rows {rows.tolist()[:8]} allow "
+        f"none. Do not plan from a state whose episode has ended."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +85,7 @@ class PlanRequest:
         Raises:
             InvalidOption: its actions are not discrete.
             ValueError: `legal` is not `[B, A]`.
+            NoLegalAction: a row of `legal` allows nothing.
         """
         num_actions, first_action = discrete_actions(self.env.action_space, self.planner)
         if self.legal is not None and self.legal.shape != (self.batch, num_actions):
@@ -84,6 +93,8 @@ class PlanRequest:
                 f"{self.planner}: legal must be {(self.batch, num_actions)}, one row per state and "
                 f"one column per action, or None for all; got shape {self.legal.shape}."
             )
+        if self.legal is not None and not self.legal.any(axis=1).all():
+            raise no_legal_action(self.planner, np.flatnonzero(~self.legal.any(axis=1)))
         return num_actions, first_action
 
     def masks(self) -> npt.NDArray[np.bool_]:

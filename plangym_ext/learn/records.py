@@ -29,8 +29,9 @@ class EpisodeRecord:
         truncated: the env cut it.
         root_values: `[T]` float64, each plan's value; NaN where there was none.
         policies: `[T, A]` float64, each plan's weights; None if the planner has none.
-        visits: `[T, A]` int64, each plan's; None if the planner counts none.
-        q: `[T, A]` float64, each plan's, NaN where never tried; None if there are none.
+        visits: `[T, A]` int64, each plan's; None if the planner counts none, or does not
+            choose by them.
+        q: `[T, A]` float64, each plan's, NaN where unknown; None if there are none.
         legal: `[T, A]` bool; None: everything was.
         final_value: what the last observation is worth, by an evaluator; None: unknown.
             It stands for what would follow an episode that was cut.
@@ -146,7 +147,7 @@ class EpisodeRecorder:
             truncated=self._ended[1],
             root_values=np.array([plan.value for plan in plans], np.float64),
             policies=_stacked([plan.weights for plan in plans]),
-            visits=_stacked([plan.visits for plan in plans]),
+            visits=_stacked([plan.visits if plan.chosen_by_visits else None for plan in plans]),
             q=_stacked([plan.q for plan in plans]),
             legal=_masks(self._legal[:-1]),
             final_value=final_value,
