@@ -79,11 +79,23 @@ def __getattr__(name: str) -> Any:
         globals()[name] = _version()
         return globals()[name]
     if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
     globals()[name] = value
     _register_vector_env()
     return value
+
+
+def _elsewhere(name: str) -> str:
+    """Say where a name is that is not here, if it is a planner or a misspelt one of ours."""
+    # While the package itself is imported, or for what Python asks of any module, there is none.
+    if name.startswith("_"):
+        return ""
+    planners = importlib.import_module("plangym_ext.planners")
+    if name in planners.__all__:
+        return f"; it is in plangym_ext.planners: from plangym_ext.planners import {name}"
+    errors = importlib.import_module("plangym_ext.errors")
+    return str(errors.suggestion(name, _PUBLIC))
 
 
 def _register_vector_env() -> None:
@@ -104,4 +116,4 @@ _register_vector_env()
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -48,8 +48,16 @@ class InvalidObservation(PlangymExtError, ValueError):
     """An env returned an observation that its own space does not allow, or no number."""
 
 
+class WrongKind(PlangymExtError, TypeError):
+    """An argument, or what a function of the caller's returned, is of another kind."""
+
+
 class UnknownName(PlangymExtError, ValueError):
     """A name (env, planner, option) is not known; the message has a close match."""
+
+
+class UnknownOption(UnknownName, TypeError):
+    """A keyword of a constructor is not known; the message has a close match."""
 
 
 class InvalidOption(PlangymExtError, ValueError):
@@ -58,6 +66,10 @@ class InvalidOption(PlangymExtError, ValueError):
 
 class InvalidAnswer(PlangymExtError, ValueError):
     """A function of the caller's, such as an evaluator, returned what cannot be used."""
+
+
+class NoLegalAction(PlangymExtError, ValueError):
+    """A state that is to be planned from allows no action."""
 
 
 class OneEnvPerProcess(PlangymExtError, RuntimeError):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
@@ -51,6 +52,17 @@ class Planner(ABC):
 
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+
+    def __new__(cls, *_args: Any, **options: Any) -> Self:
+        """Refuse options that there are not, before the constructor is called."""
+        known = inspect.signature(cls.__init__).parameters
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for name in options if not takes_any else ():
+            if name not in known:
+                raise UnknownOption(
+                    f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
+                )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Check the options; derived planners check theirs after these."""
@@ -142,6 +154,7 @@ class Planner(ABC):
         Raises:
             InvalidOption: the options do not fit the env.
             InvalidAnswer: an evaluator or policy returned what cannot be used.
+            NoLegalAction: a state allows nothing.
         """
         self._check_observations(env)
         clock = Clock(self.max_seconds)
@@ -177,6 +190,15 @@ class Planner(ABC):
 
         Args:
             rows: `[n]` ascending indices into the last batch.
+        """
+
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+        """Forget what was kept of some rows of the last `plan_batch`; all stay in place.
+
+        For episodes played side by side, when some have ended and others begin there.
+
+        Args:
+            rows: `[n]` indices into the last batch.
         """
 
     def plan(

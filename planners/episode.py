@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import WrongKind
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.model import SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
@@ -138,6 +139,7 @@ def play(
     Returns:
         The episode, ended or cut at `max_steps`, or the list of them.
     """
+    _check_kinds(env, planner)
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
@@ -163,6 +165,20 @@ def play(
             going = [game for game, on in zip(going, stay, strict=True) if on]
     episodes = [game.episode() for game in games]
     return episodes[0] if num_episodes is None else episodes
+
+
+def _check_kinds(env: Any, planner: Any) -> None:
+    """Refuse a plain gymnasium env, and the class of a planner."""
+    if not hasattr(env, "step_batch"):
+        raise WrongKind(
+            f"play: env must step batches from states, as what plangym_ext.make returns does; got "
+            f"{env}. Make it with plangym_ext.make."
+        )
+    if isinstance(planner, type):
+        raise WrongKind(
+            f"play: planner must be an instance, with its options; got the class "
+            f"{planner.__name__}. Write {planner.__name__}(...)."
+        )
 
 
 class _Game:

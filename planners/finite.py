@@ -9,6 +9,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+# A few thousand times what one operation rounds: what long sums of rewards come to.
+_ROUNDING = 1e-12
+
 
 def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return `values` `[L]` as float64.
@@ -27,6 +30,16 @@ def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
             f"Look for a division by zero in the env's reward."
         )
     return numbers
+
+
+def spread_of(values: npt.NDArray[np.float64]) -> float:
+    """Return the standard deviation of `values` `[L]`, 0 where only rounding tells them apart.
+
+    To divide by the spread of equal sums that were rounded differently would make their
+    last bits as large as any difference there can be.
+    """
+    spread, size = float(values.std()), float(np.abs(values).max())
+    return spread if math.isfinite(spread) and spread > _ROUNDING * size else 0.0
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -16,29 +17,35 @@ class KeptRows(Generic[Row]):
     """What is known of each of B rows, as long as they are planned for over the same env.
 
     Attributes:
-        rows: the B rows; empty if nothing is kept.
+        rows: the B rows, None for one that is forgotten; empty if nothing is kept.
     """
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Row | None] = []
         self._env: SearchModel | None = None
 
-    def take(self, env: SearchModel, batch: int) -> list[Row]:
+    def take(self, env: SearchModel, batch: int) -> list[Row | None]:
         """Take the rows out, so that nothing goes on from a plan that ended in an error.
 
         Returns:
-            What is known of the `batch` rows; an empty list if it is of others.
+            What is known of each of the `batch` rows; None where nothing is, or where it is
+            of another env or batch.
         """
         rows, self.rows = self.rows, []
-        return rows if self._env is env and len(rows) == batch else []
+        return rows if self._env is env and len(rows) == batch else [None] * batch
 
-    def put(self, env: SearchModel, rows: list[Row]) -> None:
+    def put(self, env: SearchModel, rows: Sequence[Row]) -> None:
         """Keep what is known of the rows of the last plan."""
-        self._env, self.rows = env, rows
+        self._env, self.rows = env, list(rows)
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
         """Forget all rows but some; see `Planner.keep_rows`."""
         self.rows = [self.rows[i] for i in which] if self.rows else []
+
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget some rows; see `Planner.forget_rows`."""
+        for i in which.tolist() if self.rows else ():
+            self.rows[i] = None
 
     def clear(self) -> None:
         """Forget everything."""

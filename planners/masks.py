@@ -13,6 +13,24 @@ def has_masks(infos: Any) -> bool:
     return "action_mask" in infos.keys()  # noqa: SIM118 - iterating gives rows
 
 
+def weights_over_legal(
+    weights: npt.NDArray[np.floating[Any]], legal: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return weights `[L, A]` that are 0 where illegal.
+
+    A row that gives no legal action any weight becomes uniform over the legal ones; one
+    without a legal action is all 0.
+
+    Args:
+        weights: `[L, A]`, not negative.
+        legal: `[L, A]`.
+    """
+    found = np.where(legal, weights, 0.0).astype(np.float64)
+    weightless = ~(found > 0.0).any(axis=1)
+    found[weightless] = legal[weightless]
+    return found
+
+
 def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
     """Return which actions the states after a step allow, `[L, A]` bool.
 

@@ -53,17 +53,19 @@ class Plan:
     Attributes:
         action: what to play, an element of the env's action space.
         value: expected return from this state on: the mean over the simulations
-            of a tree, or the return of the best sequence.
+            of a tree, or the return of the sequence in `actions`.
         budget: what this plan cost.
         visits: `[A]` int64, simulations that began with each action; they
             include those kept from the previous move.
-        q: `[A]` float64, return of each action, NaN where never tried.
+        q: `[A]` float64, return of each action, NaN where unknown.
         weights: `[A]` float64, a policy over the actions that sums to 1: what a
             policy network would be taught.
-        actions: `[H, *act]`, the best sequence of actions, `action` first.
+        actions: `[H, *act]`, the sequence that is played, or the best one, `action` first.
         full: True if the tree ran out of room, so that fewer simulations than
             asked for were run.
         tree: the nodes of the search, if asked for with `return_tree`.
+        chosen_by_visits: False where `visits` only say how often actions were tried, and
+            the action is chosen otherwise: then their shares are no policy to learn.
     """
 
     action: Any
@@ -75,6 +77,7 @@ class Plan:
     actions: npt.NDArray[Any] | None = None
     full: bool = False
     tree: SearchTree | None = None
+    chosen_by_visits: bool = True
 
 
 class SearchTree(NamedTuple):

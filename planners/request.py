@@ -10,9 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
+from plangym_ext.errors import NoLegalAction, WrongKind
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States
+
+
+def no_legal_action(planner: str, rows: npt.NDArray[np.integer[Any]]) -> NoLegalAction:
+    """Return the error that says that the states of some rows allow nothing."""
+    return NoLegalAction(
+        f"{planner}: every state must allow an action; those of rows {rows.tolist()[:8]} allow "
+        f"none. Do not plan from a state whose episode has ended."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +58,16 @@ class PlanRequest:
                 f"{self.planner}: states must be [B, S] uint8, B and S at least 1; got shape "
                 f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
             )
+        if not (hasattr(self.env, "step_batch") or hasattr(self.env, "rollout_batch")):
+            raise WrongKind(
+                f"{self.planner}: env must step batches from states, as what plangym_ext.make "
+                f"returns does; got {self.env}. Make it with plangym_ext.make."
+            )
+        if not isinstance(rngs, Sequence) or not all(isinstance(rng, Rng) for rng in rngs):
+            raise WrongKind(
+                f"{self.planner}: rngs must be a list of numpy generators, one per state; got "
+                f"{rngs!r}. np.random.default_rng(seed).spawn({len(states)}) makes that many."
+            )
         if len(rngs) != len(states):
             raise ValueError(
                 f"{self.planner}: needs one generator per state, {len(states)}; got {len(rngs)}. "
@@ -66,6 +85,7 @@ class PlanRequest:
         Raises:
             InvalidOption: its actions are not discrete.
             ValueError: `legal` is not `[B, A]`.
+            NoLegalAction: a row of `legal` allows nothing.
         """
         num_actions, first_action = discrete_actions(self.env.action_space, self.planner)
         if self.legal is not None and self.legal.shape != (self.batch, num_actions):
@@ -73,6 +93,8 @@ class PlanRequest:
                 f"{self.planner}: legal must be {(self.batch, num_actions)}, one row per state and "
                 f"one column per action, or None for all; got shape {self.legal.shape}."
             )
+        if self.legal is not None and not self.legal.any(axis=1).all():
+            raise no_legal_action(self.planner, np.flatnonzero(~self.legal.any(axis=1)))
         return num_actions, first_action
 
     def masks(self) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from plangym_ext import GymEnv
 from plangym_ext.arrays.nested import content, leaves, num_rows, rows_of
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import InvalidObservation, InvalidOption
+from plangym_ext.learn.records import EpisodeRecorder
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of, play
 from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.run.cli import main
@@ -315,6 +316,30 @@ def registered(request):
     gym.register(name, entry_point=nested_kinds.Shown, kwargs={"kind": kind}, max_episode_steps=20)
     yield name
     del gym.registry[name]
+
+
+@every_kind
+def test_recorder_keeps_what_was_seen(kind):
+    moves = []
+    with GymEnv(make(kind)) as env:
+        *_, first, _ = env.reset(seed=0)
+        recorder = EpisodeRecorder(0, first, space=env.observation_space)
+        with pytest.raises(InvalidOption, match=r"Pass space=env\.observation_space"):
+            EpisodeRecorder(0, first)
+        play(env, MCTS(4), seed=0, max_steps=3, callback=moves.append)
+        for move in moves:
+            recorder.add(move.plan, move.obs, move.reward, terminated=False, truncated=False)
+        seen = recorder.record().observations
+        assert num_rows(seen) == 4
+        for t, obs in enumerate([first, *(move.obs for move in moves)]):
+            assert_same(rows_of(seen, t), obs, types=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("registered", ["nested", "graph"], indirect=True)
+def test_doctor_proves_envs_of_every_kind(registered, capsys):
+    assert main(["doctor", registered, "--steps", "30"]) == 0
+    assert "round trip   exact" in capsys.readouterr().out
 
 
 @pytest.mark.slow

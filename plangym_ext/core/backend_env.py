@@ -41,7 +41,7 @@ class BackendEnv(PlanEnv):
         return self.plan_env.codec
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         return self.plan_env.exact
 

@@ -18,7 +18,9 @@ import numpy as np
 from plangym_ext.arrays.nested import content
 from plangym_ext.core.codec import StateCodec
 from plangym_ext.core.part import StateTooWide
+from plangym_ext.core.random_bytes import RANDOM_TYPES, random_bytes
 from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.errors import WrongKind
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ class Subject:
         """One transition, field by field as bytes; an episode that ends is reset."""
         action = copy.deepcopy(action)
         started = time.perf_counter()
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs, reward, terminated, truncated, info = self._step(action)
         self.step_seconds.append(time.perf_counter() - started)
-        fields = self._fields("observation", obs)
+        fields: dict[str, Any] = self._fields("observation", obs)
         fields |= {
             "reward": np.float64(reward).tobytes(),
             "terminated": bool(terminated),
@@ -74,11 +76,49 @@ class Subject:
         }
         fields |= _numeric("info", info)
         if terminated or truncated:
-            obs, _ = self.env.reset()
-            fields |= self._fields("observation after the next reset", obs)
+            fields |= self._after_reset()
+        return fields | self._left()
+
+    def play_reset(self) -> dict[str, Any]:
+        """A reset without a seed, as `play`."""
+        return self._after_reset() | self._left()
+
+    def _after_reset(self) -> dict[str, Any]:
+        obs, _ = self.env.reset()
+        return self._fields("observation after the next reset", obs)
+
+    def _left(self) -> dict[str, Any]:
+        """What a transition leaves, beside what it shows."""
+        left: dict[str, Any] = {RANDOM: self.random_state()}
         if self.codec.canonical:
-            fields["next state"] = self.save()
-        return fields
+            left["next state"] = self.save()
+        return left
+
+    def random_state(self) -> bytes:
+        """State of the simulator's `np_random`; empty if it was never asked for."""
+        # The property itself would make one.
+        generator = vars(self.env.unwrapped).get("_np_random")
+        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != "not enough values to unpack (expected 5, got 4)":
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(
+                f"{type(self.env.unwrapped).__qualname__}: step must return (observation, reward, "
+                f"terminated, truncated, info); got {len(found)} values. An env of the old Gym "
+                "returns `done` for the two endings: return `done, False` instead."
+            )
+        return found
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:
         layout = SpaceLayout(self.env.observation_space, objects=True)
@@ -101,6 +141,14 @@ def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
     return fields
 
 
+#: Field that holds the state of `np_random`.
+RANDOM = "np_random"
+_LEAVES_OUT_RANDOM = (
+    ". After the restore np_random was not where it had been: the state leaves out np_random. Keep "
+    "self.np_random.bit_generator.state in what get_state returns, and set it in set_state"
+)
+
+
 def check_round_trip(
     subject: Subject,
     others: list[tuple[str, Subject]],
@@ -112,7 +160,8 @@ def check_round_trip(
     """Compare futures from restored states with the ones that really happened.
 
     The envs are reset and moved. Actions are random; an episode that ends goes on with
-    the next one, so the random state is part of what is compared.
+    the next one, and the last step of all is followed by a reset, so what resets draw is
+    compared too. So is the random generator itself, if the env draws from it.
 
     Args:
         subject: the instance that plays first and is restored into.
@@ -121,36 +170,70 @@ def check_round_trip(
         save_points: steps after the reset at which states are saved.
         num_steps: steps that are compared behind each save point.
     """
-    count = max(save_points) + num_steps
-    space = copy.deepcopy(subject.env.action_space)
-    space.seed(seed)
-    actions = [space.sample() for _ in range(count)]
-    subject.env.reset(seed=seed)
-    saved: dict[int, bytes] = {}
-    played: list[dict[str, Any]] = []
-    for step, action in enumerate(actions):
-        if step in save_points:
-            saved[step] = subject.save()
-        played.append(subject.play(action))
-    compared = 0
+    trip = _Trip(subject, seed, save_points, num_steps)
     for which, instance in (("the same instance", subject), *others):
-        for point, state in saved.items():
-            instance.restore(state)
-            for step in range(point, point + num_steps):
-                again = instance.play(actions[step])
-                compared += 1
-                field = _first_difference(played[step], again)
-                if field:
-                    return RoundTrip(
-                        False,
-                        compared,
-                        f"{field} differs at step {step + 1}, {step + 1 - point} after the "
-                        f"state of step {point} was restored in {which}",
-                    )
-    return RoundTrip(True, compared, step_seconds=statistics.median(subject.step_seconds))
+        for point in trip.saved:
+            difference = trip.again(instance, point, which)
+            if difference:
+                return RoundTrip(False, trip.compared, difference)
+    return RoundTrip(True, trip.compared, step_seconds=statistics.median(subject.step_seconds))
 
 
-def _first_difference(expected: dict[str, Any], got: dict[str, Any]) -> str:
+class _Trip:
+    """An episode or more that an instance has played, with states on the way.
+
+    Attributes:
+        saved: states by step.
+        compared: transitions that were played again so far.
+    """
+
+    def __init__(
+        self, subject: Subject, seed: int, save_points: tuple[int, ...], num_steps: int
+    ) -> None:
+        self._num_steps, self.compared = num_steps, 0
+        count = max(save_points) + num_steps
+        space = copy.deepcopy(subject.env.action_space)
+        space.seed(seed)
+        self._actions = [space.sample() for _ in range(count)]
+        subject.env.reset(seed=seed)
+        self.saved: dict[int, bytes] = {}
+        self._randoms: dict[int, bytes] = {}
+        self._played: list[dict[str, Any]] = []
+        for step, action in enumerate(self._actions):
+            if step in save_points:
+                self.saved[step] = subject.save()
+                self._randoms[step] = subject.random_state()
+            self._played.append(subject.play(action))
+        self._played.append(subject.play_reset())
+        # A generator that is not drawn from is no part of the state.
+        randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
+        self._draws = len(randoms) > 1
+
+    def again(self, instance: Subject, point: int, which: str) -> str:
+        """Restore the state of step `point` and play on; the first difference, or ""."""
+        instance.restore(self.saved[point])
+        moved = instance.random_state() != self._randoms[point]
+        stop = point + self._num_steps
+        if stop == len(self._actions):
+            stop += 1  # the reset behind the last step
+        for step in range(point, stop):
+            is_reset = step == len(self._actions)
+            got = instance.play_reset() if is_reset else instance.play(self._actions[step])
+            self.compared += not is_reset
+            field = _first_difference(self._played[step], got, random=self._draws)
+            if field:
+                when = "reset" if is_reset else "step"
+                return (
+                    f"{field} differs at {when} {step + 1}, {step + 1 - point} after the "
+                    f"state of step {point} was restored in {which}"
+                    f"{_LEAVES_OUT_RANDOM if moved else ''}"
+                )
+        return ""
+
+
+def _first_difference(expected: dict[str, Any], got: dict[str, Any], *, random: bool) -> str:
+    if not random:
+        expected, got = ({**fields, RANDOM: b""} for fields in (expected, got))
     if "next state" not in got:
         # Equal states need not be equal bytes, or need no longer: see `StatePart`.
         expected = {key: value for key, value in expected.items() if key != "next state"}

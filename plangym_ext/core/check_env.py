@@ -73,6 +73,8 @@ def check_env(env: PlanEnv, *, seed: int = 0, num_steps: int = 100) -> EnvReport
         outcome = check_round_trip(
             Subject(local.gym_env, local.codec), others, seed=seed, num_steps=num_steps
         )
+    if outcome.exact and local.codec.exact:
+        local.note_proof()
     if here is not None:
         local.set_state(here)
     layers = tuple((name, part.method, part.width) for part, name in local.codec.described())

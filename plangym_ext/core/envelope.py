@@ -86,6 +86,19 @@ def _sums(words: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return sums
 
 
+#: Identities of the last envelopes that were made here, by fingerprint: for messages alone.
+_identities: dict[bytes, dict[str, Any]] = {}
+_MOST_IDENTITIES = 64
+
+
+def _remember(found: bytes, identity: dict[str, Any]) -> None:
+    """Keep an identity, for as long as not too many others follow."""
+    _identities.pop(found, None)
+    _identities[found] = identity
+    while len(_identities) > _MOST_IDENTITIES:
+        _identities.pop(next(iter(_identities)), None)
+
+
 class Envelope:
     """Seals and checks the state rows of one env configuration.
 
@@ -104,6 +117,7 @@ class Envelope:
         header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
         header[_WIDTH].view("<u4")[0] = self.width
         header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
+        _remember(header[16:32].tobytes(), identity)
         self._header = header
         self._header_words = header.view("<u8").copy()
         #: Without the length.
@@ -160,9 +174,10 @@ class Envelope:
         """`check` of everything but the rows' content."""
         rows = np.asarray(states)
         if rows.ndim != 2 or rows.dtype != np.uint8:
+            one = ". One state is a batch of one row as state[None]." if rows.ndim == 1 else ""
             raise ValueError(
                 f"{where}: states must be (B, {self.width}) uint8, rows from get_state; "
-                f"got {rows.shape} {rows.dtype}"
+                f"got {rows.shape} {rows.dtype}{one}"
             )
         width = rows.shape[1]
         if width < HEADER or width % _WORD:
@@ -215,10 +230,25 @@ class Envelope:
                 "Capture it again with this version of plangym-ext."
             )
         return ForeignState(
-            f"{where}: states[{index}] belongs to another env: fingerprint "
-            f"{row[16:32].tobytes().hex()}, expected {self._header[16:32].tobytes().hex()} of "
-            f"{self.identity}. Use an env with the same id, arguments and simulator version."
+            f"{where}: states[{index}] belongs to another env: {self._differing(row)}. States "
+            f"of {self.identity.get('id')} fit envs of the same arguments, wrappers and simulator."
         )
+
+    def _differing(self, row: np.ndarray) -> str:
+        """Say in what the env of a foreign row differs from this one."""
+        theirs = _identities.get(row[16:32].tobytes())
+        if theirs is None:
+            told = {key: self.identity[key] for key in ("id", "arguments") if key in self.identity}
+            return f"one that was not made in this process; here it is {told}"
+        keys = (self.identity | theirs).keys()
+        # One by one as the whole: values may be arrays, which have no plain equality.
+        differing = (
+            key
+            for key in keys
+            if fingerprint({key: theirs.get(key)}) != fingerprint({key: self.identity.get(key)})
+        )
+        key = next(differing, "id")
+        return f"its {key} is {theirs.get(key)!r} there and {self.identity.get(key)!r} here"
 
 
 def stacked(rows: Sequence[Any], where: str) -> np.ndarray:

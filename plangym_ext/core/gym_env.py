@@ -39,7 +39,7 @@ class GymEnv(PlanEnv):
         autoreset: whether `step` without a state resets an env that ended.
         state: how the state is captured: "auto" for the first way that proves itself,
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
-        check: whether the way must pass a short round trip now.
+        check: whether the way must pass a short round trip now; `exact` is None without it.
         trust: open pickles in states that another session made. They can run any code.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
@@ -85,6 +85,7 @@ class GymEnv(PlanEnv):
         self._closed = False
         #: Whether there is a state: the env was reset, or a state was set.
         self.is_reset = False
+        self._is_proved = check
         try:
             self._prepare(state, check=check, trust=trust)
         except BaseException:
@@ -146,11 +147,11 @@ class GymEnv(PlanEnv):
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:
             raise ResetNeeded("step: the env was never reset. Call reset first, or pass a state.")
-        parts = tuple(leaf[()].copy() for leaf in leaves)
-        held = self.layout.action.join(parts)
         total, taken = 0.0, 0
         for _ in range(repeats):
-            obs, reward, terminated, truncated, info = self.gym_env.step(held)
+            # An env may keep what it is given, or write into it.
+            action = self.layout.action.join(tuple(leaf[()].copy() for leaf in leaves))
+            obs, reward, terminated, truncated, info = self.gym_env.step(action)
             total += float(reward)
             taken += 1
             if terminated or truncated:
@@ -164,9 +165,13 @@ class GymEnv(PlanEnv):
         return result if final is None else StateTransition(final, *result)
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
-        return self.codec.exact
+        return self._is_proved or None if self.codec.exact else False
+
+    def note_proof(self) -> None:
+        """Note that a check has found every restored future equal to the real one."""
+        self._is_proved = True
 
     @property
     def step_seconds(self) -> float | None:

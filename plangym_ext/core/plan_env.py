@@ -112,8 +112,12 @@ class PlanEnv(SlotStepper, Closing):
     # What every backend shares ------------------------------------------------
 
     @property
-    def exact(self) -> bool:
-        """Whether restored futures equal the real ones; False only if asked for."""
+    def exact(self) -> bool | None:
+        """Whether restored futures equal the real ones.
+
+        False only if that was asked for; None if it was not looked at (`check=False`), until
+        `check_env` has proved it.
+        """
         return True
 
     @property
@@ -158,7 +162,7 @@ class PlanEnv(SlotStepper, Closing):
             self.set_state(self._checked_state(state, "sync_states"))
 
     def __repr__(self) -> str:
-        note = "" if self.exact else ", approximate states"
+        note = {True: "", False: ", approximate states", None: ", unproved states"}[self.exact]
         return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
     def _checked_state(self, state: Any, where: str) -> np.ndarray:

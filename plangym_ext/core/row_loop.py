@@ -14,7 +14,7 @@ from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.core.spaces import ObsWriter
+from plangym_ext.core.spaces import ObsWriter, own_copy
 
 #: Given a row and its info, what the columns do not hold of it, or None.
 PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]
@@ -204,13 +204,15 @@ class _Sequences:
         env_steps = 0
         obs, info, terminated, truncated = None, {}, False, False
         for action in actions:
+            # An env may write into what it is given, and a held action is the same again.
+            held = action if repeats == 1 else own_copy(action)
             obs, reward, terminated, truncated, info = step(action)
             total = float(reward)
             env_steps += 1
             for _ in range(repeats - 1):
                 if terminated or truncated:
                     break
-                obs, reward, terminated, truncated, info = step(action)
+                obs, reward, terminated, truncated, info = step(own_copy(held))
                 total += float(reward)
                 env_steps += 1
             rewards.append(total)

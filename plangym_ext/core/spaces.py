@@ -249,6 +249,13 @@ def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
     return value
 
 
+def own_copy(action: Any) -> Any:
+    """An action, or a batch of them, that an env may write into: numbers are as they are."""
+    if type(action) is np.ndarray:
+        return action.copy()
+    return action if isinstance(action, np.generic | int) else copy.deepcopy(action)
+
+
 def check_actions(
     layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
 ) -> tuple[np.ndarray, ...]:
@@ -315,6 +322,11 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
     )
     is_integer = leaf.dtype.kind in "iu"
     kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
+    if shape_fits and is_integer and values.dtype.kind == "f":
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be whole numbers of an integer dtype, such as "
+            f"{leaf.dtype}, for {leaf.space}; got {values.dtype}. Cast them with .astype(int)."
+        )
     if not shape_fits or not kind_fits:
         names = ("B", "H")
         lead = [names[k] if w == -1 else str(w) for k, w in enumerate(batch_shape)]

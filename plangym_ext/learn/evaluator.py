@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import mapped, num_rows
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.torch_extra import nn, torch
@@ -72,6 +73,7 @@ class NetworkEvaluator:
             raise InvalidOption(
                 f"NetworkEvaluator: temperature must be above 0; got {temperature}."
             )
+        check_device(device, "NetworkEvaluator")
         self.network = network.to(device).eval()
         self.outputs, self.temperature, self.version = outputs, float(temperature), version
         self.device = torch.device(device)

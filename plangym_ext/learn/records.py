@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.plans import Budget, Plan
 
 
@@ -18,15 +21,17 @@ class EpisodeRecord:
 
     Attributes:
         seed: what it was played with.
-        observations: `[T + 1, *obs]`, the last one after the last step.
+        observations: `[T + 1, *obs]`, the last one after the last step; nested as the space
+            if the recorder was given it.
         actions: `[T, *act]`, elements of the action space.
         rewards: `[T]` float64.
         terminated: it came to an end. If not it was cut, by the env or the collector.
         truncated: the env cut it.
         root_values: `[T]` float64, each plan's value; NaN where there was none.
         policies: `[T, A]` float64, each plan's weights; None if the planner has none.
-        visits: `[T, A]` int64, each plan's; None if the planner counts none.
-        q: `[T, A]` float64, each plan's, NaN where never tried; None if there are none.
+        visits: `[T, A]` int64, each plan's; None if the planner counts none, or does not
+            choose by them.
+        q: `[T, A]` float64, each plan's, NaN where unknown; None if there are none.
         legal: `[T, A]` bool; None: everything was.
         final_value: what the last observation is worth, by an evaluator; None: unknown.
             It stands for what would follow an episode that was cut.
@@ -35,7 +40,7 @@ class EpisodeRecord:
     """
 
     seed: int
-    observations: npt.NDArray[Any]
+    observations: Any
     actions: npt.NDArray[Any]
     rewards: npt.NDArray[np.float64]
     terminated: bool
@@ -67,11 +72,21 @@ class EpisodeRecorder:
         seed: what it is played with.
         obs: `[*obs]` after the reset; copied, like all that follow.
         legal: `[A]` bool, what may be played first; None: everything.
+        space: of the observations; needed where these are more than one array each.
+
+    Raises:
+        InvalidOption: it is, and was not given.
     """
 
-    def __init__(self, seed: int, obs: Any, legal: Any = None) -> None:
+    def __init__(self, seed: int, obs: Any, legal: Any = None, *, space: Any = None) -> None:
         self.seed = seed
-        self._observations = [np.array(obs)]
+        if space is None and isinstance(obs, Mapping | tuple):
+            raise InvalidOption(
+                f"EpisodeRecorder: observations nested in a {type(obs).__name__} are recorded by "
+                f"their space; got None. Pass space=env.observation_space."
+            )
+        self._layout = None if space is None else SpaceLayout(space, objects=True)
+        self._observations = [copy.deepcopy(obs)]
         self._legal = [legal]
         self._plans: list[Plan] = []
         self._rewards: list[float] = []
@@ -102,10 +117,15 @@ class EpisodeRecorder:
             legal: `[A]` bool, what may be played next; None: everything.
         """
         self._plans.append(plan)
-        self._observations.append(np.array(obs))
+        self._observations.append(copy.deepcopy(obs))
         self._legal.append(legal)
         self._rewards.append(float(reward))
         self._ended = (bool(terminated), bool(truncated))
+
+    def _stacked_observations(self) -> Any:
+        if self._layout is not None:
+            return self._layout.stack(self._observations)
+        return np.stack([np.asarray(obs) for obs in self._observations])
 
     def record(
         self, attributes: Mapping[str, Any] | None = None, final_value: float | None = None
@@ -120,14 +140,14 @@ class EpisodeRecorder:
             raise ValueError("EpisodeRecorder: a record needs at least one step; got none.")
         return EpisodeRecord(
             seed=self.seed,
-            observations=np.stack(self._observations),
+            observations=self._stacked_observations(),
             actions=np.stack([np.asarray(plan.action) for plan in plans]),
             rewards=np.array(self._rewards, np.float64),
             terminated=self._ended[0],
             truncated=self._ended[1],
             root_values=np.array([plan.value for plan in plans], np.float64),
             policies=_stacked([plan.weights for plan in plans]),
-            visits=_stacked([plan.visits for plan in plans]),
+            visits=_stacked([plan.visits if plan.chosen_by_visits else None for plan in plans]),
             q=_stacked([plan.q for plan in plans]),
             legal=_masks(self._legal[:-1]),
             final_value=final_value,

@@ -69,7 +69,7 @@ def weights(record: EpisodeRecord) -> Floats:
 
 
 def action_histogram(record: EpisodeRecord) -> Floats:
-    """Visits as shares."""
+    """Visits as shares, of planners that choose by them."""
     visits = _known(record.visits, "action_histogram", "visits").astype(np.float64)
     return visits / visits.sum(axis=1, keepdims=True)
 
@@ -83,7 +83,7 @@ def action_histogram_smooth(record: EpisodeRecord) -> Floats:
 
 
 def qualities(record: EpisodeRecord) -> Floats:
-    """What each action returned in the search, NaN where it was not tried."""
+    """What each action returned in the search, NaN where that is unknown."""
     return _known(record.q, "qualities", "q")
 
 
@@ -147,7 +147,8 @@ def _root_values(record: EpisodeRecord, target: str) -> Floats:
 def _known(rows: Any, target: str, field: str) -> Any:
     if rows is None:
         raise InvalidSamples(
-            f"targets: {target!r} needs plans that have {field}; this record's have none. "
-            f"Take another planner, or another target."
+            f"targets: {target!r} needs the plans' {field}; this record has none, since its "
+            f"planner has none or does not choose by them. Take another planner, or another "
+            f"target, such as 'weights'."
         )
     return rows

@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
     make_folder(options.out)
     results = _Results(options)
+    _check_pairs(planners, options, results)
     print(results.heading(), file=sys.stderr)
     for name in options.envs:
         with _env(name, options) as env:
@@ -194,6 +195,29 @@ class _Results:
         return max(map(len, ["env", *envs])), max(map(len, ["planner", *planners]))
 
 
+def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results: _Results) -> None:
+    """Have every planner plan one move in every env, before anything is played.
+
+    Raises:
+        PlangymExtError: a planner cannot plan in one of the envs.
+    """
+    if len(planners) * len(options.envs) == 1:
+        return  # playing says it as soon
+    for name in options.envs:
+        missing = [
+            planner
+            for spec, planner in planners.items()
+            if any(results.key(name, spec, k) not in results.rows for k in range(options.seeds))
+        ]
+        if not missing:
+            continue
+        with _env(name, options, told=False) as env:
+            state, obs, info = env.reset(seed=0)
+            for planner in missing:
+                planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
+                planner.reset()
+
+
 def _play_cell(
     env: Any,
     name: str,
@@ -241,12 +265,13 @@ def _planner(spec: str, model_steps: int) -> Any:
     return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
 
 
-def _env(name: str, options: argparse.Namespace) -> Any:
+def _env(name: str, options: argparse.Namespace, *, told: bool = True) -> Any:
+    """The env; `told`: why it runs where it runs is printed."""
     import plangym_ext
 
     arguments = {"frameskip": options.frameskip, **env_arguments(options)}
     env = plangym_ext.make(name, n_workers=options.n_workers, **arguments)
-    if env.backend_note:
+    if env.backend_note and told:
         print(f"{env.name}: {env.backend_note}", file=sys.stderr)
     return env
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"  backend      {_backend(env, options.env)}")
         report = check_env(env, seed=options.seed, num_steps=options.steps)
         print(report)
-        if not env.exact:
+        if env.exact is False:
             print("  approximate  this way is not exact by its nature; it is used only if named")
         costs = _costs(env, options.seed)
         replayed = _replay_cost(env, options.seed, options.steps)

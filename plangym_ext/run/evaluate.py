@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
         )
     print(
         f"{trained.config.env.id}, {trained.config.evaluation.player}: mean return "
-        f"{values['eval/return']:g} of {len(episodes)} episodes, from "
-        f"{values['eval/return_min']:g}, {values['eval/length']:.1f} moves"
+        f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
+        f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
     print(f"wrote {out / 'eval.json'}", flush=True)
     if options.video:

@@ -9,6 +9,7 @@ after an interrupt, a crash or a power cut, and comes to the same end.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from plangym_ext.run.setting_options import (
     chosen_settings,
     typed_settings,
 )
+
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 
 _OUT = Path("runs/train")
 
@@ -99,7 +103,15 @@ def run(options: argparse.Namespace) -> int:
     with runner:
         if runner.round:
             print(f"going on after round {runner.round} of {config.rounds}", flush=True)
-        runner.run()
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            print(
+                f"interrupted in round {runner.round} of {config.rounds}; the last checkpoint is "
+                f"{runner.newest_checkpoint}. Go on with the same command and --resume.",
+                file=sys.stderr,
+            )
+            return INTERRUPTED
     # Behind the table, which leaves its line when it is closed.
     print(
         f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "

@@ -98,12 +98,23 @@ class _Player:
         self.mode = venv.metadata.get("autoreset_mode")
         self._space = copy.deepcopy(venv.action_space)
         self._space.seed(seed)
+        #: `[n]` bool, which have ended in the last step.
+        self._ended = np.zeros(self.num_envs, bool)
 
     def actions(self) -> Any:
         return self._space.sample()
 
     def reset(self, **kwargs: Any) -> Any:
+        self._ended[:] = False
         return self.venv.reset(seed=self.seed, **kwargs)
+
+    def step(self, actions: Any) -> Any:
+        """Step on; where nothing is reset by itself, what has ended is reset before."""
+        if self.mode == AutoresetMode.DISABLED and self._ended.any():
+            self.venv.reset(options={"reset_mask": self._ended})
+        result = self.venv.step(actions)
+        self._ended = np.asarray(result[2]) | np.asarray(result[3])
+        return result
 
     def until_ended(self) -> np.ndarray:
         """Play until a sub-env ends; `[n]` bool which have, in this step."""
@@ -177,9 +188,9 @@ def _arrays_are_the_callers(player: _Player) -> None:
     if not getattr(player.venv.unwrapped, "copy", True):
         raise _Skipped("the vector env was made with copy=False")
     player.reset()
-    first = player.venv.step(player.actions())
+    first = player.step(player.actions())
     before = copy.deepcopy(first)
-    player.venv.step(player.actions())
+    player.step(player.actions())
     _want(_same(first, before), "a later step changed arrays that an earlier one returned")
 
 
@@ -210,7 +221,7 @@ def _seeds_reproduce(player: _Player) -> None:
     plays = []
     for _ in range(2):
         play = [player.reset()]
-        play += [player.venv.step(action) for action in actions]
+        play += [player.step(action) for action in actions]
         plays.append([result[:-1] for result in play])
     _want(_same(*plays), "two resets with the same seed and the same actions differ")
 

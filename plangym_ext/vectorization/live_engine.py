@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
@@ -100,6 +101,22 @@ class LiveEngine(RowEngine):
     def backend(self) -> str:
         """See `RowEngine`."""
         return "process" if isinstance(self._hosts[0], WorkerHost) else "serial"
+
+    @property
+    def backend_note(self) -> str:
+        """See `RowEngine`."""
+        reasons: dict[str, list[int]] = {}
+        told = [reason for found in self._described for reason in found["no_states"]]
+        for row, reason in enumerate(told):
+            if reason:
+                reasons.setdefault(reason, []).append(row)
+        return "\n".join(f"sub-envs {rows}: {reason}" for reason, rows in reasons.items())
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """See `RowEngine`."""
+        host = self._hosts[0]
+        return host.envs if isinstance(host, LocalHost) else super().envs
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

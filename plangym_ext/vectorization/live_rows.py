@@ -14,19 +14,23 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.codec import layers
 from plangym_ext.core.gym_env import made_env
-from plangym_ext.core.late_state import Binding, LateState, binding_of
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.core.late_state import LateState
+from plangym_ext.core.spaces import own_copy
 from plangym_ext.errors import IncompleteState, ResetNeeded
 from plangym_ext.vectorization.capture_pace import CapturePace
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.played import Called, Played, PlayedNotes
+from plangym_ext.vectorization.row_states import row_states
 from plangym_ext.vectorization.rows_message import NO_ROW
 from plangym_ext.vectorization.seen import Seen
+from plangym_ext.vectorization.unknown_space import observation_space
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
+
+#: Names that begin so are those of attributes of the env under all wrappers.
+UNWRAPPED = "unwrapped."
 
 Rows = Sequence[int]
 
@@ -55,27 +59,18 @@ class LiveRows:
     ) -> None:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
-        #: How each row's state is captured, or why it cannot be.
-        self._states: list[LateState | IncompleteState] = []
         self._fresh = [True] * len(makes)
         self._pace = CapturePace()
         self._seen = Seen()
-        known: dict[Any, Binding | IncompleteState] = {}
         try:
+            # All of them first: a constructor may hand out what others have left.
             for make in makes:
-                binding = known.get(make)
-                if binding is None:
-                    # Found with a twin: what a row has lived through is its own.
-                    twin = made_env(make)
-                    binding = known[make] = _found_binding(twin, known, state, check, trust)
-                env = made_env(make)
-                self.envs.append(env)
-                if isinstance(binding, Binding):
-                    found = LateState(env, binding, trusted=trust)
-                    self._states.append(found)
-                    self.envs[-1] = found.env
-                else:
-                    self._states.append(binding)
+                self.envs.append(made_env(make))
+            #: How each row's state is captured, or why it cannot be.
+            self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
+            for row, found in enumerate(self._states):
+                if isinstance(found, LateState):
+                    self.envs[row] = found.env
         except BaseException:
             self.close()
             raise
@@ -85,12 +80,13 @@ class LiveRows:
         """What the vector env has to know: spaces of every row, and the first env's own."""
         first = self.envs[0]
         return {
-            "observation_spaces": [env.observation_space for env in self.envs],
+            "observation_spaces": [observation_space(env) for env in self.envs],
             "action_spaces": [env.action_space for env in self.envs],
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
             "captures": [isinstance(state, LateState) for state in self._states],
+            "no_states": [str(s) if isinstance(s, IncompleteState) else "" for s in self._states],
         }
 
     def use(self, board: ObsBoard, line: np.ndarray) -> None:
@@ -154,6 +150,8 @@ class LiveRows:
             capture: as for `reset`.
         """
         begun = time.perf_counter()
+        # They may be played again, and an env may write into what it is given.
+        actions = own_copy(actions)
         found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs, line = self.board.put, self._first, self.envs, self._line
@@ -231,10 +229,13 @@ class LiveRows:
     ) -> Called:
         """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
         missing = object()
-        before = [(self.envs[row], _attribute(self.envs[row], name, missing)) for row in rows]
+        owners = [self.envs[row] for row in rows]
+        if name.startswith(UNWRAPPED):
+            owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
+        before = [(env, _attribute(env, name, missing)) for env in owners]
         try:
-            for row, value in zip(rows, values, strict=True):
-                self.envs[row].set_wrapper_attr(name, value)
+            for row, env, value in zip(rows, owners, values, strict=True):
+                env.set_wrapper_attr(name, value)
                 self._identify(row)
         except BaseException:
             for env, value in before:
@@ -350,33 +351,3 @@ def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
         return env.get_wrapper_attr(name)
     except AttributeError:
         return missing
-
-
-def _found_binding(
-    twin: gym.Env[Any, Any], known: dict[Any, Any], state: str, check: bool, trust: bool
-) -> Binding | IncompleteState:
-    """How states of envs like this one are captured, or why they cannot be."""
-    try:
-        if state == "off":
-            return IncompleteState("states are off; leave out state='off' to have them")
-        # Constructors that differ in what they enclose mostly make envs of one kind.
-        kind = (str(twin.spec), *(type(layer) for layer in layers(twin)))
-        if kind not in known:
-            known[kind] = _proved_binding(twin, state, check, trust)
-        found: Binding | IncompleteState = known[kind]
-        return found
-    finally:
-        twin.close()
-
-
-def _proved_binding(
-    twin: gym.Env[Any, Any], state: str, check: bool, trust: bool
-) -> Binding | IncompleteState:
-    try:
-        SpaceLayout(twin.observation_space, objects=True)  # what the proof compares
-    except TypeError as error:
-        return IncompleteState(f"its state cannot be captured: {error}")
-    try:
-        return binding_of(twin, state, check=check, trusted=trust)
-    except IncompleteState as error:
-        return error

@@ -15,7 +15,7 @@ from plangym_ext.core.pending import RunningRows
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import EnvClosed, IncompleteState
+from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.vectorization.batch_env import ROW_TIMEOUT, BatchEnv
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.external_process import ExternalProcess
@@ -71,6 +71,12 @@ class ParallelEnv(BackendEnv):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if not callable(env_class):
+            raise WrongKind(
+                "ParallelEnv: env_class must be a callable that returns a gymnasium env; got "
+                f"{env_class!r}. For a name use plangym_ext.make({env_class!r}, n_workers=...), or "
+                f"ParallelEnv(gymnasium.make, {env_class!r})."
+            )
         if n_workers is None:
             n_workers = default_n_workers()
         if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
@@ -157,10 +163,12 @@ class ParallelEnv(BackendEnv):
             raise
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
-            return bool(self._arguments["state"] != "approximate")
+            if self._arguments["state"] == "approximate":
+                return False
+            return self._arguments["check"] or None
         return self._plan_env.exact
 
     @property

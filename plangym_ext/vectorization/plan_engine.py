@@ -17,6 +17,7 @@ from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import ResetNeeded
 from plangym_ext.vectorization.grouped_infos import Columns, GroupedInfos, InfoGroup
+from plangym_ext.vectorization.live_rows import UNWRAPPED
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.played import Played
 from plangym_ext.vectorization.row_engine import (
@@ -49,6 +50,11 @@ class PlanEngine(RowEngine):
         self._states = np.zeros((num_envs, env.state_width), np.uint8)
         self._fresh = np.ones(num_envs, bool)
         self._numbers = np.arange(num_envs)
+
+    @property
+    def backend_note(self) -> str:
+        """See `RowEngine`."""
+        return self._env.backend_note
 
     @property
     def description(self) -> RowsDescription:
@@ -276,6 +282,7 @@ class PlanEngine(RowEngine):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
+        name = name.removeprefix(UNWRAPPED)
         for row, value in zip(rows, values, strict=True):
             if self._fresh[row]:
                 raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
@@ -74,6 +75,23 @@ class RowEngine(ABC):
     @abstractmethod
     def backend(self) -> str:
         """Name of what moves the rows."""
+
+    @property
+    def backend_note(self) -> str:
+        """Why something that the backend could do cannot be had; "" if all can."""
+        return ""
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The env of every row, if they live in this process.
+
+        Raises:
+            AttributeError: they do not.
+        """
+        raise AttributeError(
+            f"envs: the sub-envs of the {self.backend} backend cannot be reached from this "
+            "process. Use call, get_attr and set_attr, or backend='serial'."
+        )
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

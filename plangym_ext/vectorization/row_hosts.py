@@ -141,6 +141,7 @@ class LocalHost(RowHost):
 
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
+        self.envs = self._rows.envs
         self._closed = False
         self._numbers = itertools.count()
         self._answers: dict[int, tuple[bool, Any]] = {}

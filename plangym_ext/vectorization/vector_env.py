@@ -135,17 +135,21 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     ) -> None:
         """Begin `reset`; `reset_wait` gives what it returns."""
         with self._one_caller:
-            self._pending.check_idle("reset")
             rows: Sequence[int] = range(self.num_envs)
             seeds = checked_seeds(seed, self.num_envs)
             mask, options = checked_options(options, self.num_envs)
             if mask is not None:
                 rows = np.flatnonzero(mask).tolist()
                 seeds = [seeds[row] for row in rows]
-            if self._engine.lost and len(rows) < self.num_envs:
-                raise self._lost("reset")
-            later = self._engine.begin_reset(rows, seeds, options)
-            self._pending.begin("reset", rows, later)
+            self._begin_reset(rows, seeds, options)
+
+    def _begin_reset(
+        self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> None:
+        self._pending.check_idle("reset")
+        if self._engine.lost and len(rows) < self.num_envs:
+            raise self._lost("reset")
+        self._pending.begin("reset", rows, self._engine.begin_reset(rows, seeds, options))
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """What `reset` returns.
@@ -163,6 +167,38 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             obs = self._engine.board.batch(copy=self.copy)
             self._engine.keep(self._episodes.begun(rows))
             return obs, infos
+
+    def reset_some(
+        self,
+        env_ids: Sequence[int] | np.ndarray,
+        *,
+        seed: Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset some sub-envs.
+
+        Args:
+            env_ids: `[k]` distinct ints, the sub-envs.
+            seed: None, or one seed or None for each of them.
+            options: for their `reset`, as they are.
+
+        Returns:
+            obs `[k, *obs]`, fresh, and infos of these sub-envs, in their order.
+        """
+        with self._one_caller, self._pending.whole("reset"):
+            chosen = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
+            self._begin_reset(chosen, checked_seeds(seed, len(chosen)), options)
+            rows, played = self._pending.wait("reset", None)
+            infos = self._infos(rows, played)
+            if not self.list_infos:
+                infos = some_infos(infos, rows)
+            obs = self._engine.board.batch(rows)
+            self._engine.keep(self._episodes.begun(rows))
+            return obs, infos
+
+    def observations(self) -> Any:
+        """Observations `[n, *obs]`: what every sub-env shows now."""
+        return self._engine.board.batch(copy=self.copy)
 
     # Step ---------------------------------------------------------------------------
 
@@ -317,6 +353,20 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._engine.backend
 
     @property
+    def backend_note(self) -> str:
+        """Why something that the backend could do cannot be had: sub-envs without states."""
+        return self._engine.backend_note
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The sub-envs themselves, where they live in this process.
+
+        Raises:
+            AttributeError: they live in workers, or are rows of states.
+        """
+        return self._engine.envs
+
+    @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of the workers now; none if the sub-envs live in this process."""
         return self._engine.worker_pids
@@ -378,7 +428,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Set an attribute of every sub-env, or of some.
 
         Args:
-            name: of the attribute.
+            name: of the attribute; "unwrapped.NAME" sets it on the env under all wrappers.
             values: a list or tuple has one for each sub-env; anything else is for all.
             env_ids: which sub-envs; None for all.
         """
@@ -405,6 +455,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
         """Release everything; called once by `close`."""
+        if hasattr(self, "_pending") and self._pending.name:
+            gym.logger.warn(
+                f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
+                "complete: its results are lost."
+            )
         for part in ("_pending", "_engine"):
             if hasattr(self, part):  # a vector env that was not built may be closed
                 getattr(self, part).close()

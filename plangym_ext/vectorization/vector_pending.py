@@ -19,6 +19,11 @@ class PendingCall:
         self._begun: tuple[str, Sequence[int], Callable[[float | None], Any]] | None = None
         self._closed = False
 
+    @property
+    def name(self) -> str:
+        """Name of the call that was begun; "" if there is none."""
+        return "" if self._begun is None else self._begun[0]
+
     def check_idle(self, where: str) -> None:
         """Refuse another call before this one was waited for, and all calls once closed."""
         if self._closed:

@@ -52,7 +52,8 @@ def observation_spaces(
                 f"sub-env {row}: its observation space is {space}; sub-env 0 has {single}. If "
                 "that is intended, use observation_mode='different'."
             )
-        if not is_space_dtype_shape_equiv(space, single):
+        # Of spaces that are equal nothing more is asked: gymnasium cannot compare custom ones.
+        if mode != "same" and not is_space_dtype_shape_equiv(space, single):
             raise RuntimeError(
                 f"sub-env {row}: its observation space {space} must have the shapes and dtypes "
                 f"of {single}"

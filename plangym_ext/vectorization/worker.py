@@ -159,10 +159,10 @@ class Worker:
     def _call(self, name: str, arguments: bytes) -> bytes:
         # Unpickled here, so that arguments which cannot be are an error of this call.
         args, kwargs = pickle.loads(arguments)
-        return pickle.dumps(self._env.call(name, args, kwargs), protocol=5)
+        return _pickled(self._env.call(name, args, kwargs))
 
     def _get(self, name: str) -> bytes:
-        return pickle.dumps(self._env.get(name), protocol=5)
+        return _pickled(self._env.get(name))
 
     def _finish(self, lane: int) -> bytes:
         self._run_claims(self._lanes[lane])
@@ -229,6 +229,17 @@ class Worker:
         return "error", ErrorReport.of(error.reason, error.row, error.action)
 
 
+def _pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception:  # whatever an object's own reduction raises
+        import cloudpickle
+
+        # Classes of the parent's main script came by value, and go back as the parent's own.
+        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return data
+
+
 def main(argv: list[str]) -> int:
     """Run the worker; returns the exit status."""
     # The parent alone decides what an interrupt means.
@@ -249,11 +260,11 @@ def main(argv: list[str]) -> int:
             if registered is not None:
                 registered.install()
             worker = Worker(channel, pickle.loads(constructor))
-            description = worker.description()
+            description = _pickled(worker.description())
         except Exception as error:  # whatever the caller's constructor raises
             channel.send((READY, "error", ErrorReport.of(error)))
             return 1
-        channel.send((READY, "result", description))
+        channel.send((READY, "pickled", description))
         worker.serve(rest)
     except ChannelClosed:
         return 0

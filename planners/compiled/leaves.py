@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from plangym_ext.planners.rollouts.playouts import legal_action
 from plangym_ext.planners.simulator import Functions
-from plangym_ext.planners.trees.tree import OPEN, TERMINATED, TRUNCATED, Array, Tree
+from plangym_ext.planners.trees.tree import (
+    OPEN,
+    TERMINATED,
+    TRUNCATED,
+    Array,
+    Tree,
+    restrict_prior,
+)
 
 
 class Job(NamedTuple):
@@ -98,6 +105,8 @@ def make_observe(
         tree.discount[b, node] = 0.0 if over else job.discount
         tree.value[b, node] = rated
         tree.prior[b, node, :] = 1.0 / tree.prior.shape[2]
+        if has_masks and not over:
+            restrict_prior(tree, b, node)
         job.counts[0, b] += 1
         job.counts[1, b] += 1
         job.counts[3, b] += 1

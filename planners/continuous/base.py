@@ -6,7 +6,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,13 @@ class Population(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a plan."""
+    """One round of a plan. With time left the rounds begin again, in another cycle."""
 
     count: int  # sequences to try from every state
-    first: bool
-    last: bool  # of those planned; with time left they begin again
+    first: bool  # of the plan
+    opens: bool  # the first of its cycle
+    last: bool  # the last of its cycle from which is learned
+    judges: bool = False  # tries the answer, and nothing is learned from it
 
 
 @dataclass(eq=False)
@@ -50,6 +52,8 @@ class Row:
         std: `[K, D]`, how widely.
         best: `[K, D]`, the best sequence of this plan.
         best_return: what it returned.
+        answer: `[K, D]`, the best of the answers that were tried; see `plays_tried`.
+        answer_return: what it returned; -inf: none was.
         elites: good sequences, best first; what they are is the planner's business.
         warm: whether `mean` and `elites` come from the last plan.
         steps: control steps of the model that were taken for this plan.
@@ -61,6 +65,8 @@ class Row:
     std: Floats
     best: Floats
     best_return: float = -np.inf
+    answer: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    answer_return: float = -np.inf
     elites: Population = field(default_factory=lambda: Population(np.zeros((0, 0, 0)), np.zeros(0)))
     warm: bool = False
     steps: int = 0
@@ -76,8 +82,8 @@ class Shooting(Planner):
 
     Args:
         horizon: control steps that a sequence looks ahead.
-        action_repeat: steps for which a sequence holds each action; another way to
-            say num_knots = horizon / action_repeat with spline "zero".
+        action_repeat: steps for which a sequence holds each action, the last one perhaps
+            for fewer; 1 leaves it to the spline.
         num_knots: points that a sequence is drawn through; fewer make it smoother.
             None: one per step.
         spline: how knots are joined: "zero" (held), "linear" or "cubic".
@@ -94,6 +100,9 @@ class Shooting(Planner):
     warm_start: bool = True
 
     default_simulations = 128
+    #: Whether the sequence that is played is one of those that rounds have tried. If not it
+    #: is tried once in the end, as one of the simulations, so that its return is known.
+    plays_tried: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -119,14 +128,14 @@ class Shooting(Planner):
                 f"got {knots}."
             )
         self._check_pays(self.horizon, "sequence")
-        self._curve = Spline(self.horizon, knots, kind)
+        self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
 
     # What a planner of this kind says -------------------------------------------
 
     @abstractmethod
     def _begin(self, row: Row) -> None:
-        """Set what the first round draws from; `row.warm` says whether it was known."""
+        """Set what a cycle's first round draws from; `row.warm`: `mean` is the last plan's."""
 
     @abstractmethod
     def _propose(self, row: Row, turn: Round) -> Floats:
@@ -140,14 +149,12 @@ class Shooting(Planner):
         """
 
     def _answer(self, row: Row) -> Floats:
-        """Return `[K, D]`: the sequence to play."""
+        """Return `[K, D]`: the sequence to play, where it is not the best one tried."""
         return row.best
 
     def _counts(self, total: int) -> list[int]:
         """How many sequences to try in each round, `total` in all; none is 0."""
-        even, more = divmod(total, self.iterations)
-        counts = [even + (i < more) for i in range(self.iterations)]
-        return [count for count in counts if count]
+        return evenly(total, min(total, self.iterations))
 
     # What they share ------------------------------------------------------------
 
@@ -159,14 +166,19 @@ class Shooting(Planner):
         """Keep what is known of some rows; see `Planner.keep_rows`."""
         self._kept.keep(rows)
 
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Begin cold in some rows; see `Planner.forget_rows`."""
+        self._kept.forget(rows)
+
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Improve B sequences in lockstep; sequences are judged by rewards alone."""
         box = box_actions(request.env.action_space, request.planner)
         kept = self._kept.take(request.env, request.batch)
-        rows = [
-            self._row(rng, box, kept[b] if kept else None) for b, rng in enumerate(request.rngs)
-        ]
+        rows = [self._row(rng, box, last) for rng, last in zip(request.rngs, kept, strict=True)]
         for turn in self._rounds():
+            if turn.opens and not turn.first:
+                for row in rows:
+                    self._begin(row)
             self._run(request, rows, box, turn)
             if request.clock.over:
                 break
@@ -178,10 +190,15 @@ class Shooting(Planner):
     def _rounds(self) -> Iterator[Round]:
         """Yield the rounds of a plan; without end if only time bounds them."""
         total = self._affordable(self.horizon)
-        counts = self._counts(self.default_simulations if total is None else total)
-        for i in itertools.count() if total is None else range(len(counts)):
-            k = i % len(counts)
-            yield Round(counts[k], first=i == 0, last=k == len(counts) - 1)
+        tried = self.default_simulations if total is None else total
+        judged = not self.plays_tried and tried > 1
+        counts = self._counts(tried - judged)
+        for cycle in itertools.count() if total is None else range(1):
+            for k, count in enumerate(counts):
+                first = cycle == 0 and k == 0
+                yield Round(count, first=first, opens=k == 0, last=k == len(counts) - 1)
+            if judged:
+                yield Round(1, first=False, opens=False, last=False, judges=True)
 
     def _row(self, rng: Rng, box: Box, last: Row | None) -> Row:
         """Return the row that a plan begins with, from the last plan's if there is one."""
@@ -199,7 +216,8 @@ class Shooting(Planner):
     def _run(self, request: PlanRequest, rows: list[Row], box: Box, turn: Round) -> None:
         """Try as many sequences from every state as the round has, and learn from them."""
         count = turn.count
-        knots = [np.clip(self._propose(row, turn), -1.0, 1.0) for row in rows]
+        propose = self._judged if turn.judges else self._propose
+        knots = [np.clip(propose(row, turn), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
         out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
         returns = np.empty(len(actions))
@@ -213,11 +231,27 @@ class Shooting(Planner):
             top = int(np.argmax(tried.returns))
             if tried.returns[top] > row.best_return:
                 row.best, row.best_return = tried.knots[top], float(tried.returns[top])
-            self._learn(row, tried)
+            if not turn.judges:
+                self._learn(row, tried)
+            elif tried.returns[0] > row.answer_return:
+                row.answer, row.answer_return = tried.knots[0], float(tried.returns[0])
+
+    def _judged(self, row: Row, turn: Round) -> Floats:  # noqa: ARG002 - as `_propose`
+        """Return the answer alone, `[1, K, D]`."""
+        return self._answer(row)[None]
 
     def _plan(self, row: Row, box: Box, seconds: float) -> Plan:
-        """Read the plan off a row."""
-        answer = np.clip(self._answer(row), -1.0, 1.0)
+        """Read the plan off a row; the next one begins with what is played."""
+        answer, value = row.best, row.best_return
+        if np.isfinite(row.answer_return):
+            answer = row.mean = row.answer
+            value = row.answer_return
         actions = box.actions(self._curve.sequences(answer[None]))[0]
         budget = Budget(model_steps=row.steps, restores=row.tried, seconds=seconds)
-        return Plan(action=actions[0].copy(), value=row.best_return, budget=budget, actions=actions)
+        return Plan(action=actions[0].copy(), value=value, budget=budget, actions=actions)
+
+
+def evenly(total: int, rounds: int) -> list[int]:
+    """Spread `total` over rounds that differ by one at most, the larger ones first."""
+    even, more = divmod(total, rounds)
+    return [even + (i < more) for i in range(rounds)]

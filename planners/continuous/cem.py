@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
+from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting, evenly
 from plangym_ext.planners.continuous.spline import Floats
 
 
@@ -15,11 +16,15 @@ from plangym_ext.planners.continuous.spline import Floats
 class CEM(Shooting):
     """Fits a normal distribution to the best sequences, again and again.
 
-    The mean of the last distribution is played. Each plan begins with the full
+    The mean of the last distribution is played; the last of the simulations tries it. A
+    plan that time cuts short plays the best sequence instead. Bounded by seconds alone, the
+    rounds begin again with the full width around the mean, as often as there is time, and
+    the best of the means that they ended with is played. Each plan begins with the full
     width; with `warm_start` it begins around the last plan, shifted.
 
     Args:
-        iterations: rounds among which the simulations are divided.
+        iterations: rounds among which the simulations are divided, two sequences in each at
+            least.
         init_std: standard deviation of the first round, in units in which the action
             space is [-1, 1].
         elite_fraction: share of a round's sequences that the next is fitted to; two
@@ -35,6 +40,8 @@ class CEM(Shooting):
     elite_fraction: float = 0.1
     momentum: float = 0.1
 
+    plays_tried: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
@@ -45,6 +52,10 @@ class CEM(Shooting):
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
+
+    def _counts(self, total: int) -> list[int]:
+        """Leave two sequences to every round: one has no spread to fit to."""
+        return evenly(total, max(1, min(self.iterations, total // 2)))
 
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw from the distribution."""
@@ -67,7 +78,7 @@ def top(tried: Population, count: int) -> Population:
 
 
 def fit(row: Row, elites: Population, momentum: float) -> None:
-    """Move the distribution of a row to its elites, less `momentum`."""
-    mean, std = elites.knots.mean(axis=0), elites.knots.std(axis=0)
-    row.mean = momentum * row.mean + (1.0 - momentum) * mean
-    row.std = momentum * row.std + (1.0 - momentum) * std
+    """Move the distribution of a row to its elites, less `momentum`; its width to two or more."""
+    row.mean = momentum * row.mean + (1.0 - momentum) * elites.knots.mean(axis=0)
+    if len(elites.returns) > 1:
+        row.std = momentum * row.std + (1.0 - momentum) * elites.knots.std(axis=0)

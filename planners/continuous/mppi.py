@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
 from plangym_ext.planners.continuous.spline import Floats
+from plangym_ext.planners.finite import spread_of
 
 
 @dataclass(eq=False, kw_only=True)
@@ -16,9 +18,10 @@ class MPPI(Shooting):
     """Model predictive path integral control: a weighted mean of noisy sequences.
 
     mean <- sum_i w_i u_i with w_i proportional to exp((R_i - max R) / (T s)); the mean
-    is played. Departures from the source: the cost of control is left to the env's
-    reward, and with `scale_returns` s is the standard deviation of the round's
-    returns, so that one temperature fits any env; without, s = 1.
+    is played, and the last of the simulations tries it. A plan that time cuts short before
+    that plays the best sequence instead. Departures from the source: the cost of control is
+    left to the env's reward, and with `scale_returns` s is the standard deviation of the
+    round's returns, so that one temperature fits any env; without, s = 1.
 
     Args:
         noise_std: standard deviation of the noise, in units in which the action
@@ -33,6 +36,8 @@ class MPPI(Shooting):
     noise_std: float = 0.5
     temperature: float = 0.2
     scale_returns: bool = True
+
+    plays_tried: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -51,7 +56,7 @@ class MPPI(Shooting):
 
     def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
-        spread = float(tried.returns.std()) if self.scale_returns else 1.0
+        spread = spread_of(tried.returns) if self.scale_returns else 1.0
         gap = tried.returns - tried.returns.max()
         # With equal returns all weigh the same, whatever the temperature.
         weights = np.exp(gap / (self.temperature * spread)) if spread > 0 else np.ones(len(gap))

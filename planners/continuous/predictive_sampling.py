@@ -13,8 +13,10 @@ from plangym_ext.planners.continuous.spline import Floats
 class PredictiveSampling(Shooting):
     """Tries the last plan and noisy copies of it, and plays the best.
 
-    The nominal sequence is always among those tried, so that in an env that goes
-    as planned no plan is worse than the last one, shifted.
+    The nominal sequence is always among those tried. With a knot per step it is the last
+    plan's, shifted, so that in an env that goes as planned no plan is worse than the rest
+    of the last one. With fewer knots it is what they can follow of it (least squares),
+    which may be worse.
 
     Args:
         noise_std: standard deviation of the noise, in units in which the action

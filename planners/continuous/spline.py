@@ -18,13 +18,15 @@ class Spline:
         num_knots: K, in [1, H]. With K = H the knots are the actions.
         kind: "zero" holds each knot until the next, "linear" joins them by lines,
             "cubic" by a Catmull-Rom spline, which is smooth and may overshoot.
+        hold: "zero" holds each knot for exactly so many steps, the last one for what is
+            left of the horizon; None: for H / K, rounded one way or the other.
 
     Source: Howell et al. 2022, "Predictive Sampling", section 3 (splines of these
     three orders as a parametrisation of actions).
     """
 
-    def __init__(self, horizon: int, num_knots: int, kind: str) -> None:
-        basis = _basis(horizon, num_knots, kind)
+    def __init__(self, horizon: int, num_knots: int, kind: str, hold: int | None = None) -> None:
+        basis = _basis(horizon, num_knots, kind, hold)
         self.horizon, self.num_knots = horizon, num_knots
         # An action hangs on at most four knots. Adding those up one by one, rather
         # than by a matrix product, rounds alike however many rows there are.
@@ -53,12 +55,13 @@ class Spline:
         return total
 
 
-def _basis(horizon: int, num_knots: int, kind: str) -> Floats:
+def _basis(horizon: int, num_knots: int, kind: str, hold: int | None) -> Floats:
     """Return `[H, K]`: how much each knot counts in each action."""
     if num_knots == horizon:
         return np.eye(horizon)
     if kind == "zero" or num_knots == 1:
-        held = np.arange(horizon) * num_knots // horizon
+        steps = np.arange(horizon)
+        held = steps * num_knots // horizon if hold is None else steps // hold
         return np.eye(num_knots)[held]
     at = np.linspace(0.0, num_knots - 1.0, horizon)
     left = np.minimum(at.astype(np.int64), num_knots - 2)

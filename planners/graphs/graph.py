@@ -25,7 +25,7 @@ class Graph(NamedTuple):
 
     order: npt.NDArray[np.int32]  # [A] ties go to the action that comes first here
     expanded: npt.NDArray[np.bool_]  # [N] whether the edges are known
-    ended: npt.NDArray[np.bool_]  # [N] terminated or truncated
+    ended: npt.NDArray[np.bool_]  # [N] terminated or truncated whenever it was met
     visits: npt.NDArray[np.int32]  # [N] values averaged, the rating included
     value: npt.NDArray[np.float32]  # [N] mean of them
     stamp: npt.NDArray[np.int64]  # [N] last walk that came by
@@ -99,10 +99,16 @@ def walk_on(
         action = best_action(graph, node, walk if avoid_loops else -1)
         if action == NO_ACTION:
             return DEAD_END, length
+        # Known by what is seen, the state after a termination may be one that goes on
+        # elsewhere.
+        over = graph.discount[node, action] == 0.0
         actions[length] = action
         node = graph.child[node, action]
         length += 1
         nodes[length] = node
+        if over:
+            graph.stamp[node] = walk
+            return ENDING, length
 
 
 @numba.njit(cache=True, nogil=True)

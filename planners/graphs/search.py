@@ -93,6 +93,10 @@ class GraphSearch(Planner):
         """Keep the graphs of some rows; see `Planner.keep_rows`."""
         self._kept.keep(rows)
 
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Drop the graphs of some rows; see `Planner.forget_rows`."""
+        self._kept.forget(rows)
+
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Grow B graphs in lockstep."""
         num_actions, origin = request.discrete_actions()
@@ -101,10 +105,8 @@ class GraphSearch(Planner):
             request.needed_obs("state_key 'obs'")
         if rater.rates_roots:
             request.needed_obs("an evaluator")
-        grown = self._kept.take(request.env, request.batch)
-        if not grown:
-            capacity = self._capacity(num_actions)
-            grown = [GraphWalk(capacity, num_actions) for _ in request.states]
+        kept, capacity = self._kept.take(request.env, request.batch), self._capacity(num_actions)
+        grown = [one or GraphWalk(capacity, num_actions) for one in kept]
         self._start(request, grown)
         self._rate_roots(request, rater, grown)
         while self._pass(request, rater, grown) and not request.clock.over:
@@ -230,15 +232,16 @@ class GraphSearch(Planner):
         cut = np.asarray(out.truncateds, np.bool_)
         legal = action_masks(out.infos, over | cut, grown[0].graph.order.shape[0])
         keys = self._keys(out.states, out.obs)
-        nodes, new = np.empty(len(rows), np.int64), []
+        # By graph and node: the same one can be met at an ending and then where it goes on.
+        nodes, new = np.empty(len(rows), np.int64), dict[tuple[int, int], int]()
         for i, (b, action) in enumerate(pairs):
             one = grown[b]
             nodes[i], is_new = one.node_of(keys[i], out.states[i], legal[i], over[i] | cut[i])
             if is_new:
-                new.append(i)
+                new[b, int(nodes[i])] = i
             one.join(action, int(nodes[i]), float(rewards[i]), self.discount * (not over[i]))
             one.budget += Budget(model_steps=1, expansions=int(is_new), restores=1)
-        children = _Children(rows, nodes, np.array(new, np.int64), legal, out)
+        children = _Children(rows, nodes, np.array([*new.values()], np.int64), legal, out)
         self._rate(request, rater, grown, children)
 
     def _rate(
@@ -269,6 +272,6 @@ class _Children(NamedTuple):
 
     rows: npt.NDArray[np.int64]  # [L] graph of each
     nodes: npt.NDArray[np.int64]  # [L] which node of it that is
-    new: npt.NDArray[np.int64]  # [M] those of the L that have not been met before
+    new: npt.NDArray[np.int64]  # [M] those of the L that are to be rated
     legal: npt.NDArray[np.bool_]  # [L, A]
     out: Transitions  # what the model answered

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import NoLegalAction
 from plangym_ext.planners.graphs.graph import (
+    NO_NODE,
     add_value,
     backup_walk,
     best_action,
@@ -27,16 +29,20 @@ class GraphWalk:
         self._actions = np.empty(capacity + 1, np.int32)
         self._walks = 0
         self.root, self.length, self.done = 0, 0, 0
+        self._root_key: bytes | None = None
+        self._model_legal: npt.NDArray[np.bool_] | None = None  # of the root; None: unknown
         self.full = False
         self.budget = Budget()
 
     def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
         """Make a state the root; known ones keep what is known."""
-        self.root, _ = self.node_of(key, state, legal, ended=False)
-        # Known by what is seen, it may have been met where the episode was cut: that was
-        # another state, later on, and no reason not to go on from this one.
+        self._restore_mask()
+        before = self._index.get(key)
+        self._model_legal = None if before is None else self.graph.legal[before].copy()
+        self._root_key = key
+        self.root, _ = self._met(key, state, legal, ended=False)
+        # Known by what is seen, it may be another state, which has another limit ahead.
         self.states[self.root] = state.copy()
-        self.graph.ended[self.root] = False
         self.graph.order[:] = rng.permutation(len(legal))
         self.done, self.full, self.budget = 0, False, Budget()
 
@@ -52,15 +58,43 @@ class GraphWalk:
     def node_of(
         self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
     ) -> tuple[int, bool]:
-        """Return the node of a state, and whether it is new."""
-        node = self._index.get(key)
-        if node is not None:
+        """Return the node of a state that the model has come to, and whether it is new.
+
+        What the root allows is the caller's to say; see `start`.
+        """
+        if key == self._root_key:
+            if not ended:
+                self._model_legal = legal.copy()
+            return self.root, False
+        return self._met(key, state, legal, ended)
+
+    def _met(
+        self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
+    ) -> tuple[int, bool]:
+        """Return the node of a state, and whether it is new or to be known anew.
+
+        A node that was met at an ending alone is known anew when it is met where the episode
+        goes on, and any node when what it allows has changed. An ending says nothing new
+        about a node that goes on elsewhere: it is a matter of the edge.
+        """
+        graph, node = self.graph, self._index.get(key)
+        if node is None:
+            node = self._index[key] = len(self.states)
+            self.states.append(state.copy())
+        elif ended or not (graph.ended[node] or (graph.legal[node] != legal).any()):
             return node, False
-        node = len(self.states)
-        self._index[key] = node
-        self.states.append(state.copy())
-        self.graph.ended[node], self.graph.legal[node] = ended, legal
+        else:
+            self.states[node] = state.copy()
+            graph.child[node], graph.expanded[node] = NO_NODE, False
+            graph.visits[node], graph.value[node] = 0, 0.0
+        graph.ended[node], graph.legal[node] = ended, legal
         return node, True
+
+    def _restore_mask(self) -> None:
+        """Have the last root allow again what the model says, if the caller said otherwise."""
+        graph, root, legal = self.graph, self.root, self._model_legal
+        if legal is not None and (graph.legal[root] != legal).any():
+            graph.child[root], graph.expanded[root], graph.legal[root] = NO_NODE, False, legal
 
     def join(self, action: int, child: int, reward: float, discount: float) -> None:
         """Make an edge from the node that the walk has come to."""
@@ -112,9 +146,9 @@ class GraphWalk:
         q = np.full(len(child), np.nan)
         known = np.flatnonzero(child >= 0)
         if known.size == 0:
-            raise ValueError(
-                "search: a state has no legal action. Do not plan from a state whose episode "
-                "has ended."
+            raise NoLegalAction(
+                "search: every state must allow an action; one allows none. Do not plan from a "
+                "state whose episode has ended."
             )
         values = graph.value[child[known]].astype(np.float64)
         q[known] = graph.reward[root, known] + graph.discount[root, known] * values

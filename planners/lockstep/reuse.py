@@ -10,14 +10,25 @@ from plangym_ext.planners.model import States
 from plangym_ext.planners.trees.tree import NO_PARENT, OPEN, ROOT, UNVISITED, Tree, reroot
 
 
-def reuse(tree: Tree, states: NodeStates, b: int, state: States) -> npt.NDArray[np.intp]:
+def reuse(
+    tree: Tree,
+    states: NodeStates,
+    b: int,
+    state: States,
+    legal: npt.NDArray[np.bool_] | None = None,
+) -> npt.NDArray[np.intp]:
     """Re-root tree b on a child of its root in exactly this state, if any.
+
+    What is known about actions that are illegal now is dropped. A child that was searched
+    without an action which is legal now is not used: priors and full expansions are of
+    the actions that were legal when the node was made.
 
     Args:
         tree: the trees.
         states: of their nodes.
         b: which tree.
         state: `[S]` uint8, what came about.
+        legal: `[A]` bool, what may be played in it; None: what the model said.
 
     Returns:
         The old indices of the nodes kept, none if there is no such child.
@@ -25,8 +36,12 @@ def reuse(tree: Tree, states: NodeStates, b: int, state: States) -> npt.NDArray[
     best = _child_in(tree, states, b, state)
     if best == NO_PARENT:
         return np.zeros(0, np.intp)
+    known = tree.legal[b, best].copy()
+    allowed = known if legal is None else np.ascontiguousarray(legal)
+    if (allowed & ~known).any():
+        return np.zeros(0, np.intp)
     remap = np.empty(tree.parent.shape[1], np.int32)
-    reroot(tree, b, best, remap)
+    reroot(tree, b, best, allowed, remap)
     kept = np.flatnonzero(remap >= 0)
     states.keep(b, kept)
     return kept

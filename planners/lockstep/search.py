@@ -36,7 +36,15 @@ from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.trees.gumbel import new_halving, no_halving
 from plangym_ext.planners.trees.selection import GUMBEL
-from plangym_ext.planners.trees.tree import ROOT, Array, Tree, expand, new_tree, restart
+from plangym_ext.planners.trees.tree import (
+    ROOT,
+    Array,
+    Tree,
+    expand,
+    new_tree,
+    restart,
+    restrict_prior,
+)
 
 
 class Flight(NamedTuple):
@@ -111,7 +119,7 @@ class Search:
         if self.rater.rates_roots and len(fresh):
             self._rate_roots(request.obs, fresh)
         if request.legal is not None:
-            self.tree.legal[:, ROOT] = request.legal
+            self._allow(request.legal, fresh)
         if self.rules.root_noise > 0.0:
             self._add_noise()
         if self.halving is not None:
@@ -123,7 +131,9 @@ class Search:
         states, fresh = request.states, np.arange(request.batch)
         self.kept = [np.zeros(0, np.intp)] * request.batch
         if self.rules.keep_tree:
-            self.kept = [reuse(self.tree, self.states, b, states[b]) for b in fresh.tolist()]
+            legal = [None] * request.batch if request.legal is None else request.legal
+            pairs = zip(states, legal, strict=True)
+            self.kept = [reuse(self.tree, self.states, b, *pair) for b, pair in enumerate(pairs)]
             fresh = np.flatnonzero([len(kept) == 0 for kept in self.kept])
         restart(self.tree, fresh)
         self.states.put(fresh, ROOT, states[fresh])
@@ -283,6 +293,10 @@ class Search:
         """`[B]`: which trees ran out of room before their simulations were run."""
         return self.full & (self.done < self.rules.num_simulations)
 
+    def forget(self, rows: npt.NDArray[np.intp]) -> None:
+        """Reduce the trees of some rows `[n]` to their roots, of which nothing is kept."""
+        restart(self.tree, rows)
+
     def taken(self, rows: npt.NDArray[np.intp]) -> Search:
         """Return a search with the trees of some rows only; this one is used up.
 
@@ -314,6 +328,15 @@ class Search:
         tree.value[fresh, ROOT] = rating.value
         if rating.prior is not None:
             tree.prior[fresh, ROOT] = rating.prior
+
+    def _allow(self, legal: npt.NDArray[np.bool_], fresh: npt.NDArray[np.intp]) -> None:
+        """Have the roots in `fresh` allow what their rows of `legal` `[B, A]` say.
+
+        The roots that were kept have been brought to theirs by `reuse`.
+        """
+        for b in fresh.tolist():
+            self.tree.legal[b, ROOT] = legal[b]
+            restrict_prior(self.tree, b, ROOT)
 
     def _add_noise(self) -> None:
         """Mix noise over the legal actions into the roots' priors."""

@@ -131,6 +131,11 @@ class TreeSearch(Planner):
         if self._kept is not None:
             self._kept = self._kept.taken(rows)
 
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Drop the trees of some rows; see `Planner.forget_rows`."""
+        if self._kept is not None:
+            self._kept.forget(rows)
+
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Grow B trees in lockstep."""
         num_actions, _ = request.discrete_actions()

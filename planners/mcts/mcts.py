@@ -32,6 +32,7 @@ class MCTS(TreeSearch):
         selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
             "gumbel" (sequential halving at the root, improved policies below;
             for few simulations and a good prior).
+            Its noise is what draws the action: there is no `temperature`.
         num_considered: actions that "gumbel" begins with.
         c_visit: "gumbel": added to the most visits in the weight of returns.
         c_scale: "gumbel": weight of returns against the logarithm of the prior.
@@ -56,6 +57,12 @@ class MCTS(TreeSearch):
             raise InvalidOption(
                 "MCTS: selection 'gumbel' divides a known number of simulations among the "
                 "root's actions; set num_simulations, and leave keep_tree off."
+            )
+
+        if self.selection == "gumbel" and self.temperature > 0.0:
+            raise InvalidOption(
+                f"{self._option('temperature')} must be 0 with selection 'gumbel', whose noise "
+                f"draws the action; got {self.temperature}."
             )
 
     def _wave(self, search: Search) -> bool:

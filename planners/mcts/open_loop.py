@@ -20,7 +20,16 @@ from plangym_ext.planners.mcts.base import TreeSearch
 from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.rating import Leaves
 from plangym_ext.planners.trees.selection import select_wave
-from plangym_ext.planners.trees.tree import OPEN, PENDING, ROOT, TERMINATED, TRUNCATED, Array, Tree
+from plangym_ext.planners.trees.tree import (
+    OPEN,
+    PENDING,
+    ROOT,
+    TERMINATED,
+    TRUNCATED,
+    Array,
+    Tree,
+    restrict_prior,
+)
 
 # states [n, S] and a generator -> the same states with other chances to come
 Resample = Callable[[States, Rng], States]
@@ -37,8 +46,9 @@ class OpenLoopMCTS(TreeSearch):
 
     States hold the env's random generator, so replaying one gives the same again.
     `resample` is what makes chance; without it this is closed-loop search that keeps
-    no states, at the price of the steps. Trees are not kept between moves, and in the
-    tree masks other than the root's are not looked at: a node has no one state to ask.
+    no states, at the price of the steps. With it a node has no one state to ask: its prior
+    is that of the first one it is reached in, and in the tree masks other than the root's
+    are not looked at. Trees are not kept between moves.
 
     Args:
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
@@ -76,7 +86,7 @@ class OpenLoopMCTS(TreeSearch):
             return False
         rows, leaves = rows[:count], leaves[:count]
         played = self._replay(search, rows, leaves)
-        value = _rated(search, rows, played)
+        value, prior = _rated(search, rows, played)
         new = tree.kind[rows, leaves] == PENDING
         # A node that chance kept the simulation from is as good as its parent.
         guess = np.where(played.reached, value, tree.q[rows, tree.parent[rows, leaves]])
@@ -86,7 +96,13 @@ class OpenLoopMCTS(TreeSearch):
             kind[played.truncated], kind[played.terminated] = TRUNCATED, TERMINATED
         at = rows[new], leaves[new]
         tree.kind[at], tree.value[at] = kind[new], guess[new]
-        tree.prior[at], tree.legal[at] = 1.0 / tree.prior.shape[2], True
+        # What chance kept the simulation from says nothing of the node's own state.
+        prior[~played.reached] = 1.0 / prior.shape[1]
+        tree.prior[at], tree.legal[at] = prior[new], True
+        if self.resample is None and played.legal is not None:
+            tree.legal[at] = played.legal[new]
+            for b, node in zip(*at, strict=True):
+                restrict_prior(tree, b, node)
         backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, rules.discount)
         search.done += np.bincount(rows, minlength=len(search.done))
         search.full = tree.size == rules.capacity
@@ -166,17 +182,27 @@ def _joined_masks(
     return joined
 
 
-def _rated(search: Search, rows: npt.NDArray[np.int32], played: Replay) -> npt.NDArray[np.float64]:
-    """Return `[L]` what is expected after each replay; 0 where it was terminated."""
+def _rated(
+    search: Search, rows: npt.NDArray[np.int32], played: Replay
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    """Return `[L]` what is expected after each replay, and `[L, A]` the prior there.
+
+    Where it was terminated that is 0 and a uniform one.
+    """
+    num_actions = search.tree.order.shape[1]
     value = np.zeros(len(rows))
+    prior = np.full((len(rows), num_actions), 1.0 / num_actions, np.float32)
     on = np.flatnonzero(~played.terminated)
     if on.size:
         legal = None if played.legal is None else played.legal[on]
         leaves = Leaves(
             rows[on], played.states[on], rows_of(played.obs, on), played.truncated[on], legal
         )
-        value[on] = search.rate(leaves).value
-    return value
+        rating = search.rate(leaves)
+        value[on] = rating.value
+        if rating.prior is not None:
+            prior[on] = rating.prior
+    return value, prior
 
 
 @numba.njit(cache=True, nogil=True)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from plangym_ext.planners.final_action import sampled
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.request import no_legal_action
 from plangym_ext.planners.trees.export import exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
@@ -21,7 +22,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
         seconds: what it took; each plan has an equal share of them.
 
     Raises:
-        ValueError: a root has no legal action.
+        NoLegalAction: a root has none.
     """
     tree, rules = search.tree, search.rules
     batch, _, num_actions = tree.children.shape
@@ -30,10 +31,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     best = np.empty(batch, np.int64)
     summarize(tree, visits, q, best)
     if (best == NO_ACTION).any():
-        raise ValueError(
-            f"search: states {np.flatnonzero(best == NO_ACTION)} have no legal action. "
-            f"Do not plan from a state whose episode has ended."
-        )
+        raise no_legal_action("search", np.flatnonzero(best == NO_ACTION))
     best, weights = _chosen(search, visits, best)
     # Numbers of Python's all at once: one by one they take as long as a fast search.
     actions = (search.first_action + best).tolist()

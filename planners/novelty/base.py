@@ -97,6 +97,11 @@ class NoveltySearch(Planner):
             search, novelty = self._kept
             self._kept = search.taken(rows), taken(novelty, rows)
 
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Drop the trees of some rows; see `Planner.forget_rows`."""
+        if self._kept is not None:
+            self._kept[0].forget(rows)
+
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Look for new things from B states in lockstep."""
         request.discrete_actions()
@@ -135,7 +140,7 @@ class NoveltySearch(Planner):
         novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
         for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
             table[:] = NEVER
-        novelty.solved[:] = False
+        novelty.solved[:], novelty.met[:] = False, False
         for b, rng in enumerate(request.rngs):
             kept = search.kept[b]
             if len(kept):
@@ -221,6 +226,7 @@ class NoveltySearch(Planner):
                     actions=search.first_action + np.array(line),
                     full=bool(cut_short[b]),
                     tree=grown(tree, returns, counts, b) if self.return_tree else None,
+                    chosen_by_visits=False,
                 )
             )
         return plans

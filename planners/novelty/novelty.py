@@ -37,6 +37,7 @@ class Novelty(NamedTuple):
     features: npt.NDArray[np.int64]  # [B, N, F] of each node, -1 where it has fewer
     depth: npt.NDArray[np.int32]  # [B, N]
     solved: npt.NDArray[np.bool_]  # [B, N] True: nothing new is to be found below
+    met: npt.NDArray[np.bool_]  # [B, N] whether this search has seen the node
     chance: npt.NDArray[np.uint64]  # [B] states of the generators of random walks
     pairs: Pairs  # of features; without room where they are not looked at
 
@@ -50,6 +51,7 @@ def new_novelty(
         features=np.full((batch, capacity, num_features), -1, np.int64),
         depth=np.zeros((batch, capacity), np.int32),
         solved=np.zeros((batch, capacity), np.bool_),
+        met=np.zeros((batch, capacity), np.bool_),
         chance=np.ones(batch, np.uint64),
         pairs=no_pairs(batch) if pairs is None else pairs,
     )
@@ -69,6 +71,7 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     0, not even at that depth; 1 allows the node's own earlier visit.
     """
     depth, new = novelty.depth[b, node], False
+    novelty.met[b, node] = True
     for i in range(novelty.features.shape[2]):
         feature = novelty.features[b, node, i]
         if feature >= 0:
@@ -154,8 +157,9 @@ def walk_down(
     """Go down from a node until a new one is wanted, and allocate that.
 
     Actions are drawn, or at a share `greed` of the nodes that of the best `returns` is
-    taken. Solved and pending children are left out. A child known before is gone
-    through if it still has something new at its depth, and is solved otherwise.
+    taken. Solved and pending children are left out. A child that is there already is gone
+    through if it has something new at its depth, and is solved otherwise; what it showed
+    itself, when this search came by before, is new to it.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.
@@ -166,6 +170,9 @@ def walk_down(
             return STOPPED
         action = drawn_action(tree, novelty, b, node)
         if action == NO_ACTION:
+            # What is in flight may lead on later; where nothing is allowed nothing will.
+            if not tree.legal[b, node].any():
+                solve(tree, novelty, b, node)
             return STOPPED
         if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
             best = best_action(tree, novelty, b, node, returns)
@@ -176,9 +183,11 @@ def walk_down(
                 return FULL
             child = allocate(tree, b, node, action)
             novelty.depth[b, child] = novelty.depth[b, node] + 1
-            novelty.solved[b, child] = False
+            novelty.solved[b, child] = novelty.met[b, child] = False
             return child
-        if tree.kind[b, child] != OPEN or not see(tree, novelty, b, child, 1):
+        # A node that was kept from the last move may not have been met by this search.
+        slack = 1 if novelty.met[b, child] else 0
+        if tree.kind[b, child] != OPEN or not see(tree, novelty, b, child, slack):
             solve(tree, novelty, b, child)
             return STOPPED
         node = child

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited, sampled
 from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.masks import weights_over_legal
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, check_prior
@@ -33,10 +34,10 @@ class BanditShooting(Planner):
         num_rollouts: rollouts per simulation, averaged.
         c_puct: c; the source advises 7 over the number of legal actions.
         rollout_policy: `obs [L, *obs] -> probabilities [L, A]` that rollouts follow, and
-            P; None: both uniform.
+            P, renormalised over the legal actions; None: both uniform.
         evaluator: `obs [L, *obs] -> (ignored, value [L])`: what would follow a rollout
             that was not terminated.
-        root_noise: share of Dirichlet noise in P, in [0, 1].
+        root_noise: share of Dirichlet noise over the legal actions in P, in [0, 1].
         dirichlet_alpha: concentration of that noise.
         temperature: above 0.01 the action is drawn in proportion to
             N(a)**(1 / temperature).
@@ -83,17 +84,19 @@ class BanditShooting(Planner):
         """Return B fresh bandits with their priors."""
         num_actions, _ = request.discrete_actions()
         shape = (request.batch, num_actions)
-        mask, prior = request.masks(), np.full(shape, 1.0 / num_actions)
+        mask, prior = request.masks(), np.ones(shape)
         asked = self.rollout_policy is not None
         if self.rollout_policy is not None:
             obs = request.needed_obs("a rollout_policy")
             prior[:] = check_prior("rollout_policy", self.rollout_policy(obs), *shape)
-        arms, everything = [], np.ones(num_actions, np.bool_)
+        prior = weights_over_legal(prior, mask)
+        prior /= prior.sum(axis=1, keepdims=True)
+        arms = []
         for b, rng in enumerate(request.rngs):
             order = rng.permutation(num_actions)
             if self.root_noise > 0.0:
                 share, alpha = self.root_noise, self.dirichlet_alpha
-                prior[b] = with_noise(prior[b], everything, share, alpha, rng)
+                prior[b] = with_noise(prior[b], mask[b], share, alpha, rng)
             arms.append(_Arms(prior[b], mask[b], order, asked=asked))
         return arms
 

@@ -24,7 +24,9 @@ _ROUND = 64
 class DiscreteShooting(Planner):
     """Plays rollouts from the state and takes the first action of those that did best.
 
-    A simulation is one rollout. An action that began none has no score.
+    A simulation is one rollout. An action that began none has no score. The plan's policy
+    is the action that is played: `visits` say what the rollouts began with, which is
+    drawn and no choice.
 
     Args:
         rollout_depth: steps of a rollout, its first action included.
@@ -62,7 +64,8 @@ class DiscreteShooting(Planner):
             if not counts.any():
                 break
             of = np.repeat(np.arange(request.batch), counts)
-            starts = starts_from(request, of, _legal_first(request, counts), self.rollout_policy)
+            # The first action is a rollout's own, like those after it.
+            starts = starts_from(request, of, None, self.rollout_policy)
             depth, rngs = self.rollout_depth, request.rngs
             out = play_out(request.env, starts, depth, rngs, self.rollout_policy)
             returns = returns_of(out, self.discount, self.evaluator, num_actions)
@@ -99,6 +102,7 @@ class DiscreteShooting(Planner):
                     visits=visits,
                     q=np.where(visits > 0, scores[b], np.nan),
                     weights=np.eye(len(visits))[action],
+                    chosen_by_visits=False,
                 )
             )
         return plans
@@ -126,16 +130,3 @@ class _Tally:
     def budget(self, b: int, seconds: float) -> Budget:
         """Return what the plan of row b cost."""
         return Budget(int(self.steps[b]), 0, int(self.rows[b]), int(self.restores[b]), seconds)
-
-
-def _legal_first(
-    request: PlanRequest, counts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64] | None:
-    """Draw legal first actions, `[counts.sum()]`; None if all are legal."""
-    if request.legal is None:
-        return None
-    drawn = [
-        rng.choice(np.flatnonzero(request.legal[b]), counts[b])
-        for b, rng in enumerate(request.rngs)
-    ]
-    return np.concatenate(drawn).astype(np.int64)

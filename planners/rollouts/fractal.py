@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited
-from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.finite import check_finite, spread_of
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.plans import Budget, Plan
@@ -28,9 +28,11 @@ class FractalMC(Planner):
     R**reward_weight * D**distance_weight: R is its return so far, D the distance of its
     observation to that of a third walker, both brought to the same scale. If the other
     one has more, it takes that one's place with probability (VR_j - VR_i) / VR_i. Walkers
-    that have ended always do. The action with which most walkers began is played.
-    The distance is one of numbers, those in all parts of a Dict or Tuple: texts, graphs and
-    sequences are not looked at.
+    that have ended, or whose state allows nothing, always do. The action with which most
+    walkers began is played; the plan's `q` is the mean return of the walkers that are there
+    in the end, by the action they began with, NaN where none is left. The distance is one of
+    numbers, those in all parts of a Dict or Tuple: texts, graphs and sequences are not
+    looked at.
 
     A simulation is one walker; `num_simulations` of them walk `depth` steps.
 
@@ -118,7 +120,6 @@ class _Swarm:
         self.seen = np.zeros((walkers, 1))
         self.order = rng.permutation(legal.shape[0])
         self.steps = 0
-        self.best = np.full(legal.shape[0], -np.inf)
 
     def move(
         self,
@@ -138,11 +139,11 @@ class _Swarm:
             more = states.shape[1] - self.states.shape[1]
             self.states = np.pad(self.states, ((0, 0), (0, more)))
         self.first[alive] = np.where(self.first[alive] < 0, actions, self.first[alive])
-        self.states[alive], self.seen[alive], self.ended[alive] = states, seen, over
-        self.legal[alive] = masks
+        self.states[alive], self.seen[alive] = states, seen
+        # Where nothing is allowed a walk is over, too.
+        self.ended[alive], self.legal[alive] = over | ~masks.any(axis=1), masks
         self.returns[alive] += earned
         self.steps += len(alive)
-        np.maximum.at(self.best, self.first[alive], self.returns[alive])
 
     def clone(self, rng: Rng, reward_weight: float, distance_weight: float) -> None:
         """Let poor walkers take the place of richer ones."""
@@ -161,10 +162,11 @@ class _Swarm:
             field[moves] = field[at]
 
     def plan(self, origin: int, num_actions: int, seconds: float) -> Plan:
-        """Read off with which action most walkers began; among equals the best return."""
+        """Read off with which action most walkers began; among equals the best mean return."""
         visits = np.bincount(self.first, minlength=num_actions)
-        q = np.where(np.isfinite(self.best), self.best, np.nan)
-        action = most_visited(visits, self.best, self.order)
+        sums = np.bincount(self.first, self.returns, minlength=num_actions)
+        q = np.where(visits > 0, sums / np.maximum(visits, 1), np.nan)
+        action = most_visited(visits, q, self.order)
         return Plan(
             action=origin + action,
             value=float(self.returns.mean()),
@@ -186,12 +188,12 @@ def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Bring values to a positive scale on which 1 is their mean.
 
     z = (x - mean) / std; 1 + log(1 + z) above the mean, exp(z) below. All 1 if they
-    are equal.
+    are equal but for rounding.
 
     Source: Cerezo & Ballester 2018, section 3.3 ("relativize").
     """
-    spread = values.std()
-    if spread == 0 or not math.isfinite(spread):
+    spread = spread_of(values)
+    if spread == 0.0:
         return np.ones(len(values))
     z = (values - values.mean()) / spread
     return np.where(z > 0, 1.0 + np.log1p(np.maximum(z, 0.0)), np.exp(np.minimum(z, 0.0)))

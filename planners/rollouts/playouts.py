@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.planners.action_spaces import discrete_actions
-from plangym_ext.planners.masks import action_masks
+from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.rating import Evaluator, check_prior, evaluate
 from plangym_ext.planners.request import PlanRequest
@@ -74,8 +74,9 @@ def play_out(
         starts: where to begin; at least one.
         depth: most steps, at least 1.
         rngs: one generator per plan.
-        policy: draws the actions; None: uniformly from the legal ones, step by step if
-            there are masks and in one `rollout_batch` otherwise.
+        policy: draws the actions, uniformly where it gives no legal one any weight; None:
+            uniformly from the legal ones, step by step if there are masks and in one
+            `rollout_batch` otherwise. A playout ends in a state that allows nothing.
     """
     num_actions, origin = discrete_actions(model.action_space, "rollouts")
     if policy is not None:
@@ -124,7 +125,7 @@ def _by_policy(
     def choose(legal: Any, t: int, going: npt.NDArray[np.intp], obs: Any) -> Any:  # noqa: ARG001
         prior = check_prior("rollout_policy", policy(obs), len(going), legal.shape[1])
         asked[going] += 1
-        return draw(np.where(legal, prior, 0.0), starts.rows[going], rngs)
+        return draw(weights_over_legal(prior, legal), starts.rows[going], rngs)
 
     return _step_by_step(model, starts, depth, choose)._replace(evaluator_rows=asked)
 
@@ -191,13 +192,18 @@ def legal_actions(
 def draw(
     weights: npt.NDArray[Any], rows: npt.NDArray[np.integer[Any]], rngs: Sequence[Rng]
 ) -> npt.NDArray[np.int64]:
-    """Draw one action per row of `weights` `[n, A]`, each plan's from its generator."""
+    """Draw one action per row of `weights` `[n, A]`, each plan's from its generator.
+
+    Returns:
+        `[n]`, drawn in proportion to the weights; -1 where all are 0.
+    """
     counts = np.bincount(rows)
     uniform = np.concatenate([rngs[b].random(counts[b]) for b in np.flatnonzero(counts).tolist()])
     bounds = np.cumsum(weights, axis=1, dtype=np.float64)
     # The last action with any weight, should rounding leave the draw above all bounds.
     last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    return np.minimum((bounds <= (uniform * bounds[:, -1])[:, None]).sum(axis=1), last)
+    drawn = np.minimum((bounds <= (uniform * bounds[:, -1])[:, None]).sum(axis=1), last)
+    return np.where(bounds[:, -1] > 0.0, drawn, -1)
 
 
 def powers(discount: float, depth: int) -> npt.NDArray[np.float64]:

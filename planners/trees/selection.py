@@ -121,7 +121,9 @@ def select_wave(
     Every choice is counted in `unobserved` along its path, which lowers the
     bonus of that path for the next one, so that a wave spreads over the tree
     as if its returns had come in and agreed with the means so far. A wave is
-    cut short, rather than made to repeat itself, when a walk is blocked.
+    cut short, rather than made to repeat itself, when a walk is blocked. An ended
+    node can be chosen more than once, as by searches without waves: its value is known,
+    and it costs no step.
 
     Args:
         tree: the trees, nothing pending.

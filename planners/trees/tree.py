@@ -52,7 +52,7 @@ class Tree(NamedTuple):
     unobserved: npt.NDArray[np.int32]  # [B, N] simulations below, not yet backed up
     q: npt.NDArray[np.float32]  # [B, N] mean return as the parent saw it, reward included
     children: npt.NDArray[np.int32]  # [B, N, A] UNVISITED where none
-    prior: npt.NDArray[np.float32]  # [B, N, A] probabilities
+    prior: npt.NDArray[np.float32]  # [B, N, A] probabilities; 0 where illegal
     legal: npt.NDArray[np.bool_]  # [B, N, A] False: never selected
 
 
@@ -101,6 +101,31 @@ def restart(tree: Tree, rows: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def restrict_prior(tree: Tree, b: int, node: int) -> None:
+    """Renormalise the prior of a node over its legal actions, in place.
+
+    It becomes uniform over them where the prior gives them no weight, and stays as it
+    is where nothing is legal.
+
+    Source: Silver et al. 2017, Methods: illegal moves get probability zero and the rest
+    is renormalised; mctx masks the logits, which is the same.
+    """
+    mass, count = 0.0, 0
+    for a in range(tree.prior.shape[2]):
+        if tree.legal[b, node, a]:
+            # float64 on purpose, in both ways of running this.
+            mass += np.float64(tree.prior[b, node, a])
+            count += 1
+    if count == 0:
+        return
+    for a in range(tree.prior.shape[2]):
+        share = 0.0
+        if tree.legal[b, node, a]:
+            share = np.float64(tree.prior[b, node, a]) / mass if mass > 0.0 else 1.0 / count
+        tree.prior[b, node, a] = np.float32(share)
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     """Hand out the next slot of tree b as a pending child; there must be room.
 
@@ -142,7 +167,8 @@ def expand(
         reward: `[L]` float64 of the edge into the node.
         discount: gamma; what terminated has 0.
         value: `[M]` float64, estimated return from each node on that was not terminated.
-        prior: `[M, A]` float32 of these, or `[0, A]` for uniform ones.
+        prior: `[M, A]` float32 of these, or `[0, A]` for uniform ones; renormalised over
+            the legal actions.
         legal: `[L, A]` bool, or `[0, A]` if everything is.
     """
     tree = borrowed(tree)
@@ -166,6 +192,8 @@ def expand(
         tree.value[b, n] = value[rated]
         if len(prior):
             tree.prior[b, n, :] = prior[rated]
+        if len(legal):
+            restrict_prior(tree, b, n)
         rated += 1
 
 
@@ -247,15 +275,18 @@ def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def reroot(tree: Tree, b: int, new_root: int, remap: Array) -> None:
+def reroot(tree: Tree, b: int, new_root: int, legal: Array, remap: Array) -> None:
     """Make `new_root` the root of tree b and drop all that is not below it.
 
-    Kept nodes keep their order and their statistics and move to the front.
+    Kept nodes keep their order and their statistics and move to the front. What is below
+    an action that the new root does not allow any more is dropped too, so that the
+    root's statistics are those of its legal actions.
 
     Args:
         tree: the trees; nothing may be pending in tree b.
         b: which tree.
         new_root: an open node of it.
+        legal: `[A]` bool, what the new root allows; no action that its node did not.
         remap: `[N]` int32, written: the new index of each old node, -1 where
             dropped or unused.
     """
@@ -268,7 +299,7 @@ def reroot(tree: Tree, b: int, new_root: int, remap: Array) -> None:
     for old in range(new_root, size):
         if old != new_root:
             above = remap[tree.parent[b, old]]
-            if above == -1:
+            if above == -1 or (above == ROOT and not legal[tree.action[b, old]]):
                 continue
             remap[old] = count
             tree.parent[b, count] = above
@@ -302,6 +333,13 @@ def reroot(tree: Tree, b: int, new_root: int, remap: Array) -> None:
         if child != UNVISITED:
             sims += tree.visits[b, child]
             total += tree.visits[b, child] * np.float64(tree.q[b, child])
+    narrower = False
+    for a in range(tree.legal.shape[2]):
+        narrower |= tree.legal[b, ROOT, a] != legal[a]
+        tree.legal[b, ROOT, a] = legal[a]
+    # Only then: to renormalise what is normal already may change its last bits.
+    if narrower:
+        restrict_prior(tree, b, ROOT)
     tree.action[b, ROOT] = NO_ACTION
     tree.parent[b, ROOT] = NO_PARENT
     tree.visits[b, ROOT] = sims

@@ -101,6 +101,35 @@ class OwnState(Counter):
         self.np_random.bit_generator.state = state["rng"]
 
 
+class Leveled(Counter):
+    """Draws in resets alone, long after the first steps, and offers its state without that.
+
+    Args:
+        shows: whether the observation shows what was drawn.
+    """
+
+    def __init__(self, shows=True):
+        self._shows = shows
+
+    def reset(self, *, seed=None, options=None):
+        gym.Env.reset(self, seed=seed)
+        self.count, self.level = 0, float(self.np_random.random())
+        return self._obs(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self._obs(), float(self.count), self.count >= 100, False, {}
+
+    def _obs(self):
+        return np.array([self.count + self.level * self._shows])
+
+    def get_state(self):
+        return self.count, self.level
+
+    def set_state(self, state):
+        self.count, self.level = state
+
+
 class OwnLayer(gym.Wrapper):
     """A wrapper that covers itself and everything below."""
 
@@ -157,6 +186,43 @@ def test_an_env_that_cannot_be_restored_is_refused_with_the_difference():
     assert "snapshot: reward differs at step 1" in message
     assert "replay: reward differs at step 1" in message
     assert "get_state" in message
+
+
+@pytest.mark.parametrize("shows", [True, False], ids=["shown", "hidden"])
+def test_a_state_without_np_random_is_refused_and_the_cause_is_named(shows):
+    with pytest.raises(IncompleteState, match=r"(?s)own: .*the state leaves out np_random"):
+        GymEnv(lambda: Leveled(shows), state="own")
+    with GymEnv(lambda: Leveled(shows)) as env:
+        assert methods(env) == ["plain"]
+    with GymEnv(lambda: Leveled(shows), state="own", check=False) as env:
+        report = plangym_ext.check_env(env, num_steps=10)
+        assert not report.exact
+        assert "the state leaves out np_random" in str(report)
+        assert env.exact is None
+
+
+def test_an_env_that_never_draws_need_not_hold_np_random():
+    class Still(Leveled):
+        def reset(self, *, seed=None, options=None):
+            gym.Env.reset(self, seed=seed)
+            self.count, self.level = 0, 0.5
+            return self._obs(), {}
+
+    with GymEnv(Still, state="own") as env:
+        assert plangym_ext.check_env(env, num_steps=10).exact
+
+
+def test_what_was_not_checked_is_not_called_exact():
+    with GymEnv(Counter, check=False) as env:
+        assert env.exact is None
+        assert "unproved states" in repr(env)
+        assert plangym_ext.check_env(env, num_steps=10).exact
+        assert env.exact is True
+        assert "states" not in repr(env)
+    with plangym_ext.ParallelEnv(Counter, n_workers=1, check=False) as env:
+        assert env.exact is None
+    with GymEnv(Counter) as env:
+        assert env.exact is True
 
 
 def test_without_the_check_the_first_way_that_applies_is_taken():

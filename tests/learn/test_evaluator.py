@@ -202,3 +202,11 @@ def test_a_network_on_a_gpu_answers_alike():
     plain, fast = evaluator(), evaluator(device="cuda")
     for one, other in zip(plain(obs(8)), fast(obs(8)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_device_that_is_not_there_is_one_line():
+    there = "cpu, cuda" if torch.cuda.is_available() else "cpu"
+    for device in ("cuda:99", "gpu"):
+        with pytest.raises(InvalidOption, match=rf"such as {there}; got '{device}' \(") as caught:
+            evaluator(device=device)
+        assert "\n" not in str(caught.value)

@@ -152,14 +152,26 @@ def test_draws_follow_priorities_as_they_change():
     assert counts.tolist() == [0, 300, 100]
 
 
-def test_rows_without_priority_get_the_highest_there_has_been():
+def test_rows_without_priority_get_the_highest_there_is():
     replay = PrioritizedReplay(2, seed=0, alpha=1, beta=1)
     replay.add(rows(0, 1))  # 1: there was none
     replay.add(rows(1, 2), priorities=[3.0])
     assert np.bincount(consistent(replay.sample(4).samples)).tolist() == [1, 3]
-    replay.add(rows(2, 4))  # both old ones are gone, the 3 is not forgotten
+    replay.add(rows(2, 4))  # 3, though both old ones are gone then
     replay.update_priorities([0], [1.0])
     assert np.bincount(consistent(replay.sample(4).samples)).tolist() == [0, 0, 1, 3]
+
+
+def test_rows_without_priority_are_no_exception_when_all_others_have_fallen():
+    replay = PrioritizedReplay(10, seed=0, alpha=1, beta=1)
+    replay.add(rows(0, 3))
+    replay.update_priorities([0, 1, 2], [0.01, 0.01, 0.02])
+    replay.add(rows(3, 4))  # 0.02, and not the 1 that the others began with
+    counts = np.bincount(consistent(replay.sample(6).samples))
+    assert counts.tolist() == [1, 1, 2, 2]
+    replay.update_priorities(np.arange(4), np.zeros(4))
+    replay.add(rows(4, 5))  # 1: no other row can be drawn
+    assert consistent(replay.sample(2).samples) == [4, 4]
 
 
 def test_overwritten_rows_take_their_mass_along():

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from plangym_ext.errors import InvalidSamples, UnknownName
-from plangym_ext.learn import POLICY_TARGETS, VALUE_TARGETS, EpisodeRecord
+from plangym_ext.learn import (
+    POLICY_TARGETS,
+    VALUE_TARGETS,
+    EpisodeRecord,
+    EpisodeRecorder,
+    HistogramConfig,
+)
 from plangym_ext.learn.targets import check_target, qualities, value_behind
+from plangym_ext.planners import BanditShooting, DiscreteShooting
 
 REWARDS, VALUES = [1.0, 2.0, 4.0], [10.0, 20.0, 30.0]
 
@@ -126,3 +135,44 @@ def test_what_plans_lack_is_said(compute, field):
 def test_unknown_targets_have_a_suggestion():
     with pytest.raises(UnknownName, match="got 'n_retrun'; did you mean 'n_return'"):
         check_target("here", "n_retrun", VALUE_TARGETS)
+
+
+class Bandit:
+    """Every action pays what it pays, and that is the end."""
+
+    def __init__(self, pays):
+        self.pays, self.action_space = np.array(pays), Discrete(len(pays))
+
+    def rollout_batch(self, actions, states):
+        rewards, over = np.zeros(actions.shape), np.ones(len(actions), bool)
+        rewards[:, 0] = self.pays[actions[:, 0]]
+        steps = np.ones(len(actions), np.int32)
+        return SimpleNamespace(
+            states=states, obs=over[:, None], rewards=rewards, terminateds=over, steps=steps
+        )
+
+
+def shot(planner, pays):
+    """A plan in a bandit, and the record of what it came to."""
+    plan = planner.plan(Bandit(pays), np.zeros(8, np.uint8), rng=0)
+    recorder = EpisodeRecorder(0, np.zeros(1, np.float32))
+    earned = pays[plan.action]
+    recorder.add(plan, np.ones(1, np.float32), earned, terminated=True, truncated=False)
+    return plan, recorder.record()
+
+
+def test_shooting_teaches_what_it_plays_and_not_what_it_drew():
+    # The first actions are drawn uniformly, however good they are.
+    plan, made = shot(DiscreteShooting(400, rollout_depth=1), [1.0, 0.0, 0.0, 0.0])
+    assert (plan.visits > 60).all()
+    assert HistogramConfig().policy_target == "weights"
+    np.testing.assert_array_equal(POLICY_TARGETS["weights"](made), [[1, 0, 0, 0]])
+    for target in ("action_histogram", "action_histogram_smooth"):
+        with pytest.raises(InvalidSamples, match=r"does not choose by them.*'weights'"):
+            POLICY_TARGETS[target](made)
+
+
+def test_bandit_shooting_teaches_its_visits():
+    plan, made = shot(BanditShooting(40), [1.0, 0.0, 0.5])
+    for target in ("weights", "action_histogram"):
+        np.testing.assert_array_equal(POLICY_TARGETS[target](made), [plan.visits / 40])

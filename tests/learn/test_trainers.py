@@ -14,6 +14,7 @@ from plangym_ext.learn import (
     EpisodeRecord,
     HistogramTrainer,
     NetworkConfig,
+    PrioritizedReplay,
     QConfig,
     QTrainer,
     SupervisedConfig,
@@ -24,6 +25,7 @@ from plangym_ext.learn import (
     ValueTrainer,
     make_network,
 )
+from plangym_ext.learn.trainers.optimizers import make_optimizer
 from plangym_ext.learn.trainers.schedules import learning_rate
 
 VECTOR = Box(-np.inf, np.inf, (2,), np.float32)
@@ -174,6 +176,68 @@ def test_weights_of_rows_scale_their_losses():
     one.update(batch, weights=np.array([1.0, 0.0, 0.0]))
     two.update(other, weights=np.array([1.0, 0.0, 0.0]))
     assert same(weights_of(one.network), weights_of(two.network))
+
+
+def test_errors_are_what_is_above_the_least_loss():
+    # A uniform network: the cross-entropy to p is ln 2, of which H(p) cannot be unlearned.
+    trainer = AlphaZeroTrainer(network(), AlphaZeroConfig(value_weight=0.0))
+    with torch.no_grad():
+        for parameter in trainer.network.parameters():
+            parameter.zero_()
+    found = trainer.update(trainer.samples(record()))
+    assert found["policy_loss"] == pytest.approx(np.log(2), rel=1e-6)
+    np.testing.assert_allclose(trainer.errors, [0, np.log(2), np.log(2)], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (Box(-2.0, 2.0, (2,), np.float32), np.array([[0.5, -1], [1, 0], [0, 2]], np.float32)),
+        (MultiDiscrete([2, 3]), np.array([[0, 2], [1, 1], [0, 0]])),
+        (Discrete(2), np.array([0, 1, 0])),
+    ],
+    ids=["box", "multi-discrete", "discrete"],
+)
+def test_errors_are_priorities_whatever_the_loss(space, actions):
+    config = SupervisedConfig(policy_target="action", learning_rate=0.02, l2=0.0)
+    trainer = SupervisedTrainer(network(space, heads=("policy",)), config)
+    batch = trainer.samples(record(actions))
+    replay = PrioritizedReplay(3, seed=0)
+    replay.add(batch)
+    trainer.update(batch)
+    assert (trainer.errors > 0).all()
+    losses = [trainer.update(batch)["policy_loss"] for _ in range(300)]
+    if isinstance(space, Box):
+        # Of a density, whose logarithm has no upper bound.
+        assert losses[-1] < 0
+    assert (trainer.errors >= 0).all()
+    replay.update_priorities([0, 1, 2], trainer.errors)
+
+
+def test_a_gaussian_that_is_right_has_no_error_however_wide_it_is():
+    space = Box(-1.0, 1.0, (2,), np.float32)
+    distribution = network(space, heads=("policy",)).distribution
+    target = torch.tensor([[0.5, -0.25], [0.5, -0.25]])
+    # The same mean with deviations of 1 and e; then one that is off by one deviation each.
+    params = torch.tensor([[0.5, -0.25, 0.0, 0.0], [0.5, -0.25, 1.0, 1.0]])
+    least = distribution.least_loss(params, target)
+    torch.testing.assert_close(distribution.loss(params, target), least)
+    params[:, :2] -= params[:, 2:].exp()
+    torch.testing.assert_close(distribution.loss(params, target), least + 2 * 0.5)
+
+
+def test_adamw_decays_weights_apart_from_the_loss():
+    made = torch.nn.Linear(2, 2)
+    before = weights_of(made)
+    options = {"learning_rate": 0.5, "l2": 0.1}
+    optimizer = make_optimizer(made, TrainerConfig(optimizer="adamw", **options))
+    for parameter in made.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    # Each weight loses learning_rate * l2 of itself; of l2 / 2 w^2 in the loss, adam would
+    # make a step of the learning rate whatever w is.
+    torch.testing.assert_close(made.weight.detach(), 0.95 * before["weight"])
+    torch.testing.assert_close(made.bias.detach(), before["bias"])
 
 
 def test_long_gradients_are_shortened():

@@ -158,7 +158,8 @@ def test_the_command_line_shows_what_is_compiled_and_nothing_else(tmp_path, caps
     with compiling_shown(ProgressLine(stream)):
         function(1.0)
     assert stream.getvalue() == ""
-    arguments = ["CartPole-v1", "--planner", "shooting", "--max-steps", "2", "--n-workers", "0", "--overwrite"]
+    arguments = ["CartPole-v1", "--planner", "shooting", "--max-steps", "2", "--n-workers", "0"]
+    arguments += ["--overwrite"]
     for _ in range(2):
         assert main(["plan", *arguments, "--out", str(tmp_path)]) == 0
         shown = capsys.readouterr()
@@ -200,7 +201,8 @@ def test_the_first_plan_on_empty_caches_does_as_much_as_the_second(name, tmp_pat
         check=True,
     )
     assert done.stderr == ""
-    (steps, seconds, compiling), (again, *_) = json.loads(done.stdout)
+    (steps, seconds, compiling), (steps_again, seconds_again, _) = json.loads(done.stdout)
     assert compiling > 1.0
-    assert seconds < 2.0
-    assert steps > again / 2
+    # A wave that has begun is ended; IW's are whole layers, of some seconds.
+    assert seconds < 2 * max(1.0, seconds_again)
+    assert steps > steps_again / 2

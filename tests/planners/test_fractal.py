@@ -14,6 +14,32 @@ def test_relativize_by_hand():
     assert (relativize(np.full(3, 7.0)) == 1).all()
 
 
+def test_what_only_rounding_tells_apart_is_equal():
+    values = np.array([0.1 + 0.2, 0.3])
+    assert values[0] != values[1]
+    assert (relativize(values) == 1).all()
+    # Small differences of small values are differences.
+    assert (relativize(values * [1e-20, 2e-20]) != 1).all()
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_q_is_the_mean_return_of_whole_walks(models, depth):
+    # Every step costs 1, whatever is done: not the best return on the way, which is -1.
+    model = models.TableModel([[0, 0]], [[-1.0, -1.0]])
+    plan = FractalMC(20, depth=depth, discount=1.0).plan(model, model.state(0), rng=0)
+    np.testing.assert_array_equal(plan.q[plan.visits > 0], -depth)
+    assert plan.value == -depth
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_value_is_the_mean_of_q_over_the_walkers(models, seed):
+    model = models.random_mdp(seed)
+    plan = FractalMC(30, depth=8).plan(model, model.state(0), rng=seed)
+    there = plan.visits > 0
+    assert (np.isnan(plan.q) == ~there).all()
+    assert plan.value == pytest.approx((plan.visits * plan.q)[there].sum() / 30)
+
+
 def test_poor_walkers_and_ended_ones_move_to_rich_ones():
     rng = np.random.default_rng(0)
     swarm = _Swarm(np.zeros(4, np.uint8), np.ones(2, bool), 40, rng)

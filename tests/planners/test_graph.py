@@ -7,7 +7,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import GraphSearch
-from plangym_ext.planners.graphs.graph import FRONTIER, backup_walk, new_graph
+from plangym_ext.planners.graphs.graph import ENDING, FRONTIER, backup_walk, new_graph, walk_on
 from plangym_ext.planners.graphs.walk import GraphWalk
 
 
@@ -210,3 +210,49 @@ def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
     assert walk.root == node
     assert walk.begin(avoid_loops=True) == FRONTIER
     np.testing.assert_array_equal(walk.states[walk.root], now)
+
+
+def two_clocks(models):
+    """A corridor of two fields and a clock that stops at 2: states are both, obs the field.
+
+    In field 0 action 0 takes both ticks, so that the episode is cut in field 1; action 1
+    takes one, and earns 0.25. In field 1 any action earns 1 and ends the episode.
+    """
+    # State 3 * field + ticks.
+    successor = np.array([[5, 4], [5, 5], [2, 2], [8, 8], [8, 8], [5, 5], *[[8, 8]] * 3])
+    reward = np.zeros((9, 2))
+    reward[0, 1], reward[3:5] = 0.25, 1.0
+    model = models.TableModel(successor, reward, terminated=[8], truncated=[2, 5])
+    by_state = model._batch
+
+    def batch(index, reward):
+        return by_state(index, reward)._replace(obs=(index // 3).astype(np.float32)[:, None])
+
+    model._batch = batch
+    return model
+
+
+@pytest.mark.parametrize("sims", [3, 8])
+def test_a_board_that_was_first_met_where_the_episode_was_cut_is_gone_on_from(models, sims):
+    by = {}
+    for key in ("state", "obs"):
+        plan, _ = plan_of(two_clocks(models), sims, state_key=key)
+        by[key] = plan
+    # Two simulations expand both fields; those after them average 1 into field 1's 0.
+    value = (sims - 2) / (sims - 1)
+    assert by["state"].q.tolist() == pytest.approx([0.0, 0.25 + 0.5 * value])
+    # Known by what is seen, both actions lead to the same field, and a cut bootstraps.
+    assert by["obs"].q.tolist() == pytest.approx([0.5 * value, 0.25 + 0.5 * value])
+
+
+@pytest.mark.parametrize("run", [walk_on, walk_on.py_func], ids=["jit", "python"])
+def test_a_walk_ends_with_the_edge_that_terminates(run):
+    # The edge 0 -> 1 terminates, though node 1 goes on when it is come to otherwise.
+    graph = new_graph(4, 1)
+    graph.expanded[:2] = True
+    graph.child[0, 0], graph.child[1, 0] = 1, 2
+    graph.discount[1, 0] = 0.5
+    nodes, actions = np.zeros(5, np.int32), np.zeros(5, np.int32)
+    assert run(graph, 1, True, nodes, actions, 0) == (ENDING, 1)
+    graph.discount[0, 0] = 0.5
+    assert run(graph, 2, True, nodes, actions, 0) == (FRONTIER, 2)

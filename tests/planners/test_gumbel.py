@@ -100,3 +100,8 @@ def test_gumbel_needs_a_number_and_a_fresh_tree():
     for options in ({"max_model_steps": 100}, {"num_simulations": 9, "keep_tree": True}):
         with pytest.raises(InvalidOption, match="selection 'gumbel' divides a known number"):
             MCTS(selection="gumbel", **options)
+
+
+def test_a_temperature_is_refused_rather_than_ignored():
+    with pytest.raises(InvalidOption, match=r"temperature must be 0 with selection 'gumbel'.*1\.0"):
+        MCTS(8, selection="gumbel", temperature=1.0)

@@ -14,8 +14,15 @@ from plangym_ext.planners.novelty.features import (
     tile_features,
     whole_features,
 )
-from plangym_ext.planners.novelty.novelty import NEVER, draw_below, new_novelty, see
-from plangym_ext.planners.trees.tree import new_tree
+from plangym_ext.planners.novelty.novelty import (
+    NEVER,
+    STOPPED,
+    draw_below,
+    new_novelty,
+    see,
+    walk_down,
+)
+from plangym_ext.planners.trees.tree import OPEN, ROOT, allocate, new_tree
 
 
 def both(kernel):
@@ -42,6 +49,26 @@ def test_a_feature_is_new_at_its_least_depth(run, tree):
     # Told apart by the last 20 bits: it is feature 3, now at depth 0.
     assert run(tree, novelty, 0, 3, 0)
     assert list(novelty.table[0, [3, 4, 5, 6]]) == [0, 0, 2, NEVER]
+
+
+@both(walk_down)
+@pytest.mark.parametrize("met", [False, True])
+def test_a_kept_node_that_this_search_has_not_met_is_judged_like_a_new_one(run, tree, met):
+    # Two children of the root at depth 1 show the same. Of the second one, the table says
+    # that it is new no more, unless it was the second one itself that wrote that.
+    novelty = new_novelty(1, 4, 1)
+    novelty.features[0, :3, 0] = [3, 4, 4]
+    for action in (0, 1):
+        node = allocate(tree, 0, ROOT, action)
+        tree.kind[0, node], novelty.depth[0, node] = OPEN, 1
+    for node in (ROOT, 1):
+        assert see(tree, novelty, 0, node, 0)
+    novelty.met[0, 2], novelty.solved[0, 1] = met, True
+    found = run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4)))
+    # It goes on below node 2, or node 2 and with it the root are solved.
+    assert found == (3 if met else STOPPED)
+    assert novelty.solved[0, :3].tolist() == [not met, True, not met]
+    assert novelty.met[0, :3].tolist() == [True, True, True]
 
 
 @both(draw_below)

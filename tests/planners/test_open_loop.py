@@ -21,6 +21,28 @@ def test_without_chance_it_is_closed_loop_search_at_the_price_of_steps(models, w
     assert plan.budget.model_steps > 2 * closed.budget.model_steps
 
 
+@pytest.mark.parametrize("wave_size", [1, 8])
+@pytest.mark.parametrize("masked", [False, True])
+def test_without_chance_priors_and_masks_are_those_of_closed_loop_search(models, wave_size, masked):
+    model, evaluator = models.random_mdp(3), models.table_evaluator(1, 40, 3)
+    mask = np.random.default_rng(0).random((40, 3)) < 0.7
+    mask[~mask.any(axis=1)] = True
+    if masked:
+        step_batch, rollout_batch = model.step_batch, model.rollout_batch
+
+        def with_mask(out):
+            return out._replace(infos={"action_mask": mask[model.index(out.states)]})
+
+        model.step_batch = lambda *args, **kwargs: with_mask(step_batch(*args, **kwargs))
+        model.rollout_batch = lambda *args, **kwargs: with_mask(rollout_batch(*args, **kwargs))
+    options = {"evaluator": evaluator, "wave_size": wave_size}
+    root = {"rng": 0, "obs": np.zeros(1, np.float32), "legal": mask[0] if masked else None}
+    closed = MCTS(60, **options).plan(model, model.state(0), **root)
+    plan = OpenLoopMCTS(60, **options).plan(model, model.state(0), **root)
+    np.testing.assert_array_equal(plan.visits, closed.visits)
+    np.testing.assert_allclose(plan.q, closed.q, rtol=1e-6)
+
+
 class Coin:
     """Action 0 pays 0.4. Action 1 pays 1 or 0, by a coin that lies in the state.
 

@@ -20,6 +20,7 @@ from plangym_ext.planners.action_spaces import box_actions
 from plangym_ext.planners.continuous.base import Population, Row
 from plangym_ext.planners.continuous.cem import fit, top
 from plangym_ext.planners.continuous.icem import coloured_noise
+from plangym_ext.planners.request import PlanRequest
 
 ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI]
 
@@ -75,6 +76,20 @@ def test_rows_planned_together_equal_rows_planned_alone(models, cls):
 
 
 @pytest.mark.parametrize("cls", ALL)
+def test_a_forgotten_row_begins_cold_and_the_others_go_on(models, cls):
+    model, planner = models.Integrator(), cls(40, horizon=6)
+    alone = [cls(40, horizon=6) for _ in range(3)]
+    states = np.stack([model.state(x) for x in (0.3, -0.8, 0.6)])
+    for move in range(3):
+        rngs = [np.random.default_rng([move, i]) for i in range(3)]
+        plans = planner.plan_batch(model, states, rngs=rngs)
+        for i, plan in enumerate(plans):
+            same(plan, alone[i].plan(model, states[i], rng=np.random.default_rng([move, i])))
+        planner.forget_rows(np.array([1]))
+        alone[1].reset()
+
+
+@pytest.mark.parametrize("cls", ALL)
 def test_a_reset_planner_repeats_itself(models, cls):
     model, planner = models.Integrator(), cls(30, horizon=5)
     first = planner.plan(model, model.state(0.5), rng=1)
@@ -126,6 +141,69 @@ def test_actions_are_held_or_joined_as_asked(models):
     np.testing.assert_allclose(steps, steps[0])
 
 
+@pytest.mark.parametrize(("repeat", "runs"), [(4, [4] * 7 + [2]), (20, [20, 10]), (1, [1] * 30)])
+def test_actions_are_repeated_as_often_as_asked(models, repeat, runs):
+    model = models.Integrator()
+    planner = RandomShooting(3, horizon=30, action_repeat=repeat)
+    actions = planner.plan(model, model.state(0.5), rng=0).actions[:, 0]
+    changes = np.flatnonzero(np.diff(actions)) + 1
+    np.testing.assert_array_equal(np.diff([0, *changes, 30]), runs)
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("sims", [1, 2, 3, 50])
+def test_the_value_is_the_return_of_what_is_played(models, cls, sims):
+    model, planner = models.Integrator(), cls(sims, horizon=5, discount=1.0)
+    for move in range(2):
+        plan = planner.plan(model, model.state(0.6), rng=move)
+        x = 0.6 + np.cumsum(plan.actions[:, 0])
+        assert plan.value == pytest.approx(-float((x**2 + 0.5 * plan.actions[:, 0] ** 2).sum()))
+        assert plan.budget.restores == sims
+
+
+class Rounds:
+    """A clock that lets so many rounds pass: what real time would be does not repeat itself."""
+
+    limited, seconds = True, 0.0
+
+    def __init__(self, count):
+        self.left = count
+
+    @property
+    def over(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+@pytest.mark.parametrize("cls", [CEM, ICEM])
+def test_with_time_left_the_distribution_opens_again(models, cls):
+    model = models.Integrator()
+    planner = cls(horizon=4, max_seconds=1.0)
+    states, rngs = model.state(0.6)[None], [np.random.default_rng(0)]
+    request = PlanRequest("cem", model, states, rngs, None, None, Rounds(60))
+    (plan,) = planner._plan_batch(request)
+    spread = np.array([tried.std(axis=0).mean() for tried in model.tried])
+    assert len(spread) == 60
+    rounds = len(planner._counts(128))
+    cycle = rounds + (not cls.plays_tried)
+    # The first round of every cycle draws as widely as the very first, the others closer.
+    assert (spread[::cycle] > 0.6 * spread[0]).all()
+    assert (spread[rounds - 1 :: cycle] < 0.75 * spread[0]).all()
+    x = 0.6 + np.cumsum(plan.actions[:, 0])
+    gammas = 0.99 ** np.arange(4)
+    found = -float((gammas * (x**2 + 0.5 * plan.actions[:, 0] ** 2)).sum())
+    assert plan.value == pytest.approx(found)
+
+
+def test_cem_has_two_sequences_a_round_at_least_and_needs_two_for_a_width():
+    assert CEM(iterations=4)._counts(8) == [2, 2, 2, 2]
+    assert CEM(iterations=4)._counts(5) == [3, 2]
+    assert CEM(iterations=4)._counts(1) == [1]
+    row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
+    fit(row, Population(np.full((1, 1, 1), 2.0), np.zeros(1)), 0.25)
+    assert (row.mean[0, 0], row.std[0, 0]) == (1.5, 1.0)
+
+
 def test_cem_fits_its_elites_by_hand():
     row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
     tried = Population(np.array([1.0, 2, 3, 4])[:, None, None], np.array([0.0, 5, 1, 5]))
@@ -147,6 +225,9 @@ def test_mppi_weighs_by_the_exponential_of_returns():
     MPPI(temperature=2 / np.log(3))._learn(row, tried)
     assert row.mean[0, 0] == pytest.approx(0.75)
     MPPI()._learn(row, tried._replace(returns=np.zeros(2)))
+    assert row.mean[0, 0] == 0.5
+    # Nor does what only rounding tells apart.
+    MPPI()._learn(row, tried._replace(returns=np.array([0.3, 0.1 + 0.2])))
     assert row.mean[0, 0] == 0.5
 
 

@@ -20,6 +20,13 @@ def test_zero_holds_each_knot_and_linear_joins_them():
     np.testing.assert_array_equal(uneven[0, :, 0], [0, 0, 0, 1, 1, 2, 2])
 
 
+@pytest.mark.parametrize(("hold", "runs"), [(4, [4] * 7 + [2]), (20, [20, 10]), (30, [30])])
+def test_a_knot_is_held_for_exactly_as_long_as_asked(hold, runs):
+    knots = knots_of(*range(1, len(runs) + 1))
+    held = Spline(30, len(runs), "zero", hold).sequences(knots)[0, :, 0]
+    np.testing.assert_array_equal(held, np.repeat(knots[0, :, 0], runs))
+
+
 def test_cubic_goes_through_its_knots_and_is_straight_on_a_line():
     through = Spline(9, 3, "cubic").sequences(knots_of(1, 5, 3))
     np.testing.assert_allclose(through[0, ::4, 0], [1, 5, 3], atol=1e-12)

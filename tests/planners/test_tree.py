@@ -150,7 +150,8 @@ def test_expand_writes_the_named_nodes_only(run):
     )
     assert tree.kind[1, 1] == TRUNCATED
     assert (tree.reward[1, 1], tree.discount[1, 1], tree.value[1, 1]) == (2, 0.5, 3)
-    np.testing.assert_array_equal(tree.prior[1, 1], [0.25, 0.75])
+    # The share of what is legal, which is all there is.
+    np.testing.assert_array_equal(tree.prior[1, 1], [1.0, 0.0])
     np.testing.assert_array_equal(tree.legal[1, 1], [True, False])
     for name, old, new in zip(tree._fields, before, tree, strict=True):
         if old.ndim >= 2 and name != "order":
@@ -213,7 +214,7 @@ def test_reroot_keeps_the_subtree_and_its_statistics(run):
     tree.kind[1, 3] = TERMINATED
     old = [field.copy() for field in tree]
     remap = np.empty(8, np.int32)
-    run(tree, 1, 2, remap)
+    run(tree, 1, 2, np.ones(2, bool), remap)
     np.testing.assert_array_equal(remap, [-1, -1, 0, 1, -1, 2, 3, -1])
     np.testing.assert_array_equal(tree.size, [1, 4])
     np.testing.assert_array_equal(tree.parent[1, :4], [NO_PARENT, 0, 0, 2])
@@ -234,6 +235,27 @@ def test_reroot_keeps_the_subtree_and_its_statistics(run):
     # Row 0 is another tree.
     for name, was, now in zip(tree._fields, old, tree, strict=True):
         np.testing.assert_array_equal(now[0], was[0], err_msg=name)
+
+
+@both(reroot)
+def test_reroot_drops_what_is_below_an_action_that_is_illegal_now(run):
+    # As above: of node 2, action 0 leads to 3, action 1 to 5 and on to 6.
+    tree = new_tree(1, 8, 2)
+    edges = [(0, 0), (0, 1), (2, 0), (1, 0), (2, 1), (5, 1)]
+    grow(tree, 0, [(p, a, p + 1, 0.5, 10 * i) for i, (p, a) in enumerate(edges, 1)])
+    for leaf in (1, 2, 3, 4, 5, 6, 6):
+        simulate(tree, 0, leaf)
+    tree.prior[0, 2] = [0.25, 0.75]
+    remap = np.empty(8, np.int32)
+    run(tree, 0, 2, np.array([True, False]), remap)
+    np.testing.assert_array_equal(remap, [-1, -1, 0, 1, -1, -1, -1, -1])
+    assert tree.size[0] == 2
+    np.testing.assert_array_equal(tree.children[0, :2], [[1, -1], [-1, -1]])
+    np.testing.assert_array_equal(tree.legal[0, ROOT], [True, False])
+    np.testing.assert_array_equal(tree.prior[0, ROOT], [1, 0])
+    # One simulation went through node 3, which returned 3 + .5 * 30 = 18.
+    assert (tree.visits[0, ROOT], tree.q[0, ROOT]) == (1, 18)
+    assert (tree.q_low[0], tree.q_high[0]) == (18, 18)
 
 
 @both(restart)

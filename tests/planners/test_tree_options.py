@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners import MCTS, STS
+from plangym_ext.planners import MCTS, STS, GraphSearch, RolloutIW
 from plangym_ext.planners.evaluators import from_prior, from_q, from_value
 from plangym_ext.planners.trees.scale import SCALE_NONE
 from plangym_ext.planners.trees.tree import NO_ACTION, OPEN, PENDING, ROOT, allocate, new_tree
@@ -145,3 +145,49 @@ def test_some_rows_go_on_without_the_others(models, planner):
         alone = planner.plan(model, model.state(after[i]), rng=10 + i)
         np.testing.assert_array_equal(plan.visits, alone.visits)
         np.testing.assert_array_equal(plan.q, alone.q)
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        MCTS(12, keep_tree=True),
+        STS(4, keep_tree=True),
+        RolloutIW(20),
+        GraphSearch(4, rollout_depth=0),
+    ],
+    ids=["mcts", "sts", "rollout-iw", "graph"],
+)
+def test_a_forgotten_row_begins_anew_and_the_others_go_on(models, planner):
+    model = models.random_mdp(3)
+
+    def planned(rows, numbers):
+        found = planner.plan_batch(
+            model,
+            np.stack([model.state(i) for i in rows]),
+            rngs=[np.random.default_rng(number) for number in numbers],
+            obs=np.array(rows, np.float32)[:, None],
+        )
+        return found, [int(model.successor[i, p.action]) for i, p in zip(rows, found, strict=True)]
+
+    roots = (0, 5, 9)
+    planner.reset()
+    _, after = planned(roots, (0, 1, 2))
+    planner.forget_rows(np.array([1]))
+    together, _ = planned(after, (10, 11, 12))
+    for i, plan in enumerate(together):
+        planner.reset()
+        if i != 1:
+            planned(roots[i : i + 1], (i,))
+        (alone,), _ = planned(after[i : i + 1], (10 + i,))
+        np.testing.assert_array_equal(plan.q, alone.q)
+        assert plan.action == alone.action
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_an_ending_that_a_wave_comes_to_twice_costs_nothing_twice(models):
+    # Two arms that end: the first wave of 8 steps into both, and averages what is known.
+    model = models.bandit([0.25, 1.0])
+    plan = MCTS(24, rollout_depth=0, wave_size=8).plan(model, model.state(0), rng=0)
+    assert plan.budget.model_steps == 2
+    assert plan.visits.sum() == 24
+    np.testing.assert_array_equal(plan.q, [0.25, 1.0])

@@ -8,6 +8,7 @@ from training_runs import small
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.planners import play
+from plangym_ext.run.training.collector import Collector
 from plangym_ext.run.training.compose import compose
 from plangym_ext.run.training.game import episode_seed
 from plangym_ext.run.training.parts import Parts
@@ -54,6 +55,23 @@ def test_a_slot_plays_the_episodes_that_its_seeds_give():
     assert one.record.actions.tolist() == alone.actions.tolist()
     assert one.record.rewards.tolist() == alone.rewards.tolist()
     assert one.record.observations.shape == (alone.length + 1, 4)
+
+
+@pytest.mark.parametrize("name", ["icem", "cem", "predictive-sampling"])
+def test_a_game_begins_without_the_plan_of_the_one_before(name):
+    # All episodes of one round: a planner that begins warm must not begin so in a new game.
+    planner = {"name": name, "num_simulations": 24, "horizon": 4}
+    changed = {"env": {"id": "Pendulum-v1", "max_steps": 5}, "planner": planner, "seed": 5}
+    config = compose([changed, {"trainer": {"name": "supervised", "policy_target": "action"}}])
+    env = Parts(config).env()
+    collector = Collector(env, config.planner.make(), range(2), seed=5, max_steps=5)
+    finished, _ = collector.collect(15)
+    assert len(finished) == 6
+    for one in finished:
+        seed = episode_seed(5, one.slot, one.move // 5)
+        alone = play(env, config.planner.make(), seed=seed, max_steps=5)
+        assert one.record.actions.tobytes() == alone.actions.tobytes()
+    env.close()
 
 
 def test_what_is_played_in_a_slot_does_not_depend_on_the_others():

@@ -311,3 +311,35 @@ def test_a_run_that_is_killed_comes_to_the_same_end():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal, bit for bit" in done.stdout
+
+
+def test_prioritised_replay_learns_a_gaussian_policy(tmp_path):
+    config = small(
+        {
+            "env": {"id": "Pendulum-v1", "max_steps": 10, "kwargs": {}},
+            # Actions that differ little, so that the policy becomes narrow.
+            "planner": {
+                "name": "predictive-sampling",
+                "num_simulations": 4,
+                "horizon": 3,
+                "noise_std": 0.02,
+            },
+            "network": {"value_scale": 1.0},
+            "trainer": {
+                "name": "supervised",
+                "policy_target": "action",
+                "value_target": None,
+                "learning_rate": 0.003,
+                "batch_size": 16,
+            },
+            "replay": {"kind": "prioritized", "min_rows": 16},
+            "evaluation": {"every": 0},
+            "updates": 20,
+        },
+    )
+    with Runner(config, tmp_path) as runner:
+        runner.run()
+        assert runner.trainer.updates >= 100
+        rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    # Densities have no upper bound: this is what a priority cannot be.
+    assert min(row["train/policy_loss"] for row in rows if "train/policy_loss" in row) < 0

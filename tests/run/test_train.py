@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -14,6 +20,9 @@ SMALL = ["--rounds", "2", "--collector.num_envs=4", "--evaluation.every=0", "--q
 
 
 def test_train_resume_and_eval(tmp_path, capsys):
+    def said():
+        return capsys.readouterr().out
+
     out = tmp_path / "run"
     assert main(["train", "narrow_path", "--out", str(out), "--env.kwargs.n=6", *SMALL]) == 0
     assert "2 rounds, 96 moves" in capsys.readouterr().out
@@ -21,13 +30,38 @@ def test_train_resume_and_eval(tmp_path, capsys):
     assert main(["train", "--resume", "--out", str(out), "--rounds", "3", "--quiet"]) == 0
     assert "going on after round 2 of 3" in capsys.readouterr().out
     assert main(["eval", str(out), "--episodes", "3", "--player", "planner"]) == 0
-    assert "mean return" in capsys.readouterr().out
+    assert re.search(r"mean return \S+ \(lowest \S+\) and \S+ moves, over 3 episodes", said())
     found = json.loads((out / "eval.json").read_text())
     assert (len(found["returns"]), found["player"]) == (3, "planner")
     assert found["eval/return"] == sum(found["returns"]) / 3
     # Nothing is written over a run.
     assert main(["train", "narrow_path", "--out", str(out), *SMALL]) == 2
     assert f"there is a run in {out}: go on with it by --resume" in capsys.readouterr().err
+
+
+def test_an_interrupt_names_the_checkpoint_and_how_to_go_on(tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", "narrow_path"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run"), "--rounds", "100000", "--env.kwargs.n=12"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        checkpoints = tmp_path / "run" / "checkpoints"
+        deadline = time.monotonic() + 60
+        while not list(checkpoints.glob("*.pt")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    *_, newest = sorted(checkpoints.glob("*.pt"))
+    assert f"the last checkpoint is {newest}. Go on with the same command and --resume." in errors
+    assert "Traceback" not in errors
 
 
 def test_eval_writes_a_video(tmp_path, capsys):
@@ -45,6 +79,7 @@ def test_eval_writes_a_video(tmp_path, capsys):
     [
         (["cartpol"], "did you mean 'cartpole'"),
         (["cartpole", "--trainer.learning_rat", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--device", "gpu"], "device must be one that torch has here"),
         (["cartpole", "--lr", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--learning-rate", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--trainer.learning_rate", "x"], "trainer.learning_rate must be a float"),

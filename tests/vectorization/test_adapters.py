@@ -153,6 +153,40 @@ def test_sb3_resets_envs_with_options_of_their_own():
     ours.close()
 
 
+class NestedActions(gym.Env):
+    """Wants a Dict of actions; tells what its reset was given, and counts from the reset."""
+
+    observation_space = spaces.Box(0, 100, (1,), np.float64)
+    action_space = spaces.Dict({"add": spaces.Discrete(9), "by": spaces.Box(0, 9, (2,))})
+    count = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0.0
+        return np.zeros(1), {"options": repr(options)}
+
+    def step(self, action):
+        self.count += int(action["add"]) * float(action["by"].sum())
+        return np.array([self.count]), self.count, False, False, {}
+
+
+def test_sb3_takes_lists_of_nested_actions_and_negative_indices():
+    ours, theirs = sb3_pair(NestedActions)
+    actions = [{"add": k + 1, "by": np.full(2, k, np.float32)} for k in range(2)]
+    for vec_env in (ours, theirs):
+        vec_env.reset()
+    assert [info["options"] for info in ours.reset_infos] == ["None"] * 2
+    assert_same(ours.reset_infos, theirs.reset_infos)
+    assert_same(ours.step(actions)[0], theirs.step(actions)[0])
+    for vec_env in (ours, theirs):
+        vec_env.set_options([{"first": 1}, {}])
+        vec_env.reset()
+        vec_env.set_attr("count", 7.0, indices=-1)
+        assert vec_env.get_attr("count", indices=[0, -1]) == [0.0, 7.0]
+    assert_same(ours.reset_infos, theirs.reset_infos)
+    ours.close()
+
+
 def test_sb3_wants_resets_in_the_same_step():
     adapters = pytest.importorskip("plangym_ext.vectorization.adapters.stable_baselines3")
     with (
@@ -189,6 +223,69 @@ def test_tianshou_gets_what_its_own_vector_env_gives(name):
     assert ours.get_env_attr("action_space", [0]) == theirs.get_env_attr("action_space", [0])
     ours.close()
     theirs.close()
+
+
+class Plain(gym.Env):
+    """Has no observation space, as Tianshou allows, and shows what its reset was given."""
+
+    action_space = spaces.Discrete(9)
+    offset = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"options": options}, {}
+
+    def step(self, action):
+        return {"action": int(action) + self.offset}, 0.0, False, False, {}
+
+
+class Seeds(Plain):
+    """Has a method `seed`, which Tianshou prefers to a reset."""
+
+    def seed(self, seed=None):
+        return [seed, "own"]
+
+
+@pytest.mark.parametrize("kind", [Plain, Seeds])
+@pytest.mark.parametrize("n_workers", [None, 1])
+def test_tianshou_reaches_envs_as_its_own_does(kind, n_workers):
+    tianshou = pytest.importorskip("tianshou.env")
+    adapters = pytest.importorskip("plangym_ext.vectorization.adapters.tianshou")
+
+    def make():
+        return TimeLimit(kind(), 50)
+
+    venv = plangym_ext.make_vec([make] * 3, n_workers=n_workers, autoreset_mode="disabled")
+    found = []
+    for envs in (
+        adapters.TianshouVectorEnv(venv),
+        tianshou.DummyVectorEnv([make] * 3),
+    ):
+        seen = [envs.seed(5), envs.reset()[0].tolist()]
+        seen += [envs.reset([1], options={"easy": 1})[0].tolist()]
+        seen += [[space.sample() for space in envs.action_space] for _ in range(2)]
+        envs.set_env_attr("offset", 3, [0, 2])
+        envs.set_env_attr("added", "yes")
+        seen += [envs.get_env_attr("offset"), envs.get_env_attr("added", 1)]
+        seen += [envs.step([1, 2, 3])[0].tolist()]
+        envs.close()
+        with pytest.raises(AssertionError, match="after close"):
+            envs.reset()
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+def test_tianshou_may_wait_for_fewer_envs():
+    adapters = pytest.importorskip("plangym_ext.vectorization.adapters.tianshou")
+    venv = plangym_ext.make_vec(MAKES["CartPole-v1"], 3, autoreset_mode="disabled")
+    envs = adapters.TianshouVectorEnv(venv, wait_num=2, timeout=1.0)
+    envs.reset(seed=0)
+    assert envs.is_async
+    infos = envs.step(np.ones(3, int))[-1]
+    assert [info["env_id"] for info in infos] == [0, 1, 2]
+    with pytest.raises(ValueError, match="No env is still stepping"):
+        envs.step(None)
+    envs.close()
 
 
 def assert_same_returns(got, expected):

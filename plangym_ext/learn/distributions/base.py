@@ -57,3 +57,12 @@ class Distribution(ABC):
         For Gaussians it is the negative log-likelihood. Its gradient pulls the policy
         towards the target.
         """
+
+    @abstractmethod
+    def least_loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`: what `loss` is at least for these targets, with no gradient.
+
+        The entropy of target probabilities; the negative log-likelihood of a Gaussian's
+        own mean, with the deviations as they are. What `loss` is above it is never negative,
+        and 0 where the policy says what it is taught.
+        """

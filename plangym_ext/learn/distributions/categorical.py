@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.learn.distributions.base import Distribution, Params, Rng
-from plangym_ext.learn.torch_extra import functional
+from plangym_ext.learn.torch_extra import functional, torch
 
 
 @final
@@ -58,3 +58,7 @@ class Categorical(Distribution):
             # Finite, since 0 * -inf is no number; far enough down to have no weight.
             params = params.masked_fill(~legal & legal.any(dim=1, keepdim=True), -1e9)
         return -(target * functional.log_softmax(params, dim=1)).sum(dim=1)
+
+    def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
+        """Return `[B]`, the entropy of the targets."""
+        return torch.special.entr(target).sum(dim=1)

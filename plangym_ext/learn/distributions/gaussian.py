@@ -67,6 +67,11 @@ class Gaussian(Distribution):
         error = (target - mean) * (-log_std).exp()
         return (0.5 * error**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(dim=1)
 
+    def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
+        """Return `[B]`, the negative log-likelihood of the means themselves."""
+        log_std = params[:, self.target_width :].detach().clamp(*_LOG_STD)
+        return (log_std + 0.5 * math.log(2 * math.pi)).sum(dim=1)
+
     def _actions(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Bring `[B, D]` back to the space."""
         values = scaled.reshape(-1, *self.low.shape) * self._half + self._middle

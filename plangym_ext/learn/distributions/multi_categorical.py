@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.learn.distributions.base import Distribution, Params, Rng
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.torch_extra import torch
 
 
 @final
@@ -51,6 +52,10 @@ class MultiCategorical(Distribution):
         """Return `[B]`, summed over the parts."""
         pairs = zip(self._split(params), self._split(target), strict=True)
         return sum(part.loss(p, t) for (part, p), (_, t) in pairs)
+
+    def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
+        """Return `[B]`, the entropy of the targets, of all parts together."""
+        return torch.special.entr(target).sum(dim=1)
 
     def _split(self, params: Any) -> list[tuple[Categorical, Any]]:
         ends = zip(self.parts, self.bounds[:-1], self.bounds[1:], strict=True)

@@ -39,7 +39,6 @@ class PrioritizedReplay(Replay):
         self._ring = Ring(self.capacity, self._name)
         self._tree = new_sum_tree(self.capacity)
         self._priorities = np.zeros(self.capacity)
-        self._highest = 1.0  # that any row has had; 1 until there is one
 
     def add(
         self,
@@ -47,10 +46,13 @@ class PrioritizedReplay(Replay):
         priorities: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
     ) -> None:
-        """See `Replay.add`. Without priorities rows get the highest one there has been."""
+        """See `Replay.add`. Without priorities rows get the highest one that any row has.
+
+        That is 1 where there is none above 0.
+        """
         count = self._ring.check(samples)
         if priorities is None:
-            priorities = np.full(count, self._highest)
+            priorities = np.full(count, self._priorities[: len(self)].max(initial=0.0) or 1.0)
         given = self._checked(priorities, count)
         places = self._ring.add(samples)
         self._assign(places, given[len(given) - len(places) :])
@@ -107,7 +109,6 @@ class PrioritizedReplay(Replay):
 
     def _assign(self, places: npt.NDArray[np.int64], priorities: npt.NDArray[np.float64]) -> None:
         self._priorities[places] = priorities
-        self._highest = max(self._highest, priorities.max(initial=0.0))
         # 0 to the power of 0 would be 1.
         assign(self._tree, places, np.where(priorities > 0, priorities**self.alpha, 0.0))
 
@@ -115,7 +116,6 @@ class PrioritizedReplay(Replay):
         return {
             **self._ring.state_dict(),
             "priorities": self._priorities[: len(self)].copy(),
-            "highest": float(self._highest),
             "alpha": self.alpha,
             "beta": self.beta,
         }
@@ -123,8 +123,7 @@ class PrioritizedReplay(Replay):
     def _restore(self, state: Mapping[str, Any]) -> None:
         ring = Ring.from_state(state, self.capacity, self._name)
         priorities = self._checked(state["priorities"], len(ring))
-        alpha, beta, highest = float(state["alpha"]), float(state["beta"]), float(state["highest"])
+        alpha, beta = float(state["alpha"]), float(state["beta"])
         self._ring, self.alpha, self.beta = ring, alpha, beta
         self._tree, self._priorities = new_sum_tree(self.capacity), np.zeros(self.capacity)
         self._assign(np.arange(len(ring)), priorities)
-        self._highest = highest

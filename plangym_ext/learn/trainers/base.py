@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,14 @@ from plangym_ext.learn.trainers.optimizers import make_optimizer
 from plangym_ext.learn.trainers.schedules import learning_rate
 
 
+class Part(NamedTuple):
+    """A part of a loss."""
+
+    weight: float
+    loss: torch.Tensor  # [batch]
+    least: torch.Tensor | float = 0.0  # [batch], below which it cannot fall
+
+
 class Trainer(ABC):
     """Teaches a network; owns the optimiser, not the network.
 
@@ -28,8 +36,8 @@ class Trainer(ABC):
 
     Attributes:
         updates: how many have been made.
-        errors: `[batch]` float64, the loss of each row of the last update: priorities for
-            `PrioritizedReplay`.
+        errors: `[batch]` float64, not negative, how far the loss of each row of the last
+            update was above the least it can be: priorities for `PrioritizedReplay`.
     """
 
     config_class: ClassVar[type[TrainerConfig]]
@@ -54,8 +62,8 @@ class Trainer(ABC):
         """
 
     @abstractmethod
-    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
-        """Return the weight of each part of the loss, and the part `[batch]`."""
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
+        """Return the parts of the loss by name."""
 
     def update(
         self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None = None
@@ -83,10 +91,11 @@ class Trainer(ABC):
         self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None
     ) -> dict[str, float]:
         parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
-        rows: Any = sum(weight * part for weight, part in parts.values())
+        rows: Any = sum(part.weight * part.loss for part in parts.values())
+        excess: Any = sum(part.weight * (part.loss - part.least) for part in parts.values())
         counted = rows if weights is None else rows * self._tensor(np.asarray(weights, np.float32))
         loss = counted.mean()
-        found = {f"{name}_loss": float(part.detach().mean()) for name, (_, part) in parts.items()}
+        found = {f"{name}_loss": float(part.loss.detach().mean()) for name, part in parts.items()}
         found = {"loss": float(loss.detach()), **found}
         self._refuse_infinite(found, batch)
         self.optimizer.zero_grad()
@@ -101,7 +110,8 @@ class Trainer(ABC):
         for group in self.optimizer.param_groups:
             group["lr"] = found["learning_rate"]
         self.optimizer.step()
-        self.errors = rows.detach().cpu().numpy().astype(np.float64)
+        # Rounding may leave a row that is learned a little below its least.
+        self.errors = np.maximum(excess.detach().cpu().numpy().astype(np.float64), 0.0)
         self.updates += 1
         return found
 

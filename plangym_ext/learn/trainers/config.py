@@ -32,7 +32,9 @@ class TrainerConfig:
         warmup_updates: updates over which the rate rises from 0.
         final_rate: what is left of the rate at the end of "linear" and "cosine", a share.
         batch_size: rows per update.
-        l2: weight of l2 / 2 times the sum of squared weights; biases are free.
+        l2: weight of l2 / 2 times the sum of squared weights; biases are free. "adamw" has
+            no such part in its loss: each update takes learning_rate * l2 times a weight
+            from it (decoupled weight decay).
         max_grad_norm: longer gradients are shortened to this; None: they are not.
         discount: gamma of the targets, per step.
         n_steps: of targets that look that far ahead.
@@ -142,10 +144,14 @@ class QConfig(SupervisedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class HistogramConfig(SupervisedConfig):
-    """Visit counts as a policy, and the return (Alpacka's bandit and shooting agents)."""
+    """The plans' weights as a policy, and the return (Alpacka's bandit and shooting agents).
+
+    The weights are visit shares of bandit shooting, and the action that was played of
+    shooting, whose visits are no choice.
+    """
 
     value_target: str | None = "discounted_return"
-    policy_target: str | None = "action_histogram"
+    policy_target: str | None = "weights"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, qualities
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.trainers.base import Trainer
+from plangym_ext.learn.trainers.base import Part, Trainer
 from plangym_ext.learn.trainers.config import (
     AlphaZeroConfig,
     HistogramConfig,
@@ -86,7 +86,7 @@ class SupervisedTrainer(Trainer):
         played = self._distribution.encode(record.actions)
         return played * self._value(target, record)[:, None].astype(np.float32), played > 0
 
-    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
         """Return the parts that are taught, by head."""
         config, out = self.config, self.network(batch["obs"])
         scale = getattr(self.network, "value_scale", 1.0)
@@ -94,15 +94,16 @@ class SupervisedTrainer(Trainer):
         if config.policy_target is not None:
             logits = self._head("policy", out.policy_logits)
             loss = self._distribution.loss(logits, batch["policy"], batch.get("legal"))
-            parts["policy"] = (config.policy_weight, loss)
+            least = self._distribution.least_loss(logits, batch["policy"])
+            parts["policy"] = Part(config.policy_weight, loss, least)
         if config.value_target is not None:
             error = (self._head("value", out.value) - batch["value"]) / scale
-            parts["value"] = (config.value_weight, error**2)
+            parts["value"] = Part(config.value_weight, error**2)
         if config.q_target is not None:
             error = (self._head("q", out.q) - batch["q"]) / scale
             known = batch["q_mask"]
             loss = (error**2 * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
-            parts["q"] = (config.q_weight, loss)
+            parts["q"] = Part(config.q_weight, loss)
         return parts
 
     def _head(self, name: str, out: Any) -> torch.Tensor:

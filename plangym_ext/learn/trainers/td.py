@@ -13,7 +13,7 @@ from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.returns.n_step import n_step_rewards
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.trainers.base import Trainer
+from plangym_ext.learn.trainers.base import Part, Trainer
 from plangym_ext.learn.trainers.config import TDConfig, TrainerConfig
 
 
@@ -83,11 +83,11 @@ class TDTrainer(Trainer):
         if self.target is not self.network:
             check_network_state(self.target, state["target"], "TDTrainer.load_state_dict")
 
-    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, tuple[float, torch.Tensor]]:
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
         """Return the squared error in units of the network's `value_scale`."""
         with torch.no_grad():
             later = self.target(batch["next_obs"]).value
         wanted = batch["reward"] + batch["discount"] * later
         scale = getattr(self.network, "value_scale", 1.0)
         error = (self.network(batch["obs"]).value - wanted) / scale
-        return {"value": (1.0, error**2)}
+        return {"value": Part(1.0, error**2)}

@@ -68,10 +68,14 @@ class Collector:
         cost = Budget()
         for move in range(moves):
             cost += self._move()
-            over = [game for game in self._games if self._is_over(game)]
+            rows = [row for row, game in enumerate(self._games) if self._is_over(game)]
+            over = [self._games[row] for row in rows]
             finished += [Finished(move, *pair) for pair in self._records(over)]
             for game in over:
                 game.begin(self._env)
+            if rows:
+                # Another game begins there, which has nothing to do with the last one.
+                self._planner.forget_rows(np.array(rows))
             if on_move is not None:
                 on_move((move + 1) * len(self._games))
         return finished, cost

@@ -44,7 +44,7 @@ class Parts:
         settings = self.config.env
         kwargs = {**settings.kwargs, **(changed or {})}
         env = self.make_env(**kwargs) if self.make_env else _registered(settings, kwargs)
-        if not env.exact:
+        if env.exact is False:
             name = env.name
             env.close()
             raise IncompleteState(

@@ -20,3 +20,15 @@ def attribute(env: gym.Env[Any, Any], name: str) -> Any:
 def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
     """Whether the env or a wrapper around it is of a class."""
     return any(isinstance(layer, kind) for layer in layers(env))
+
+
+def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the env under all wrappers; a method is not called."""
+    return getattr(env.unwrapped, name)
+
+
+def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | None:
+    """Seed the action space, and the env by its own `seed`; what that returned, None without."""
+    env.action_space.seed(seed)
+    own = getattr(env, "seed", None)
+    return None if own is None else (own(seed),)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import concatenate, create_empty_array
 from stable_baselines3.common.vec_env import VecEnv
 
 from plangym_ext.vectorization.adapters.in_workers import attribute, has_layer
@@ -44,30 +46,28 @@ class StableBaselines3VecEnv(VecEnv):
 
     def reset(self) -> Any:
         """Reset all envs with the seeds and options set for that; obs `[n, *obs]`."""
-        options = self._options
+        # As SB3's own: an env without options is not handed any.
+        options = [one or None for one in self._options]
         if all(one == options[0] for one in options):
-            obs, listed = self.venv.reset(seed=self._seeds, options=options[0] or None)
+            obs, listed = self.venv.reset(seed=self._seeds, options=options[0])
             infos: Any = listed
         else:
-            obs, infos = self._reset_one_by_one()
+            infos = []
+            for env, given in enumerate(options):
+                _, found = self.venv.reset_some([env], seed=[self._seeds[env]], options=given)
+                infos += list(found)
+            obs = self.venv.observations()
         self.reset_infos = infos
         self._reset_seeds()
         self._reset_options()
         return obs
 
-    def _reset_one_by_one(self) -> tuple[Any, list[dict[str, Any]]]:
-        """Reset envs whose options differ."""
-        obs: Any = None
-        infos: list[dict[str, Any]] = []
-        for env, options in enumerate(self._options):
-            mask = np.arange(self.num_envs) == env
-            given = {**options, "reset_mask": mask}
-            obs, listed = self.venv.reset(seed=self._seeds, options=given)
-            infos += list(listed)  # type: ignore[arg-type]
-        return obs, infos
-
-    def step_async(self, actions: np.ndarray) -> None:
-        """Begin a step."""
+    def step_async(self, actions: Any) -> None:
+        """Begin a step; `actions` are an array, or a list with one of any kind for each env."""
+        space = self.venv.single_action_space
+        if isinstance(actions, list | tuple) and isinstance(space, spaces.Dict | spaces.Tuple):
+            batch: Any = create_empty_array(space, len(actions))
+            actions = concatenate(space, actions, batch)
         self.venv.step_async(actions)
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -120,4 +120,5 @@ class StableBaselines3VecEnv(VecEnv):
         return list(self.venv.call_some(self._numbers(indices), has_layer, wrapper_class))
 
     def _numbers(self, indices: Any) -> list[int]:
-        return list(self._get_indices(indices))
+        # Negative ones count from the end, as in SB3's own lists of envs.
+        return [range(self.num_envs)[int(env)] for env in self._get_indices(indices)]

@@ -1,0 +1,28 @@
+"""Whether torch can compute where it is told to."""
+
+from __future__ import annotations
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.torch_extra import torch
+
+
+def check_device(device: str, where: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Args:
+        device: as torch names it, such as "cuda:0".
+        where: what was given it, for the message.
+
+    Raises:
+        InvalidOption: torch does not know it, or cannot reach it.
+    """
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        # torch raises an AssertionError where it was built without CUDA.
+        reason = str(error).splitlines()[0].rstrip(".")
+        there = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise InvalidOption(
+            f"{where}: device must be one that torch has here, such as {there}; got {device!r} "
+            f"({reason})."
+        ) from error

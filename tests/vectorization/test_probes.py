@@ -1,0 +1,342 @@
+"""Vector envs play every env as it is: probing how its state is captured leaves no trace."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+import plangym_ext
+from plangym_ext.errors import IncompleteState
+
+COUNTS = {"made": 0, "reset": 0, "step": 0, "closed": 0}
+
+
+class Counted(gym.Env):
+    """Walks on a line; counts what is done to its class and to itself."""
+
+    observation_space = spaces.Box(-1e6, 1e6, (1,), np.float64)
+    action_space = spaces.Discrete(3)
+
+    def __init__(self):
+        COUNTS["made"] += 1
+        self.resets = self.steps = 0
+        self.is_closed = False
+
+    def _obs(self):
+        return np.array([self.at])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        COUNTS["reset"] += 1
+        self.resets += 1
+        self.at = float(self.np_random.integers(1000))
+        return self._obs(), {}
+
+    def step(self, action):
+        COUNTS["step"] += 1
+        self.steps += 1
+        self.at += float(action)
+        return self._obs(), 1.0, False, False, {}
+
+    def close(self):
+        COUNTS["closed"] += 1
+        self.is_closed = True
+
+
+@pytest.fixture(autouse=True)
+def counts():
+    COUNTS.update(dict.fromkeys(COUNTS, 0))
+    return COUNTS
+
+
+def played(venv, seed=0, steps=5):
+    """Observations of a seeded play."""
+    seen = [venv.reset(seed=seed)[0]]
+    for _ in range(steps):
+        seen.append(venv.step(np.ones(venv.num_envs, int))[0])
+    return np.stack(seen)
+
+
+# What the probe costs ---------------------------------------------------------------
+
+
+def test_equal_envs_are_made_once_each_and_one_twin_for_all(counts):
+    with plangym_ext.make_vec([lambda: Counted() for _ in range(4)]) as venv:
+        assert counts["made"] == 5
+        assert counts["closed"] == 1
+        assert venv.get_attr("resets") == (0,) * 4
+        assert venv.get_attr("steps") == (0,) * 4
+        venv.reset(seed=0)
+        assert venv.get_attr("resets") == (1,) * 4
+        assert venv.backend_note == ""
+        assert venv.get_states().shape[0] == 4
+    assert counts["closed"] == 5
+
+
+def test_without_states_there_is_no_twin(counts):
+    with plangym_ext.make_vec([lambda: Counted()] * 2, state="off") as venv:
+        assert counts == {"made": 2, "reset": 0, "step": 0, "closed": 0}
+        assert venv.backend_note
+
+
+class Drawing(Counted):
+    """Draws from the generators of the process."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = random.random() + np.random.rand()  # noqa: NPY002
+        return self._obs(), {}
+
+
+def test_the_generators_of_the_process_are_as_they_were():
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    expected = random.random() + np.random.rand()  # noqa: NPY002
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    with plangym_ext.make_vec(Drawing) as venv:
+        assert venv.reset()[0] == expected
+
+
+# Envs whose probe fails -------------------------------------------------------------
+
+
+class ReadsLater(Counted):
+    """Reads what is set after it was made."""
+
+    def step(self, action):
+        self.at += self.bonus
+        return super().step(action)
+
+
+class Strict(Counted):
+    """Raises on all actions but one, as board games do."""
+
+    def step(self, action):
+        if action != 1:
+            raise ValueError(f"illegal action {action}")
+        return super().step(action)
+
+
+class NoDefaults(Counted):
+    """Wants both arguments of `reset`."""
+
+    def reset(self, seed, options):
+        return super().reset(seed=seed, options=options)
+
+
+class Worded(Counted):
+    """Takes words."""
+
+    action_space = spaces.Text(3)
+
+    def step(self, action):
+        return super().step(len(action))
+
+
+class Early(gym.Wrapper):
+    """Refuses a reset in the middle of an episode, as SB3's `Monitor` may."""
+
+    started = False
+
+    def reset(self, **kwargs):
+        if self.started:
+            raise RuntimeError("Tried to reset an environment before done.")
+        self.started = True
+        return super().reset(**kwargs)
+
+
+@pytest.mark.parametrize("n_workers", [None, 1])
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (ReadsLater, "AttributeError"),
+        (Strict, "illegal action"),
+        (lambda: Early(Counted()), "before done"),
+    ],
+    ids=["attribute", "illegal", "early"],
+)
+def test_an_env_whose_probe_fails_is_played_all_the_same(make, reason, n_workers):
+    theirs = gym.vector.SyncVectorEnv([make] * 2)
+    with plangym_ext.make_vec([make] * 2, n_workers=n_workers) as venv:
+        assert reason in venv.backend_note
+        assert "sub-envs [0, 1]" in venv.backend_note
+        for envs in (theirs, venv):
+            if make is ReadsLater:
+                envs.set_attr("bonus", 2.0)
+        np.testing.assert_array_equal(played(venv), played(theirs))
+        with pytest.raises(IncompleteState, match="cannot be captured"):
+            venv.get_states()
+    theirs.close()
+
+
+def test_words_are_actions():
+    with plangym_ext.make_vec([Worded] * 2) as venv:
+        theirs = gym.vector.SyncVectorEnv([Worded] * 2)
+        plays = [[e.reset(seed=0)[0], e.step(("ab", "c"))[0]] for e in (theirs, venv)]
+        np.testing.assert_array_equal(*plays)
+
+
+def test_resets_without_defaults_are_given_both_arguments():
+    with plangym_ext.make_vec(NoDefaults, 2) as venv:
+        theirs = gym.vector.SyncVectorEnv([NoDefaults] * 2)
+        np.testing.assert_array_equal(played(venv), played(theirs))
+
+
+# Envs that exist already ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("idiom", ["same", "default", "iterator", "wrapped"])
+def test_envs_that_exist_already_are_neither_stepped_nor_closed(idiom):
+    envs = [Counted() for _ in range(2)]
+    rest = iter(envs)
+    makes = {
+        "same": [lambda: envs[0], lambda: envs[1]],
+        "default": [lambda e=e: e for e in envs],
+        "iterator": [lambda: next(rest)] * 2,
+        "wrapped": [lambda e=e: TimeLimit(e, 10) for e in envs],
+    }[idiom]
+    with plangym_ext.make_vec(makes, state="auto") as venv:
+        assert [(e.resets, e.steps, e.is_closed) for e in envs] == [(0, 0, False)] * 2
+        assert [e.unwrapped for e in venv.envs] == envs
+        assert venv.backend_note
+        np.testing.assert_array_equal(played(venv), played(gym.vector.SyncVectorEnv([Counted] * 2)))
+    assert [e.is_closed for e in envs] == [True] * 2
+
+
+def test_an_env_of_a_pool_that_no_row_has_is_left_alone():
+    pool = [Counted() for _ in range(3)]
+    rest = iter(pool)
+    with plangym_ext.make_vec([lambda: next(rest)] * 2) as venv:
+        venv.reset(seed=0)
+        assert not pool[2].is_closed
+        assert pool[2].resets == 0
+
+
+def test_constructors_that_count_are_called_in_order():
+    numbers = itertools.count()
+
+    def make():
+        env = Counted()
+        env.number = next(numbers)
+        return env
+
+    with plangym_ext.make_vec([make] * 3) as venv:
+        assert venv.get_attr("number") == (0, 1, 2)
+
+
+# Constructors that seed -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [None, 2])
+def test_seeds_of_constructors_count(n_workers):
+    def seeded(seed):
+        def make():
+            env = Counted()
+            env.reset(seed=seed)
+            return env
+
+        return make
+
+    makes = [seeded(seed) for seed in (4, 5, 6)]
+    theirs = gym.vector.SyncVectorEnv(makes)
+    with plangym_ext.make_vec(makes, n_workers=n_workers) as venv:
+        assert venv.np_random_seed == theirs.np_random_seed == (4, 5, 6)
+        np.testing.assert_array_equal(venv.reset()[0], theirs.reset()[0])
+        assert venv.get_states().shape[0] == 3
+        venv.fork(0, [1])
+        after = venv.step(np.ones(3, int))[0]
+        assert after[0] == after[1]
+
+
+def test_an_unseeded_first_reset_is_drawn_anew():
+    with plangym_ext.make_vec(Counted, 8) as venv:
+        first = venv.reset()[0]
+    with plangym_ext.make_vec(Counted, 8) as venv:
+        assert (venv.reset()[0] != first).any()
+
+
+# Spaces -----------------------------------------------------------------------------
+
+
+class Words(spaces.Space):
+    """A space of its own kind."""
+
+    def __init__(self):
+        super().__init__(None, None)
+
+    def sample(self, mask=None, probability=None):
+        return "word"
+
+    def contains(self, x):
+        return isinstance(x, str)
+
+    def __eq__(self, other):
+        return isinstance(other, Words)
+
+
+class Speaking(Counted):
+    """Shows words."""
+
+    observation_space = Words()
+
+    def _obs(self):
+        return f"at {self.at}"
+
+
+@pytest.mark.parametrize("n_workers", [None, 1])
+def test_spaces_of_an_own_class_are_batched_as_upstream_does(n_workers):
+    theirs = gym.vector.SyncVectorEnv([Speaking] * 2)
+    with plangym_ext.make_vec([Speaking] * 2, n_workers=n_workers) as venv:
+        assert venv.observation_space == theirs.observation_space
+        assert venv.reset(seed=0)[0] == theirs.reset(seed=0)[0]
+        assert venv.step([1, 1])[0] == theirs.step([1, 1])[0]
+
+
+def test_minigrid_is_played_by_name():
+    pytest.importorskip("minigrid")
+    with plangym_ext.make_vec("MiniGrid-Empty-5x5-v0", 1) as venv:
+        obs, _ = venv.reset(seed=0)
+        assert obs["image"].shape == (1, 7, 7, 3)
+        assert venv.get_states().shape[0] == 1
+
+
+# The sub-envs themselves ------------------------------------------------------------
+
+
+def test_sub_envs_can_be_reached_where_they_live_here():
+    with plangym_ext.make_vec(Counted, 2) as venv:
+        assert [type(env.unwrapped) for env in venv.envs] == [Counted] * 2
+    with plangym_ext.make_vec(Counted, 2, n_workers=1, state="off") as venv:
+        assert not hasattr(venv, "envs")
+
+
+def test_closing_while_a_call_is_pending_warns():
+    venv = plangym_ext.make_vec(Counted, 2)
+    venv.reset_async(seed=0)
+    with pytest.warns(UserWarning, match="waiting for a pending call to `reset`"):
+        venv.close()
+
+
+# The checker ------------------------------------------------------------------------
+
+
+class Brief(Counted):
+    """Ends in its first step, as a hand of Blackjack may."""
+
+    def step(self, action):
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, True, truncated, info
+
+
+@pytest.mark.parametrize("mode", ["disabled", "next_step", "same_step"])
+def test_the_checker_plays_envs_that_end_at_once(mode):
+    with plangym_ext.make_vec(Brief, 3, autoreset_mode=mode) as venv:
+        report = plangym_ext.check_vector_env(venv)
+        assert report.ok, str(report)
