@@ -70,6 +70,9 @@ def playback(env: Any) -> Playback:
 class Box2DPlayback(Playback):
     """LunarLander, which makes a new world in every reset by itself."""
 
+    # A replay leaves out what costs most, such as pictures.
+    repeats_observations = False
+
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
         """Without drawing, and without LunarLander's engine particles.

@@ -109,6 +109,10 @@ class FolderTaken(PlangymExtError, FileExistsError):
     """A folder for results holds those of another run, and nothing is overwritten."""
 
 
+class FolderBusy(FolderTaken):
+    """Another process is writing in a folder for results, and nothing was written there."""
+
+
 class MissingExtra(PlangymExtError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

@@ -91,7 +91,9 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
         observations: as `reset` and `step` return them.
     """
     space = getattr(env, "observation_space", None)
-    if space is None:
+    first = observations[0]
+    # Most observations are one array each, and this is done for every move.
+    if space is None or (isinstance(first, np.ndarray) and first.shape == space.shape):
         return np.stack(observations)
     # Here, as it imports gymnasium, which models of one's own can do without.
     from plangym_ext.core.spaces import SpaceLayout

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import os
+from types import SimpleNamespace
 
 import gymnasium as gym
 import nested_kinds
@@ -23,6 +24,7 @@ from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn.records import EpisodeRecorder
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of, play
 from plangym_ext.planners.continuous.base import Shooting
+from plangym_ext.planners.model import stacked_obs
 from plangym_ext.run.cli import main
 from plangym_ext.vectorization.parallel_env import ParallelEnv
 
@@ -200,6 +202,14 @@ def test_novelty_tells_observations_apart_by_every_part(kind):
         found = features(layout.stack(shown))
         assert found.dtype == np.int64
         assert len({row.tobytes() for row in found}) == len(shown)
+
+
+def test_sequences_of_different_lengths_are_stacked_as_objects():
+    space = gym.spaces.Sequence(nested_kinds.UNIT, stack=True)
+    shown = [np.zeros((n, 2), np.float32) for n in (1, 3, 1)]
+    batch = stacked_obs(SimpleNamespace(observation_space=space), shown)
+    assert (batch.dtype, batch.shape) == (object, (3,))
+    assert [row.shape for row in batch] == [(1, 2), (3, 2), (1, 2)]
 
 
 def test_one_state_is_planned_for_as_a_row_of_a_batch():

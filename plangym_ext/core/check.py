@@ -7,8 +7,10 @@ instance of the env. It names the first field and step that differ.
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,6 +158,7 @@ def check_round_trip(
     seed: int = 0,
     save_points: tuple[int, ...] = (0, 1, 17),
     num_steps: int = 40,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RoundTrip:
     """Compare futures from restored states with the ones that really happened.
 
@@ -169,8 +172,16 @@ def check_round_trip(
         seed: of the reset and the actions.
         save_points: steps after the reset at which states are saved.
         num_steps: steps that are compared behind each save point.
+        progress: called after every step with how many are done, and of how many.
     """
-    trip = _Trip(subject, seed, save_points, num_steps)
+    total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
+    done = itertools.count(1)
+
+    def step_done() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    trip = _Trip(subject, seed, save_points, num_steps, step_done)
     for which, instance in (("the same instance", subject), *others):
         for point in trip.saved:
             difference = trip.again(instance, point, which)
@@ -188,9 +199,14 @@ class _Trip:
     """
 
     def __init__(
-        self, subject: Subject, seed: int, save_points: tuple[int, ...], num_steps: int
+        self,
+        subject: Subject,
+        seed: int,
+        save_points: tuple[int, ...],
+        num_steps: int,
+        step_done: Callable[[], None],
     ) -> None:
-        self._num_steps, self.compared = num_steps, 0
+        self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
         count = max(save_points) + num_steps
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
@@ -204,6 +220,7 @@ class _Trip:
                 self.saved[step] = subject.save()
                 self._randoms[step] = subject.random_state()
             self._played.append(subject.play(action))
+            step_done()
         self._played.append(subject.play_reset())
         # A generator that is not drawn from is no part of the state.
         randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
@@ -219,7 +236,9 @@ class _Trip:
         for step in range(point, stop):
             is_reset = step == len(self._actions)
             got = instance.play_reset() if is_reset else instance.play(self._actions[step])
-            self.compared += not is_reset
+            if not is_reset:
+                self.compared += 1
+                self._step_done()
             field = _first_difference(self._played[step], got, random=self._draws)
             if field:
                 when = "reset" if is_reset else "step"

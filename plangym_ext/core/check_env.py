@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from plangym_ext.core.check import RoundTrip, Subject, check_round_trip
@@ -53,7 +53,13 @@ class EnvReport:
             yield f"  round trip   NOT EXACT: {found.difference}"
 
 
-def check_env(env: PlanEnv, *, seed: int = 0, num_steps: int = 100) -> EnvReport:
+def check_env(
+    env: PlanEnv,
+    *,
+    seed: int = 0,
+    num_steps: int = 100,
+    progress: Callable[[int, int], None] | None = None,
+) -> EnvReport:
     """Compare futures from restored states with the real ones, in two instances.
 
     The env is left where it was if it had been reset.
@@ -62,6 +68,7 @@ def check_env(env: PlanEnv, *, seed: int = 0, num_steps: int = 100) -> EnvReport
         env: any `PlanEnv`; of one with workers the local env is checked.
         seed: of the resets and the random actions.
         num_steps: steps compared behind each of the save points 0, 1 and 17.
+        progress: called after every step with how many are done, and of how many.
     """
     local = env if isinstance(env, GymEnv) else env.plan_env  # type: ignore[attr-defined]
     here = local.get_state() if local.is_reset else None
@@ -71,7 +78,11 @@ def check_env(env: PlanEnv, *, seed: int = 0, num_steps: int = 100) -> EnvReport
             other = stack.enter_context(local.clone())
             others.append(("a second instance", Subject(other.gym_env, other.codec)))
         outcome = check_round_trip(
-            Subject(local.gym_env, local.codec), others, seed=seed, num_steps=num_steps
+            Subject(local.gym_env, local.codec),
+            others,
+            seed=seed,
+            num_steps=num_steps,
+            progress=progress,
         )
     if outcome.exact and local.codec.exact:
         local.note_proof()

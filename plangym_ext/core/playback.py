@@ -19,7 +19,13 @@ class Playback:
 
     Args:
         env: the simulator itself, without wrappers.
+
+    Attributes:
+        repeats_observations: whether `play` returns what the last step showed, as it showed it
+            the first time.
     """
+
+    repeats_observations = True
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         self._env: Any = env
@@ -39,10 +45,16 @@ class Playback:
         """Context of a replay: nobody looks at its observations, rewards or pictures."""
         return contextlib.nullcontext()
 
-    def play(self, actions: Sequence[Any]) -> None:
-        """Play `actions` unseen; what later steps read is then as if they were stepped."""
+    def play(self, actions: Sequence[Any]) -> Any:
+        """Play `actions` unseen; what later steps read is then as if they were stepped.
+
+        Returns:
+            The observation of the last, if `repeats_observations`.
+        """
+        obs = None
         for action in actions:
-            self._env.step(action)
+            obs = self._env.step(action)[0]
+        return obs
 
     def show(self) -> None:
         """Called after a replay: show where it has led to, if somebody is watching."""

@@ -12,6 +12,7 @@ them save 1 to 4 % of the steps.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +21,26 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core import plain
-from plangym_ext.core.part import StatePart, get_block, put_block
+from plangym_ext.core.part import StatePart, StateTooWide, get_block, put_block
 from plangym_ext.core.playback import Playback
 from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.core.spaces import SpaceLayout
-from plangym_ext.errors import DamagedState, IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState, NotExact
 
 #: Longest history that a state may hold; restoring costs that many steps.
 MAX_DEPTH = 100_000
 # Room for an origin; one with long reset options makes the rows wider.
 _ORIGIN_BYTES = 128
+
+
+def _checksum(obs: Any) -> int:
+    """Of an observation that is plain data; 0 of any other."""
+    if type(obs) is np.ndarray and not obs.dtype.hasobject:
+        return zlib.crc32(obs.tobytes()) or 1
+    try:
+        return zlib.crc32(plain.encode(obs)) or 1
+    except plain.NotPlain:
+        return 0
 
 
 class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
@@ -42,12 +53,14 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
     Attributes:
         origin: the reset that began the episode; empty if nothing is known about how
             the simulator came to be as it is.
+        shown: checksum of the simulator's last observation; 0 if a replay does not repeat it.
     """
 
     def __init__(self, env: gym.Env[Any, Any], playback: Playback | None = None) -> None:
         super().__init__(env)
         self.playback = playback or Playback(env)
         self.origin = b""
+        self.shown = 0
         self._rng = GeneratorBytes()
 
     def reset(
@@ -72,7 +85,13 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         self.playback.prepare(carried)
         result = self.env.reset(seed=seed, options=options)
         self.origin = data
+        self._note(result[0])
         return result
+
+    def _note(self, obs: Any) -> None:
+        """Keep a checksum of what the simulator shows."""
+        if self.playback.repeats_observations:
+            self.shown = _checksum(obs)
 
     def begin(self, origin: bytes) -> None:
         """Begin an episode as `origin` says."""
@@ -80,10 +99,11 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         self.origin = b""
         self.playback.prepare(carried)
         if kind == "seed":
-            self.env.reset(seed=start, options=options)
+            obs, _ = self.env.reset(seed=start, options=options)
         else:
             self._rng.restore(self.unwrapped.np_random, memoryview(start), 0)
-            self.env.reset(options=options)
+            obs, _ = self.env.reset(options=options)
+        self._note(obs)
         self.origin = origin
 
     def known_origin(self) -> bytes:
@@ -154,10 +174,21 @@ class Recorder(ResetRecorder):
         result = self.env.step(action)
         self.history += data
         self.origin = origin
+        self._note(result[0])
         return result
 
-    def become(self, origin: bytes, history: bytes) -> None:
-        """Bring the simulator to the end of the given episode."""
+    def become(self, origin: bytes, history: bytes, shown: int = 0) -> None:
+        """Bring the simulator to the end of the given episode.
+
+        Args:
+            origin: as the attribute.
+            history: as the attribute.
+            shown: what the simulator showed there, as the attribute; 0 if that is not known.
+
+        Raises:
+            DamagedState: the history cannot be one.
+            NotExact: it shows something else now.
+        """
         depth, rest = divmod(len(history), self.item)
         if rest or depth > MAX_DEPTH:
             raise DamagedState(
@@ -171,8 +202,16 @@ class Recorder(ResetRecorder):
             if rebuild:
                 self.begin(origin)
             self.origin = b""
-            self.playback.play(actions)
+            obs = self.playback.play(actions)
+        if len(actions):
+            self._note(obs)
         self.history[:] = history
+        if shown and shown != self.shown:
+            raise NotExact(
+                f"replay: after {depth} steps {type(self.unwrapped).__qualname__} shows something "
+                "else than it did when the state was captured: its episodes are not decided by "
+                "seed and actions alone. Draw random numbers from self.np_random only."
+            )
         self.origin = origin
         self.playback.show()
         self.count.restores += 1
@@ -235,7 +274,8 @@ class ReplayPart(StatePart):
             raise IncompleteState(f"replay: {spec.id} says that it is not deterministic")
         self._recorder = recorder
         self.count = recorder.count
-        self.width = 8 + _ORIGIN_BYTES + depth * recorder.item
+        self._checks = recorder.playback.repeats_observations
+        self.width = 8 + _ORIGIN_BYTES + depth * recorder.item + 4 * self._checks
 
     @property
     def depth(self) -> int:
@@ -243,17 +283,28 @@ class ReplayPart(StatePart):
         return len(self._recorder.history) // self._recorder.item
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write origin and actions."""
+        """Write origin, actions, and a checksum of what they have led to."""
         offset = put_block(buffer, offset, end, self._recorder.known_origin())
-        return put_block(buffer, offset, end, bytes(self._recorder.history))
+        offset = put_block(buffer, offset, end, bytes(self._recorder.history))
+        if not self._checks:
+            return offset
+        if offset + 4 > end:
+            raise StateTooWide(offset + 4 - end)
+        buffer[offset : offset + 4] = self._recorder.shown.to_bytes(4, "little")
+        return offset + 4
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Play the episode, or what is missing of it."""
         origin, offset = get_block(buffer, offset)
         history, offset = get_block(buffer, offset)
-        self._recorder.become(origin, history)
-        return offset
+        if not self._checks:
+            self._recorder.become(origin, history)
+            return offset
+        shown = int.from_bytes(buffer[offset : offset + 4], "little")
+        self._recorder.become(origin, history, shown)
+        return offset + 4
 
     def identity(self) -> dict[str, Any]:
         """What the outcome of the actions depends on."""
-        return self._recorder.playback.identity()
+        found = self._recorder.playback.identity()
+        return {**found, "checks": "observation"} if self._checks else found

@@ -12,6 +12,7 @@ mix-ups are refused when the rows are used, whatever happened to the file.
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -22,6 +23,9 @@ import numpy as np
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import DamagedState
+
+#: Deflate makes no more than 1,032 bytes out of one.
+_MOST_EXPANSION = 1032
 
 
 def save_states(path: str | os.PathLike[str], states: np.ndarray, env: RowStepper) -> None:
@@ -58,19 +62,40 @@ def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
     """
     path = _with_suffix(path)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            states, identity = content["states"], str(content["identity"])
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+        with zipfile.ZipFile(path) as archive:
+            states, identity = _array(archive, "states"), str(_array(archive, "identity"))
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # zipfile and zlib raise what they please for damaged files
         raise DamagedState(
-            f"load_states: {path} is no state file, or it is damaged: {error}"
+            f"load_states: {path} is no state file, or it is damaged: "
+            f"{str(error) or type(error).__name__}"
         ) from error
     try:
         return env.checked_states(states, f"load_states({path.name})")
     except ValueError as error:
         error.add_note(f"{path} says its states belong to {_pretty(identity)}")
         raise
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array of an `.npz`, read only if the file holds as much as it says."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.file_size > _MOST_EXPANSION * info.compress_size + _MOST_EXPANSION:
+        raise ValueError(f"{name} would take {info.file_size:,} bytes")
+    with archive.open(info) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{name} has another format")
+        shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
+        if dtype.hasobject or columns_first:
+            raise ValueError(f"{name} is an array of {dtype}")
+        data = file.read()  # to the end, where the checksum is
+    size = math.prod(shape) * dtype.itemsize
+    if len(data) != size:
+        raise ValueError(
+            f"{name} must have {size:,} bytes for its shape {shape}, got {len(data):,}"
+        )
+    return np.frombuffer(data, dtype).reshape(shape).copy()
 
 
 def _with_suffix(path: str | os.PathLike[str]) -> Path:

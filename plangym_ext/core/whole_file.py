@@ -15,15 +15,23 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
     Args:
         path: of the file to write; an existing one is replaced as a whole.
-        mode: "w" for text, "wb" for bytes.
+        mode: "w" for text, "wb" for bytes, "w+b" to read them again too.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
     """
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open(mode) as file:
-        yield file
-        file.flush()
-        # Or else a crash of the machine could leave the new name without the content.
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open(mode) as file:
+            yield file
+            file.flush()
+            # Or else a crash of the machine could leave the new name without the content.
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        # Half a file is of no use, and where the disk is full it would keep it so.
+        partial.unlink(missing_ok=True)
+        raise
     _sync_folder(path.parent)
 
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.progress import ProgressLine
 
-_REPEATS = 200
+#: How often an operation is timed, unless that takes too long.
+_REPEATS, _LEAST_REPEATS, _MOST_SECONDS = 200, 5, 2.0
 _REPLAYS = 5
 
 
@@ -42,18 +44,31 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options, [options.env])
     arguments = {"state": options.state, **env_arguments(options)}
+    line = ProgressLine()
+    line.update(f"{options.env}: making the env")
     with plangym_ext.make(options.env, backend="serial", **arguments) as env:
+        line.leave()
         assert isinstance(env, GymEnv)
         print(f"{env.name}: {type(env.gym_env.unwrapped).__qualname__}")
         print(f"  observation  {env.observation_space}")
         print(f"  action       {env.action_space}")
         print(f"  backend      {_backend(env, options.env)}")
-        report = check_env(env, seed=options.seed, num_steps=options.steps)
+        report = check_env(
+            env,
+            seed=options.seed,
+            num_steps=options.steps,
+            progress=lambda done, total: line.update(
+                f"round trip: step {done} of {total}", force=done == 1
+            ),
+        )
+        line.leave()
         print(report)
+        line.update("measuring costs", force=True)
         if env.exact is False:
             print("  approximate  this way is not exact by its nature; it is used only if named")
         costs = _costs(env, options.seed)
         replayed = _replay_cost(env, options.seed, options.steps)
+        line.leave()
         for name, micros in costs.items():
             if name == "set state" and replayed:
                 print(f"  {name:12} {replayed}")
@@ -155,7 +170,7 @@ def _timed(function: Callable[[], Any]) -> float:
 
 
 def _median(function: Callable[[], Any]) -> float:
-    times = []
-    for _ in range(_REPEATS):
+    times: list[float] = []
+    while len(times) < _LEAST_REPEATS or (len(times) < _REPEATS and sum(times) < _MOST_SECONDS):
         times.append(_timed(function))
     return float(np.median(times)) * 1e6

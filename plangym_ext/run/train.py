@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import FolderTaken, InvalidOption
+from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
@@ -95,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
     import_modules(options, [config.env.id])
     try:
         runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
+    except FolderBusy:
+        raise
     except FolderTaken:
         raise FolderTaken(
             f"there is a run in {options.out}: go on with it by --resume, or name another "

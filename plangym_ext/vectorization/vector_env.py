@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -463,6 +463,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         for part in ("_pending", "_engine"):
             if hasattr(self, part):  # a vector env that was not built may be closed
                 getattr(self, part).close()
+
+    def __reduce__(self) -> NoReturn:
+        self._one_caller.__reduce__()
 
     def __enter__(self) -> PlanVectorEnv:
         return self

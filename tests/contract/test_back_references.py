@@ -118,7 +118,8 @@ def check_all(makes, limit):
     actions = actions_for(makes, limit)
     expected = truth(makes, actions)
     states = check_vector_env(makes, actions, expected, 2)
-    check_vector_env(makes, actions, expected, None)
+    if os.environ.get("PYTEST_LONG"):
+        check_vector_env(makes, actions, expected, None)
     for row, make in enumerate(makes):
         check_plan_env(make, row, actions, expected, states[row])
 

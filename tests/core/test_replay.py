@@ -12,7 +12,7 @@ from plangym_ext.core import families, replay
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.playback import Playback
 from plangym_ext.core.replay import Recorder, ReplayPart
-from plangym_ext.errors import DamagedState, IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState, NotExact
 
 SPACE = gym.spaces.Dict(
     {
@@ -338,3 +338,28 @@ def test_versions_are_part_of_what_a_state_depends_on():
     cart_pole = gym.make("CartPole-v1").unwrapped
     assert Playback(cart_pole).identity() == {"gymnasium": gym.__version__}
     assert Playback(Sum()).identity() == {}
+
+
+class Unsteady(Sum):
+    """Goes elsewhere when somebody turns it: what it does is not in its seed and actions."""
+
+    turned = 0.0
+
+    def worth(self, action):
+        return float(action) + Unsteady.turned
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_replay_that_leads_elsewhere_is_told(steps, monkeypatch):
+    with GymEnv(Unsteady, state="replay") as env:
+        start, *_ = env.reset(seed=0)
+        for _ in range(steps):
+            env.step(1)
+        state = env.get_state()
+        env.set_state(start)
+        monkeypatch.setattr(Unsteady, "turned", 0.5)
+        with pytest.raises(NotExact, match=f"after {steps} steps Unsteady shows something else"):
+            env.set_state(state)
+        monkeypatch.setattr(Unsteady, "turned", 0.0)
+        env.set_state(state)
+        assert env.get_state().tobytes() == state.tobytes()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +68,20 @@ def test_under_tox_the_installed_wheel_is_tested(name):
     module = importlib.import_module(name)
     assert module.__file__ is not None
     assert Path(module.__file__).is_relative_to(site_packages)
+
+
+@pytest.mark.slow
+def test_every_python_block_of_the_readme_is_a_whole_script(root, fences, tmp_path):
+    # As its text says. One process runs them all, each in a namespace of its own.
+    blocks = [fence for fence in fences(root / "README.md") if fence.tag == "python"]
+    assert len(blocks) >= 3
+    program = "import json, sys\nfor code in json.load(sys.stdin): exec(code, {'__name__': 'x'})"
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", program],
+        input=json.dumps([block.code for block in blocks]),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr

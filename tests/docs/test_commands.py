@@ -37,7 +37,7 @@ REDUCED: dict[str, str] = {
 }
 #: The same for the command line, by subcommand.
 REDUCED_CLI: dict[str, str] = {
-    "plan": "--max-steps 2",
+    "plan": "--max-steps 2 --overwrite",
     "compare": "--model-steps 100 --seeds 1 --max-steps 3",
     "train": "--rounds 2",
     "eval": "--episodes 1",
@@ -46,6 +46,17 @@ REDUCED_CLI: dict[str, str] = {
     "--help": "",
 }
 #: What stands for the reader's own choice.
+#: The reader's own module.
+OWN_ENVS = """
+import gymnasium
+from plangym_ext.envs.narrow_path import NarrowPathEnv
+
+class Corridor(NarrowPathEnv):
+    def __init__(self, length=5):
+        super().__init__(length)
+
+gymnasium.register("Corridor-v0", Corridor)
+"""
 PLACEHOLDERS = {"ENV_ID": "CartPole-v1", "NAME": "mcts"}
 LEVELS = ROOT.parent / "shared" / "data" / "boxoban" / "unfiltered_test_000.txt"
 _EXIT_MISSED = ("evaluator.py",)  # says with its exit status that an aim was missed
@@ -115,6 +126,8 @@ def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("checkout")
     for name in ("tests", "docs"):
         (found / name).symlink_to(ROOT / name)
+    (found / "my_package").mkdir()
+    (found / "my_package" / "envs.py").write_text(OWN_ENVS)
     return found
 
 

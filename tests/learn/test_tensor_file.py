@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -107,3 +108,39 @@ def test_threads_are_fixed_and_put_back():
     before = fix_threads(1)
     assert torch.get_num_threads() == 1
     assert fix_threads(before) == 1
+
+
+def test_one_flipped_bit_anywhere_is_refused(tmp_path):
+    path, damaged = tmp_path / "a.pt", tmp_path / "b.pt"
+    tensor_file.save(path, CONTENT)
+    data = path.read_bytes()
+    bits = np.arange(len(data) * 8)
+    if not os.environ.get("PYTEST_LONG"):
+        # All of the seal and of the end of the archive, some of the rest.
+        bits = np.concatenate([bits[-8 * 200 :: 5], np.random.default_rng(0).choice(bits, 150)])
+    for bit in bits:
+        altered = bytearray(data)
+        altered[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(altered)
+        with pytest.raises(DamagedCheckpoint):
+            tensor_file.load(damaged)
+
+
+def test_a_directory_flag_loads_no_uninitialised_memory(tmp_path):
+    path = tmp_path / "a.pt"
+    tensor_file.save(path, {"obs": torch.full((64,), 7.0)})
+    data = bytearray(path.read_bytes())
+    at = data.rfind(b"/data/0") - len("a")
+    name = data.rfind(b"PK\x01\x02", 0, at)
+    data[name + 38] ^= 16
+    path.write_bytes(data)
+    with pytest.raises(DamagedCheckpoint, match="do not fit its seal"):
+        tensor_file.load(path)
+
+
+def test_it_is_still_a_file_that_torch_reads(tmp_path):
+    tensor_file.save(tmp_path / "a.pt", {"x": torch.arange(3)})
+    found = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert found["x"].tolist() == [0, 1, 2]
+    with zipfile.ZipFile(tmp_path / "a.pt") as archive:
+        assert archive.testzip() is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,7 +204,10 @@ def _children(pid: int) -> list[int]:
 
 def test_doctor_proves_the_round_trip(capsys):
     assert main(["doctor", "CartPole-v1", "--steps", "30"]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    # 17 steps before the last save point, then 30 from it, and thrice 30 in both instances.
+    assert re.search(r"^round trip: step 1 of 227$", err, re.MULTILINE)
+    assert "measuring costs" in err
     assert "CartPoleEnv: codec" in out
     assert "TimeLimit: codec" in out
     assert "state row    144 bytes" in out

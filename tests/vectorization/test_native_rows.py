@@ -200,6 +200,15 @@ def test_actions_of_rows_that_are_reset_are_not_looked_at():
         assert not terminations[rewards == 0].any()
 
 
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "Hopper-v5"])
+def test_lists_of_infos_are_those_of_the_serial_backend(name, mode):
+    make_vec = functools.partial(plangym_ext.make_vec, name, 4, autoreset_mode=mode)
+    with make_vec() as ours, make_vec(backend="serial") as reference:
+        ours.list_infos = reference.list_infos = True
+        assert_equal_plays(ours, reference, 40)
+
+
 # An env of one's own whose kernel leaves things to the env -------------------------------
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.files import write_json
+from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.training.callbacks import Callback, StopAt
 from plangym_ext.run.training.checkpoints import (
@@ -69,6 +70,7 @@ class Runner(Closing):
 
     Raises:
         FolderTaken: the folder holds another run, and `resume` is False.
+        FolderBusy: another process is writing in the folder.
         ForeignCheckpoint: the checkpoint is of other settings, another env or network.
         DamagedCheckpoint: the checkpoint cannot be read.
         IncompleteState: the env's states are not exact.
@@ -92,12 +94,15 @@ class Runner(Closing):
         self.stopped = ""
         self._parts = Parts(config, make_env, make_network)
         self._checkpoints = Checkpoints(self.folder)
-        # Everything is checked before anything is written.
-        path = self._checkpoints.latest() if resume else None
-        saved = None if path is None else self._read(path)
-        self._threads_before = fix_threads(config.threads)
+        self._threads_before = 0
         self._closers: list[Any] = []
         try:
+            # Everything is checked before anything is written.
+            if self.folder.is_dir():
+                self._closed_later(FolderLock(self.folder))
+            path = self._checkpoints.latest() if resume else None
+            saved = None if path is None else self._read(path)
+            self._threads_before = fix_threads(config.threads)
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
             self.evaluator = self._parts.evaluator(self.network)
@@ -110,6 +115,10 @@ class Runner(Closing):
             )
             if saved is not None:
                 self._load(path, saved)
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                # Beneath all that was made so far: it is let go of last.
+                self._closers.insert(0, FolderLock(self.folder))
             self._log = self._closed_later(self._make_log(resume, show))
         except BaseException:
             self.close()
