@@ -238,12 +238,13 @@ def make_vec(
         name_or_factories: an id as for `make`, a callable that returns a gymnasium env, or
             one callable for each sub-env. Callables travel to workers by cloudpickle.
         num_envs: sub-envs; 1 if None, or as many as there are callables.
-        n_workers: worker processes, which share the sub-envs evenly. With "auto", None
-            means none.
+        n_workers: worker processes, which share the sub-envs evenly; with "auto", 0 for none.
         backend: "serial" (this process), "process" (workers; as many as there are
             processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
             natively in this process), or "auto": "process" if `n_workers` is given, else
-            "mujoco" or "kernel" where there is one for the name, else "serial".
+            "mujoco" or "kernel" where there is one for the name, else "process" if what a
+            step costs, times the sub-envs, is worth it (only for a name without wrappers,
+            as callables may share objects with this process), else "serial".
         autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
         observation_mode: "same", "different", or a tuple of batched and single space.
         copy: whether observations are fresh arrays; without, they are memory that the next
@@ -274,6 +275,8 @@ def make_vec(
         "observation_mode": observation_mode,
         "copy": copy,
     }
+    note, here = "", backend == "auto" and n_workers == 0
+    n_workers = None if here else n_workers
     named = isinstance(name_or_factories, str)
     may_be_native = named and n_workers is None and not wrappers and state != "off"
     if backend in _NATIVE and not may_be_native:
@@ -282,16 +285,19 @@ def make_vec(
             "other than 'off'. Choose backend='process' or 'serial'."
         )
     if backend in ("auto", *_NATIVE) and may_be_native:
-        env = _native_env(name_or_factories, backend, {**settings, "invalid": invalid, **kwargs})
+        arguments = {**settings, "invalid": invalid, **kwargs}
+        env, n_workers, note = _native_env(name_or_factories, backend, num_envs or 1, arguments)
         if env is not None:
             return native_vector_env(env, num_envs, options)
-        backend = "serial"
+        if here:
+            n_workers, note = None, ""
+        backend = "process" if n_workers else "serial"
     make: Any = name_or_factories
     if isinstance(name_or_factories, str):
         make = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
     else:
         _check_factory("make_vec", make, kwargs)
-    return vector_env(
+    found = vector_env(
         make,
         num_envs,
         wrappers=tuple(wrappers),
@@ -302,22 +308,37 @@ def make_vec(
         invalid=invalid,
         **options,
     )
+    found.choice_note = note
+    return found
 
 
-def _native_env(name: Any, backend: str, settings: dict[str, Any]) -> PlanEnv | None:
-    """The env on a native backend; None if it has none and "auto" was asked for."""
+def _native_env(
+    name: Any, backend: str, num_envs: int, settings: dict[str, Any]
+) -> tuple[PlanEnv | None, int | None, str]:
+    """The env on a native backend; if it has none, the workers that pay for `num_envs` rows.
+
+    Returns:
+        The env, or None if "auto" was asked for and it has none; the number of workers, None
+        for none; and why there are any.
+    """
     from plangym_ext.errors import IncompleteState
+    from plangym_ext.vectorization.auto_backend import chosen_workers
 
     try:
-        env = make(name, backend=backend, **settings)
+        env: Any = make(name, backend=backend, n_workers=0, **settings)
     except IncompleteState:
         if backend in _NATIVE:
             raise
-        return None
+        return None, None, ""
     if env.backend in _NATIVE:
-        return env
-    env.close()
-    return None
+        return env, None, ""
+    try:
+        n_workers, reason = chosen_workers(env, find_spec(name).entry_point, num_envs)
+    finally:
+        env.close()
+    if n_workers is None:
+        return None, None, ""
+    return None, min(n_workers, num_envs), reason
 
 
 def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:

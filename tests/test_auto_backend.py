@@ -61,6 +61,18 @@ def _several():
     return default_n_workers() > 1
 
 
+@needs_two
+@pytest.mark.slow
+def test_vector_envs_of_costly_steps_have_workers(monkeypatch):
+    with plangym_ext.make_vec("ALE/Pong-v5", 2) as venv:
+        assert (venv.backend, len(venv.worker_pids)) == ("process", 2)
+        assert venv.backend_note.startswith(f"{default_n_workers()} worker processes, as a step")
+    # One sub-env has nothing to share; what a caller wraps or refuses stays here.
+    for num_envs, options in ((1, {}), (2, {"n_workers": 0})):
+        with plangym_ext.make_vec("ALE/Pong-v5", num_envs, **options) as venv:
+            assert (venv.backend, venv.backend_note) == ("serial", "")
+
+
 @pytest.mark.parametrize(
     ("micros", "rows", "n_workers", "expected"),
     [

@@ -7,7 +7,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from plangym_ext.core import forks
 from plangym_ext.errors import ConcurrentUse, InheritedEnv
@@ -49,6 +49,12 @@ class OneCaller:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._name}: a handle cannot be pickled or copied, for it belongs to this process. "
+            "Pass what makes it, and call that where it is needed."
+        )
 
     @contextlib.contextmanager
     def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:

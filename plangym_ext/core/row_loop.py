@@ -35,7 +35,7 @@ class RowEnv(Protocol):
 class RowError(Exception):
     """An env raised `reason` while one row was run."""
 
-    def __init__(self, row: int, action: Any, reason: Exception) -> None:
+    def __init__(self, row: int, action: Any, reason: BaseException) -> None:
         super().__init__(row, action, reason)
         self.row, self.action, self.reason = row, action, reason
 
@@ -78,7 +78,7 @@ def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
                 batch.own_infos[row] = copy.deepcopy(own)
                 odd.append(row)
             lengths.append(capture(target, place) - place)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failure = row_error(batch, row, error)
     if lengths:
         failure = _finish(env, batch, first, lengths, odd, played) or failure
@@ -113,7 +113,7 @@ def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
     return {"none": None, "numeric": put, "all": put_all}[infos]
 
 
-def row_error(batch: RowBatch, row: int, reason: Exception) -> RowError:
+def row_error(batch: RowBatch, row: int, reason: BaseException) -> RowError:
     """`reason`, as the error of one row of a batch."""
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
 

@@ -28,10 +28,11 @@ def check_descriptors(num_workers: int) -> None:
     needed = PER_WORKER * num_workers + SPARE
     if used + needed > limit:
         fit = max(0, (limit - used - SPARE) // PER_WORKER)
+        advice = f"Use at most {fit}" if fit else "There is room for none"
         raise StorageError(
             f"{num_workers} worker{'s' * (num_workers != 1)} would need {needed} file descriptors, "
             f"{PER_WORKER} each and {SPARE} beside; {used} of the {limit} that this process may "
-            f"have are in use. Use at most {fit}, close files, or raise the limit: ulimit -n "
+            f"have are in use. {advice}; close files, or raise the limit: ulimit -n "
             f"{used + needed}."
         )
 

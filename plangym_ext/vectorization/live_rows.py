@@ -126,7 +126,7 @@ class LiveRows:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
                 self._fresh[row] = False
                 put(first + row, obs)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 error.add_note(f"while row {first + row} was reset, seed {seed}")
                 raise
             found.add(k, obs, info)
@@ -170,7 +170,7 @@ class LiveRows:
                         found.finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
                         obs, info = env.reset()
                 put(first + row, obs)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 error.add_note(f"in row {first + row}, action {action}")
                 raise
             found.add(k, obs, info)

@@ -29,7 +29,7 @@ class ErrorReport:
     """What a worker says about an exception.
 
     Attributes:
-        type_name: qualified name of the exception's type.
+        type_name: qualified name of the exception's type; the call if it was `sys.exit`.
         text: formatted traceback, message last.
         pickled: the exception itself, or None if it does not pickle.
         row: row of the batch that was being run, or None.
@@ -46,7 +46,12 @@ class ErrorReport:
     def of(cls, error: BaseException, row: int | None = None, action: object = "") -> ErrorReport:
         """Describe `error`, which is being handled in this process."""
         text = "".join(traceback.format_exception(error))
-        return cls(type(error).__qualname__, text, _pickled(error), row, str(action))
+        # What ends a program, such as SystemExit, is not to end the caller's.
+        pickled = _pickled(error) if isinstance(error, Exception) else None
+        name = type(error).__qualname__
+        if pickled is None and isinstance(error, SystemExit):
+            name = f"sys.exit({error.code!r})"
+        return cls(name, text, pickled, row, str(action))
 
     def rebuild(self, where: str) -> BaseException:
         """The exception in this process, with a note on where it came from.

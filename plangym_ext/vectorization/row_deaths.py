@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -11,8 +12,9 @@ from plangym_ext.vectorization.rows_message import NO_ROW
 
 #: Deaths after which a cause is held to be one: of the worker's own making, and by a signal that
 #: others send, too, such as the system when memory runs short. Of the latter those that hit the
-#: same row's step each time, and those at any other moment.
-_OWN, _OTHERS_ROW, _OTHERS = 2, 3, 30
+#: same row's step each time, and those at any other moment, if they have gone on for some
+#: seconds, too: on a busy machine workers may be killed faster than they start.
+_OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, 300.0
 _FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 
@@ -27,6 +29,7 @@ class RowDeaths:
     def __init__(self, first: int, rows: int) -> None:
         self._first, self._rows = first, rows
         self._counts: Counter[tuple[str, int]] = Counter()
+        self._begun: float | None = None
 
     def note(
         self, death: WorkerDied, doing: str, row: int, action: Callable[[int], str]
@@ -45,8 +48,12 @@ class RowDeaths:
         self._counts[doing, row] += 1
         count = self._counts[doing, row]
         others = death.exit_status in _FROM_OTHERS
+        now = time.monotonic()
+        self._begun = self._begun or now
         if row == NO_ROW:
-            return self.named(death, row) if count >= (_OTHERS if others else _OWN) else None
+            often = count >= (_OTHERS if others else _OWN)
+            long = not others or now - self._begun >= _OTHERS_SECONDS
+            return self.named(death, row) if often and long else None
         if count < (_OTHERS_ROW if others else _OWN):
             return None
         number = self._first + row

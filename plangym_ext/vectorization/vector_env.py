@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -96,6 +96,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         engine.use(self.single_observation_space)
         self.list_infos = False
+        #: Why `make_vec` chose workers, if nobody asked for them.
+        self.choice_note = ""
         engine.keep(Episodes(num_envs))
         self._pending = PendingCall()
 
@@ -354,8 +356,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def backend_note(self) -> str:
-        """Why something that the backend could do cannot be had: sub-envs without states."""
-        return self._engine.backend_note
+        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        return "\n".join(filter(None, [self.choice_note, self._engine.backend_note]))
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
@@ -463,6 +465,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         for part in ("_pending", "_engine"):
             if hasattr(self, part):  # a vector env that was not built may be closed
                 getattr(self, part).close()
+
+    def __reduce__(self) -> NoReturn:
+        self._one_caller.__reduce__()
 
     def __enter__(self) -> PlanVectorEnv:
         return self

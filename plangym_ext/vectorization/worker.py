@@ -44,6 +44,7 @@ from plangym_ext.vectorization.remote_errors import ErrorReport
 from plangym_ext.vectorization.service import Service
 from plangym_ext.vectorization.vigil import Vigil
 
+_F_SETSIG = 10  # of Linux; Python has no name for it before 3.13
 READY = 0  # request number of the answer to the first message
 #: Makes a worker write the stacks of its threads to the third descriptor.
 STACK_SIGNAL = signal.SIGUSR2
@@ -53,11 +54,16 @@ def watch_parent(lifeline: int) -> None:
     """End this process the moment the parent is gone, however busy it is.
 
     The parent holds the only writing end of the lifeline and never writes. When it
-    dies the kernel raises SIGIO here, whose default action ends the process even
-    inside native code that holds the interpreter lock. A worker leads a group of its
-    own: the signal goes to all of it, so processes that the env started end too.
+    dies the kernel sends a signal here, which ends the process even inside native code that
+    holds the interpreter lock: SIGKILL where the system can be told so, for an env may handle
+    any other, else SIGIO. A worker leads a group of its own: the signal goes to all of it, so
+    processes that the env started end too, but for those that have left the group (`setsid`).
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    elif sys.platform == "linux":
+        fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
     leads = os.getpgrp() == os.getpid()
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
@@ -200,7 +206,7 @@ class Worker:
         request, plan, *_ = claim
         try:
             own_infos = self._env.run(plan, queue.index, claims)
-        except Exception as error:  # any error of the env belongs to the caller
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
             # The batch has failed: what nobody has begun need not be run.
             queue.discard()
             self._channel.send((request, *self._problem(error)))
@@ -213,12 +219,12 @@ class Worker:
     def _answer(self, request: int, function: Any, *args: Any) -> None:
         try:
             answer = pickle.dumps((request, "pickled", function(*args)), protocol=5)
-        except Exception as error:  # any error of the env belongs to the caller
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
             answer = pickle.dumps((request, *self._problem(error)), protocol=5)
         self._channel.send_pickled(answer)
 
     @staticmethod
-    def _problem(error: Exception) -> tuple[str, Any]:
+    def _problem(error: BaseException) -> tuple[str, Any]:
         from plangym_ext.core.part import StateTooWide
         from plangym_ext.core.row_loop import RowError
 
@@ -261,7 +267,7 @@ def main(argv: list[str]) -> int:
                 registered.install()
             worker = Worker(channel, pickle.loads(constructor))
             description = _pickled(worker.description())
-        except Exception as error:  # whatever the caller's constructor raises
+        except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
             channel.send((READY, "error", ErrorReport.of(error)))
             return 1
         channel.send((READY, "pickled", description))

@@ -61,7 +61,7 @@ class WorkerProcess:
         self.gone: list[tuple[str, int]] = []
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
-        path = [entry or os.getcwd() for entry in sys.path]
+        path = _module_path()
         with contextlib.ExitStack() as undo:
             mine, theirs = socket.socketpair()
             undo.callback(mine.close)
@@ -178,14 +178,19 @@ class WorkerProcess:
             self._wait_gone(1.0)
             # One that closed its socket yet lives on is of no more use than a dead one.
             _kill_group(self._process)
-        code = self._process.wait()
-        if code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+        code: int | None = self._process.wait()
+        hint = ""
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # The system keeps nothing of children then, and `wait` makes up a 0.
+            code, how = None, "ended, how is not known, for this process ignores SIGCHLD,"
+        elif code is not None and code < 0:
+            how = f"was killed by {_signal_name(-code)}"
+            if code == -signal.SIGKILL:
+                hint = " If the system ran out of memory, use fewer workers."
         else:
             how = f"exited with status {code}"
         return WorkerDied(
-            f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}. "
-            "If the system ran out of memory, use fewer workers.",
+            f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}.{hint}",
             worker=self.index,
             pid=self.pid,
             exit_status=code,
@@ -196,6 +201,22 @@ class WorkerProcess:
 # A forked child lets go of them at once: a lifeline that it kept open would keep the workers
 # alive when their parent has ended.
 _workers = forks.each_in_child(lambda worker: worker._kill())
+
+
+def _module_path() -> list[str]:
+    """This process's module path, with the current folder by its name."""
+    try:
+        here = [os.getcwd()]
+    except FileNotFoundError:  # it was removed: nothing is found there any more
+        here = []
+    return [name for entry in sys.path for name in ([entry] if entry else here)]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:

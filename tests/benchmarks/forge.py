@@ -312,6 +312,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 f"   {what}:", granted if isinstance(granted, int) else ", ".join(granted) or "none"
             )
     if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.out, found)
     return found
 

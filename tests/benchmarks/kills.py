@@ -105,7 +105,7 @@ class Killer(threading.Thread):
             self._over.wait(self._random.expovariate(1 / self._gap))
             worker = self._random.choice(self._workers)
             process = worker.process
-            if process.fallen is not None or not process.alive:
+            if process.fallen is not None or not process.alive or not self.wants(worker):
                 continue
             self.starting += not worker.ready
             self.note(worker)
@@ -114,6 +114,10 @@ class Killer(threading.Thread):
             while process.fallen is None and not self._over.wait(0.0005):
                 pass
             self.seen.append(time.perf_counter() - self.kills[-1].at)
+
+    def wants(self, worker: ExternalProcess) -> bool:
+        """Whether to kill a worker that was chosen."""
+        return True
 
     def note(self, worker: ExternalProcess) -> None:
         """Called before a worker is killed."""

@@ -71,6 +71,14 @@ class PhaseKiller(Killer):
         self._lanes = {lane.host.worker: lane for lane in engine.lanes}  # type: ignore[attr-defined]
         super().__init__(list(self._lanes), count, gap, seed)
         self.phases: Counter[str] = Counter()
+        self._doomed: dict[Any, bool] = {}
+
+    def wants(self, worker: Any) -> bool:
+        """Three in ten are killed as they start, the others later: or none would ever come up."""
+        if worker.ready:
+            return True
+        doomed: bool = self._doomed.setdefault(worker.process, self._random.random() < 0.3)
+        return doomed
 
     def note(self, worker: Any) -> None:
         """Count what it was at."""

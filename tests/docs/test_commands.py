@@ -22,6 +22,7 @@ REDUCED: dict[str, str] = {
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
+    "forge.py": "--count 200",
     "kills.py": "--kills 3 --envs cartpole",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
@@ -32,6 +33,7 @@ REDUCED: dict[str, str] = {
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
     "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
+    "vector_kills.py": "--kills 3 --envs cartpole",
 }
 #: The same for the command line, by subcommand.
 REDUCED_CLI: dict[str, str] = {
