@@ -70,7 +70,9 @@ def test_an_option_that_there_is_not():
     assert MCTS(8).num_simulations == 8
 
 
-@pytest.mark.parametrize("rngs", [0, None, [0], np.random.default_rng(0)], ids=repr)
+@pytest.mark.parametrize(
+    "rngs", [0, None, [0], np.random.default_rng(0)], ids=["number", "None", "list", "generator"]
+)
 def test_generators_that_are_none(env, rngs):
     with pytest.raises(WrongKind, match=r"MCTS: rngs must be a list of numpy generators"):
         MCTS(4).plan_batch(env, env.get_state()[None], rngs=rngs)
