@@ -172,7 +172,9 @@ class LiveEngine(RowEngine):
         """See `RowEngine`."""
         pasts, _ = self._kept
         reached = self._reached
-        if reached:
+        if len(reached) == len(pasts):
+            pasts = tuple(reached.values())
+        elif reached:
             pasts = tuple(reached.get(k, past) for k, past in enumerate(pasts))
         self._kept = pasts, note  # from here on, and not before, the calls have happened
         self._reached = {}
@@ -290,7 +292,9 @@ class LiveEngine(RowEngine):
             WorkerDied: one died again and again.
             Exception: what an env raised: the first lane's of those that failed.
         """
-        lanes = [*pending.lanes, *pending.others]
+        lanes = pending.lanes
+        if pending.others:
+            lanes = [*lanes, *pending.others]
         self._watch.finish(lanes, timeout)
         errors = [lane.error for lane in lanes if lane.error is not None]
         if errors:
@@ -305,7 +309,7 @@ class LiveEngine(RowEngine):
             past = self._kept[0][k]
             states = found.states
             if states is None or not past.captures:
-                past = past.after(call, getattr(found, "seen", None))
+                past = past.after(call, found.seen if isinstance(found, Played) else None)
                 if not self.board.is_array and past.captures:
                     past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
             elif states:

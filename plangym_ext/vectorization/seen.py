@@ -44,13 +44,14 @@ class Seen:
 
         Args:
             results: contiguous arrays of any kind, such as rewards.
-            shown: `[k, *obs]` arrays, one for each leaf of the observations.
+            shown: contiguous `[k, *obs]` arrays, one for each leaf of the observations.
         """
         value = self.value
         for array in results:
-            value = zlib.crc32(array.data, value)
+            value = zlib.crc32(array, value)
         for leaf in shown:
-            value = zlib.crc32(_looked_at(leaf, self._calls), value)
+            whole = leaf.nbytes <= _WHOLE * len(leaf)
+            value = zlib.crc32(leaf if whole else _pieces(leaf, self._calls), value)
         self.value, self._calls = value, self._calls + 1
 
     def note_values(self, values: Iterable[Any]) -> None:
@@ -71,15 +72,10 @@ def not_exact(rows: range, num_calls: int) -> NotExact:
     )
 
 
-def _looked_at(leaf: np.ndarray, turn: int) -> Any:
-    """Bytes of a `[k, ...]` array that are added in the call number `turn`."""
-    if not leaf.size:
-        return b""
-    rows = np.ascontiguousarray(leaf).reshape(len(leaf), -1).view(np.uint8)
-    size = rows.shape[1]
-    if size <= _WHOLE:
-        return rows.data
-    length = size // _PIECES
+def _pieces(leaf: np.ndarray, turn: int) -> bytes:
+    """Bytes of a `[k, ...]` array of large rows that are added in the call number `turn`."""
+    rows = leaf.reshape(len(leaf), -1).view(np.uint8)
+    length = rows.shape[1] // _PIECES
     offset = turn * _PIECE % (length - _PIECE + 1)
     pieces = rows[:, : length * _PIECES].reshape(len(rows), _PIECES, length)
     return pieces[:, :, offset : offset + _PIECE].tobytes()
