@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
+from plangym_ext.vectorization.close_errors import warn_of
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.lane_watch import LaneWatch
 from plangym_ext.vectorization.obs_board import ObsBoard, board_bytes, layout_of
@@ -328,14 +329,14 @@ class LiveEngine(RowEngine):
         """See `RowEngine`."""
         for host in self._hosts:
             host.begin_close()
-        for host in self._hosts:
-            host.close()
+        errors = [host.close() for host in self._hosts]
         if self._memory is not None:
             if self._memory.block is not None:
                 self._memory.block.close()  # observations that callers hold stay valid
             # The memory under these is a descriptor, too.
             self._memory = None
             del self.board, self._values
+        warn_of(errors)
 
 
 def _descriptions(hosts: Sequence[RowHost]) -> list[dict[str, Any]]:

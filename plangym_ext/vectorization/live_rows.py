@@ -5,6 +5,7 @@ Used as it is by the serial backend, and inside a worker by the process backend.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import time
@@ -72,7 +73,8 @@ class LiveRows:
                 if isinstance(found, LateState):
                     self.envs[row] = found.env
         except BaseException:
-            self.close()
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                self.close()
             raise
         self.board: ObsBoard
 
@@ -340,9 +342,20 @@ class LiveRows:
         self._line[0] = NO_ROW
 
     def close(self) -> None:
-        """Close every env."""
-        for env in self.envs:
-            env.close()
+        """Close every env.
+
+        Raises:
+            Exception: what one has raised: the first, once all are closed.
+        """
+        first: BaseException | None = None
+        for row, env in enumerate(self.envs, self._first):
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                error.add_note(f"while sub-env {row} was closed")
+                first = first or error
+        if first is not None:
+            raise first
 
 
 def _own_actions(actions: Any) -> Any:

@@ -132,8 +132,8 @@ class RowHost(ABC):
         """Begin `close`, without waiting."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Close the envs; further calls do nothing."""
+    def close(self) -> BaseException | None:
+        """Close the envs; further calls do nothing. What one has raised is returned."""
 
 
 class LocalHost(RowHost):
@@ -181,11 +181,15 @@ class LocalHost(RowHost):
     def begin_close(self) -> None:
         """Nothing to wait for."""
 
-    def close(self) -> None:
+    def close(self) -> BaseException | None:
         """See `RowHost`."""
         if not self._closed:
             self._closed = True
-            self._rows.close()
+            try:
+                self._rows.close()
+            except (Exception, SystemExit) as error:  # of an env
+                return error
+        return None
 
 
 class WorkerHost(RowHost):
@@ -289,10 +293,11 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         self.worker.begin_close()
 
-    def close(self) -> None:
+    def close(self) -> BaseException | None:
         """See `RowHost`."""
-        self.worker.close()
+        error = self.worker.end()
         self._memory = None  # it is a descriptor, too
+        return error
 
 
 class RowService:
