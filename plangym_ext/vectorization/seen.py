@@ -47,11 +47,13 @@ class Seen:
             shown: contiguous `[k, *obs]` arrays, one for each leaf of the observations.
         """
         value = self.value
-        for array in results:
-            value = zlib.crc32(array, value)
-        for leaf in shown:
-            whole = leaf.nbytes <= _WHOLE * len(leaf)
-            value = zlib.crc32(leaf if whole else _pieces(leaf, self._calls), value)
+        part: Any  # the type of arrays does not say that they are buffers
+        for part in results:
+            value = zlib.crc32(part, value)
+        for part in shown:
+            if part.nbytes > _WHOLE * len(part):
+                part = _pieces(part, self._calls)
+            value = zlib.crc32(part, value)
         self.value, self._calls = value, self._calls + 1
 
     def note_values(self, values: Iterable[Any]) -> None:
