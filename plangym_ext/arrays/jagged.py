@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, final, get_args
 
 import numpy as np
@@ -267,6 +267,16 @@ class JaggedArray(BaseArray):
             )
         return np.asarray(self.to_ndarray()["pos"], dtype)
 
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """Call a numpy function with the items of single cells; several cells raise TypeError."""
+        # By itself `np.array_equal` answers False for what it cannot convert.
+        del types
+        if func is np.shape:
+            return self.shape
+        return func(*_as_numpy(args), **{name: _as_numpy(part) for name, part in kwargs.items()})
+
     def rotate(self) -> None:
         """Move the window as `Array.rotate` does."""
         self._cells.rotate()
@@ -322,3 +332,11 @@ def _jagged(cells: Array, heap: Heap, mean: int) -> JaggedArray:
     array = object.__new__(JaggedArray)
     array._hold(cells, heap, mean)
     return array
+
+
+def _as_numpy(part: Any) -> Any:
+    """The same, with numpy arrays in the place of jagged ones, at any depth of lists and tuples."""
+    if isinstance(part, list | tuple):
+        found = [_as_numpy(one) for one in part]
+        return tuple(found) if isinstance(part, tuple) else found
+    return np.asarray(part) if isinstance(part, JaggedArray) else part

@@ -17,8 +17,9 @@ import numpy as np
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import LateState
 from plangym_ext.core.spaces import own_copy
-from plangym_ext.errors import IncompleteState, ResetNeeded
+from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.vectorization.capture_pace import CapturePace
+from plangym_ext.vectorization.distinct_envs import check_distinct
 from plangym_ext.vectorization.obs_board import ObsBoard
 from plangym_ext.vectorization.played import Called, Played, PlayedNotes
 from plangym_ext.vectorization.row_states import row_states
@@ -66,6 +67,7 @@ class LiveRows:
             # All of them first: a constructor may hand out what others have left.
             for make in makes:
                 self.envs.append(made_env(make))
+            check_distinct(self.envs, first)
             #: How each row's state is captured, or why it cannot be.
             self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
             for row, found in enumerate(self._states):
@@ -163,7 +165,13 @@ class LiveRows:
                 if reset:
                     obs, info = env.reset()
                 else:
-                    obs, rewards[k], ended, cut, info = env.step(action)
+                    obs, reward, ended, cut, info = env.step(action)
+                    try:
+                        rewards[k] = reward
+                    except TypeError:
+                        raise InvalidObservation(
+                            f"reward: expected one number; got {reward!r}. Correct the env."
+                        ) from None
                     terminations[k], truncations[k] = ended, cut
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.

@@ -10,6 +10,9 @@ import gymnasium as gym
 from plangym_ext.errors import WorkerTimeout
 from plangym_ext.vectorization.vector_errors import VectorClosed, VectorPending, VectorTimeout
 
+#: Calls that a method NAME_async begins.
+_BEGUN_BY_ASYNC = ("reset", "step", "call")
+
 
 class PendingCall:
     """What `reset_async`, `step_async` and `call_async` begin, until it is waited for."""
@@ -30,8 +33,10 @@ class PendingCall:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
         if self._begun is not None:
             name = self._begun[0]
-            raise VectorPending(
-                f"{where}: {name}_async was called and {name}_wait was not. Wait for it first.",
+            asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where
+            raise VectorPending(  # in gymnasium's words, which programs may look for
+                f"Calling `{asked}` while waiting for a pending call to `{name}` to complete: "
+                f"{name}_async was called, so call {name}_wait first.",
                 name,
             )
 

@@ -168,7 +168,14 @@ class Worker:
         return _pickled(self._env.call(name, args, kwargs))
 
     def _get(self, name: str) -> bytes:
-        return _pickled(self._env.get(name))
+        value = self._env.get(name)
+        try:
+            return _pickled(value)
+        except Exception as error:  # whatever an object's own reduction raises
+            raise TypeError(
+                f"attribute {name!r}: a {type(value).__qualname__} lives in the worker and cannot "
+                f"be sent from there ({error}). Read attributes of it that are plain data."
+            ) from error
 
     def _finish(self, lane: int) -> bytes:
         self._run_claims(self._lanes[lane])

@@ -181,6 +181,14 @@ def _():
         jagged()[0, 0:1]
 
 
+@row("numpy functions of several jagged items")
+def _():
+    array = jagged()
+    for function in (np.asarray, lambda one: np.array_equal(one, one)):
+        with pytest.raises(TypeError, match="to_ndarray"):
+            function(array)
+
+
 @row("writing a mapping into a tree")
 def _():
     for value in ({"x": 1}, {"x": 1, "y": 2, "z": 3}):
@@ -197,6 +205,13 @@ def _():
     tree = ArrayDict(x=counted())
     tree[0] = Sample(8)
     assert tree["x"][0] == 8
+
+
+@row("trees of numpy arrays or tensors")
+def _():
+    with pytest.raises(TypeError, match="must be an array or a mapping of arrays"):
+        ArrayDict(x=np.zeros(3))
+    assert type(ArrayDict(x=counted()).to_ndarray()["x"]) is np.ndarray
 
 
 @row("methods of a tree")

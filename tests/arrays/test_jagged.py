@@ -103,6 +103,20 @@ def test_wrong_items_say_what_came(index, value, error, message):
         make()[index] = value
 
 
+@pytest.mark.parametrize("function", [np.array_equal, np.array_equiv, np.allclose])
+def test_numpy_functions_take_no_several_items(j, function):
+    with pytest.raises(TypeError, match="single cell"):
+        function(j, j)
+    assert np.shape(j) == j.shape
+
+
+def test_numpy_functions_take_single_items(j):
+    j[0, 0] = [1, 2]
+    assert np.array_equal(j[0, 0], [1, 2])
+    assert not np.array_equal([1, 3], j[0, 0])
+    assert np.concatenate([j[0, 0], j[0, 0]], axis=0).shape[0] == 4
+
+
 def test_only_a_cell_is_a_numpy_array(j):
     with pytest.raises(TypeError, match=r"got batch shape \(3, 2\)"):
         np.asarray(j)

@@ -90,6 +90,11 @@ def test_attribute_that_cannot_travel_is_an_error_and_not_a_death(process):
     assert process.step(0, process_state(process)).obs.shape == (4,)
 
 
+def test_an_attribute_that_cannot_travel_is_named(process):
+    with pytest.raises(TypeError, match=r"attribute 'unwrapped': a GymEnv lives in the worker"):
+        _ = process.unwrapped
+
+
 def process_state(process):
     return process.reset(return_states=True, seed=0)[0]
 

@@ -210,6 +210,23 @@ def test_envs_that_exist_already_are_neither_stepped_nor_closed(idiom):
     assert [e.is_closed for e in envs] == [True] * 2
 
 
+@pytest.mark.parametrize("options", [{}, {"n_workers": 1}], ids=["serial", "workers"])
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("state", ["auto", "off"])
+def test_rows_that_share_one_env_are_refused(wrapped, state, options):
+    env = Counted()
+    shared = [lambda: TimeLimit(env, 10)] * 2 if wrapped else [lambda: env] * 2
+    with pytest.raises(ValueError, match="sub-envs 1 and 2 return the same Counted instance"):
+        plangym_ext.make_vec([Counted, *shared], state=state, **options)
+
+
+def test_one_row_may_have_an_env_that_exists():
+    env = Counted()
+    with plangym_ext.make_vec([lambda: env]) as venv:
+        venv.reset(seed=0)
+        assert venv.envs[0].unwrapped is env
+
+
 def test_an_env_of_a_pool_that_no_row_has_is_left_alone():
     pool = [Counted() for _ in range(3)]
     rest = iter(pool)
@@ -320,7 +337,7 @@ def test_sub_envs_can_be_reached_where_they_live_here():
 def test_closing_while_a_call_is_pending_warns():
     venv = plangym_ext.make_vec(Counted, 2)
     venv.reset_async(seed=0)
-    with pytest.warns(UserWarning, match="waiting for a pending call to `reset`"):
+    with pytest.warns(UserWarning, match=r"waiting for a pending call to `reset` to complete\."):
         venv.close()
 
 

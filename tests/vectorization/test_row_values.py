@@ -103,3 +103,42 @@ def test_wrong_values_can_pass(options):
 def test_an_unknown_policy_is_refused():
     with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off"):
         odd("nan", invalid="refuse")
+
+
+class Rewarding(Odd):
+    """Gives one reward, whatever that is."""
+
+    def __init__(self, reward):
+        super().__init__("")
+        self.reward = reward
+
+    def step(self, action):
+        obs, _, *rest = super().step(0)
+        return obs, self.reward, *rest
+
+
+@every_backend
+@pytest.mark.parametrize(
+    "reward",
+    [None, "much", [1.0], np.zeros(2), 1j],
+    ids=["none", "text", "list", "array", "complex"],
+)
+def test_a_reward_that_is_no_number_is_refused_by_name(reward, options):
+    make = functools.partial(Rewarding, reward)
+    with plangym_ext.make_vec(make, 2, state="off", invalid="off", **options) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(InvalidObservation, match="reward: expected one number") as raised:
+            venv.step([0, 0])
+        assert "in row 0" in "".join(raised.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    "reward", [np.float32(2), np.array(2), True], ids=["float32", "0-d", "bool"]
+)
+def test_rewards_of_every_numeric_kind_are_what_upstream_makes_of_them(reward):
+    make = functools.partial(Rewarding, reward)
+    theirs = gym.vector.SyncVectorEnv([make] * 2)
+    with plangym_ext.make_vec(make, 2, state="off") as venv:
+        for envs in (venv, theirs):
+            envs.reset(seed=0)
+        np.testing.assert_array_equal(venv.step([0, 0])[1], theirs.step([0, 0])[1])

@@ -230,6 +230,10 @@ def test_what_is_begun_is_waited_for_in_turn(options):
             venv.call("render")
         assert caught.value.name == "step"
         assert isinstance(caught.value, PlangymExtError)
+        words = "Calling `{}` while waiting for a pending call to `step` to complete"
+        assert words.format("call_async") in str(caught.value)  # as gymnasium says it
+        with pytest.raises(gym.error.AlreadyPendingCallError, match=words.format("set_attr")):
+            venv.set_attr("gravity", 9.8)
         assert_same(venv.step_wait(timeout=30), plain.step(np.zeros(2, int)))
     with pytest.raises(gym.error.ClosedEnvironmentError):
         venv.step(np.zeros(2, int))
