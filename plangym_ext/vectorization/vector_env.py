@@ -466,7 +466,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if hasattr(self, "_pending") and self._pending.name:
             gym.logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
-                "complete: its results are lost."
+                "complete. Its results are lost."
             )
         for part in ("_pending", "_engine"):
             if hasattr(self, part):  # a vector env that was not built may be closed

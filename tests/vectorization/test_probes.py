@@ -337,7 +337,7 @@ def test_sub_envs_can_be_reached_where_they_live_here():
 def test_closing_while_a_call_is_pending_warns():
     venv = plangym_ext.make_vec(Counted, 2)
     venv.reset_async(seed=0)
-    with pytest.warns(UserWarning, match="waiting for a pending call to `reset`"):
+    with pytest.warns(UserWarning, match=r"waiting for a pending call to `reset` to complete\."):
         venv.close()
 
 
