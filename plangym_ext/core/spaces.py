@@ -325,7 +325,8 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
     if shape_fits and is_integer and values.dtype.kind == "f":
         raise InvalidAction(
             f"{where}: actions{leaf.name} must be whole numbers of an integer dtype, such as "
-            f"{leaf.dtype}, for {leaf.space}; got {values.dtype}. Cast them with .astype(int)."
+            f"{leaf.dtype}, for {leaf.space}; got {values.shape} {values.dtype}. Cast them with "
+            ".astype(int)."
         )
     if not shape_fits or not kind_fits:
         names = ("B", "H")

@@ -19,6 +19,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
+from plangym_ext.vectorization.close_errors import warn_of
 from plangym_ext.vectorization.crew import Crew
 from plangym_ext.vectorization.external_process import CLOSE_GRACE, ExternalProcess
 from plangym_ext.vectorization.flight import Flight
@@ -240,9 +241,9 @@ class BatchEnv(SlotStepper):
             for env in self._envs:
                 env.begin_close()
             deadline = time.monotonic() + CLOSE_GRACE
-            for env in self._envs:
-                env.close(max(0.0, deadline - time.monotonic()))
+            errors = [env.end(max(0.0, deadline - time.monotonic())) for env in self._envs]
             self._crew.close(EnvClosed("BatchEnv: closed before this batch was done."))
+        warn_of(errors)
 
     def _kill(self) -> None:
         """Have a call that another thread is in the middle of fail."""

@@ -23,9 +23,10 @@ from plangym_ext.vectorization.channel import (
     ChannelFull,
     wait_readable,
 )
+from plangym_ext.vectorization.close_errors import warn_of
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.promise import Promise
-from plangym_ext.vectorization.worker import READY
+from plangym_ext.vectorization.worker import CLOSED, READY
 from plangym_ext.vectorization.worker_process import WorkerProcess
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
@@ -367,16 +368,31 @@ class ExternalProcess(Closing):
         if not self._closed:
             self.process.begin_stop()
 
-    def close(self, grace: float = CLOSE_GRACE) -> None:
+    def close(self) -> None:
+        """Close the env and end its process, and warn of what the env raises.
+
+        Further calls do nothing.
+        """
+        warn_of([self.end()])
+
+    def end(self, grace: float = CLOSE_GRACE) -> BaseException | None:
         """Close the env and end its process; further calls do nothing.
 
         Args:
             grace: seconds that the worker may take to leave before it is killed.
+
+        Returns:
+            What the env raised, if it did.
         """
         self.begin_close()
         self._closed = True
         # A worker that is still building its env has nothing to put in order.
-        self.process.stop(grace if self._description is not None else 0.0)
+        left = self.process.stop(grace if self._description is not None else 0.0)
+        for request, _, payload in left:
+            if request == CLOSED:
+                error: BaseException = payload.rebuild(self.where)
+                return error
+        return None
 
     def kill(self) -> None:
         """End the worker under a call of another thread, which fails; `close` it afterwards."""

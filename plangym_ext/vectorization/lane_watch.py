@@ -33,8 +33,10 @@ class LaneWatch:
         """
         for lane in lanes:
             lane.advance()
-        began = time.monotonic()
         waiting = [lane for lane in lanes if not lane.settled]
+        if not waiting:
+            return
+        began = time.monotonic()
         look = 0.0
         while waiting:
             look = look or _next_look(waiting, began, timeout)

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
+from plangym_ext.vectorization.close_errors import warn_of
 from plangym_ext.vectorization.descriptors import check_descriptors
 from plangym_ext.vectorization.lane_watch import LaneWatch
 from plangym_ext.vectorization.obs_board import ObsBoard, board_bytes, layout_of
@@ -172,7 +173,9 @@ class LiveEngine(RowEngine):
         """See `RowEngine`."""
         pasts, _ = self._kept
         reached = self._reached
-        if reached:
+        if len(reached) == len(pasts):
+            pasts = tuple(reached.values())
+        elif reached:
             pasts = tuple(reached.get(k, past) for k, past in enumerate(pasts))
         self._kept = pasts, note  # from here on, and not before, the calls have happened
         self._reached = {}
@@ -290,7 +293,9 @@ class LiveEngine(RowEngine):
             WorkerDied: one died again and again.
             Exception: what an env raised: the first lane's of those that failed.
         """
-        lanes = [*pending.lanes, *pending.others]
+        lanes = pending.lanes
+        if pending.others:
+            lanes = [*lanes, *pending.others]
         self._watch.finish(lanes, timeout)
         errors = [lane.error for lane in lanes if lane.error is not None]
         if errors:
@@ -305,7 +310,7 @@ class LiveEngine(RowEngine):
             past = self._kept[0][k]
             states = found.states
             if states is None or not past.captures:
-                past = past.after(call, getattr(found, "seen", None))
+                past = past.after(call, found.seen if isinstance(found, Played) else None)
                 if not self.board.is_array and past.captures:
                     past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
             elif states:
@@ -324,14 +329,14 @@ class LiveEngine(RowEngine):
         """See `RowEngine`."""
         for host in self._hosts:
             host.begin_close()
-        for host in self._hosts:
-            host.close()
+        errors = [host.close() for host in self._hosts]
         if self._memory is not None:
             if self._memory.block is not None:
                 self._memory.block.close()  # observations that callers hold stay valid
             # The memory under these is a descriptor, too.
             self._memory = None
             del self.board, self._values
+        warn_of(errors)
 
 
 def _descriptions(hosts: Sequence[RowHost]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ Used as it is by the serial backend, and inside a worker by the process backend.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import time
@@ -75,7 +76,8 @@ class LiveRows:
                 if isinstance(found, LateState):
                     self.envs[row] = found.env
         except BaseException:
-            self.close()
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                self.close()
             raise
         self.board: ObsBoard
 
@@ -98,9 +100,10 @@ class LiveRows:
         Args:
             board: takes the observations; row 0 of this process is row `first` there.
             line: `[2]` or longer, int64: takes the number in this process of the row that is
-                moved, `NO_ROW` between calls, and how many rows were moved.
+                moved, `NO_ROW` between calls, and how many calls have moved rows.
         """
         self.board = board
+        self._shown = board.leaves(slice(self._first, self._first + len(self.envs)))
         self._line: Any = line.data
         self._line[0] = NO_ROW
 
@@ -153,15 +156,14 @@ class LiveRows:
             capture: as for `reset`.
         """
         begun = time.perf_counter()
-        # They may be played again, and an env may write into what it is given.
-        actions = own_copy(actions)
+        actions = _own_actions(actions)
         found = PlayedNotes(len(rows), self.board.is_array)
         rewards, terminations, truncations = found.memory
         put, first, envs, line = self.board.put, self._first, self.envs, self._line
+        line[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
             line[0] = row
-            line[1] += 1
             try:
                 if reset:
                     obs, info = env.reset()
@@ -192,11 +194,10 @@ class LiveRows:
         self, found: PlayedNotes, rows: Rows, capture: bool | None, begun: float | None = None
     ) -> Played:
         """What came of a call, and what a replay of it has to come to."""
-        first, count = self._first, len(self.envs)
-        at: Any = slice(first, first + count)
-        if len(rows) < count:
-            at = [first + row for row in rows]
-        self._seen.note(found.arrays, self.board.leaves(at))
+        shown = self._shown
+        if len(rows) < len(self.envs):
+            shown = tuple(leaf[list(rows)] for leaf in shown)
+        self._seen.note(found.arrays, shown)
         if found.obs is not None:
             self._seen.note_values(found.obs)
         states = self._captured(capture, begun)
@@ -205,9 +206,9 @@ class LiveRows:
     def _moved(self, rows: Iterable[int]) -> Iterator[int]:
         """The same rows, each noted as the one that is moved."""
         line = self._line
+        line[1] += 1
         for row in rows:
             line[0] = row
-            line[1] += 1
             yield row
         line[0] = NO_ROW
 
@@ -352,9 +353,28 @@ class LiveRows:
         self._line[0] = NO_ROW
 
     def close(self) -> None:
-        """Close every env."""
-        for env in self.envs:
-            env.close()
+        """Close every env.
+
+        Raises:
+            Exception: what one has raised: the first, once all are closed.
+        """
+        first: BaseException | None = None
+        for row, env in enumerate(self.envs, self._first):
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                error.add_note(f"while sub-env {row} was closed")
+                first = first or error
+        if first is not None:
+            raise first
+
+
+def _own_actions(actions: Any) -> Any:
+    """The same, to be written into: they may be played again as they came."""
+    if not isinstance(actions, np.ndarray):
+        return [own_copy(action) for action in actions]
+    # Rows of a vector are numbers, which do not change.
+    return actions if actions.ndim == 1 else actions.copy()
 
 
 def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:

@@ -157,7 +157,7 @@ class ParallelEnv(BackendEnv):
             for worker in workers:
                 worker.begin_close()
             for worker in workers:
-                worker.close()
+                worker.end()
             if self._plan_env is not None:
                 self._plan_env.close()
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ Call = tuple[str, tuple[Any, ...]]
 READING = ("get_states",)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen: to assign eight fields past that guard costs microseconds in every step.
+@dataclass(slots=True, eq=False)
 class Past:
     """What brings rows to where they are, in any process: it is never changed.
 
@@ -59,17 +60,19 @@ class Past:
         name = call[0]
         if name in READING:
             return self
-        attributes = self._attributes_after(call)
+        attributes = self.attributes if name == "step" else self._attributes_after(call)
         if not self.captures:
             played = self.played or name not in ("call", "set_attr")
-            return replace(self, attributes=attributes, played=played)
+            return Past(self.states, False, self.shown, attributes=attributes, played=played)
         # Shared with this one, which goes on ending where it does. What lies beyond is of a
         # call that failed or was interrupted.
         del self.calls[self.count :]
         self.calls.append(call)
         seen = self.seen if seen is None else seen
         count = self.count + 1
-        return replace(self, count=count, attributes=attributes, played=True, seen=seen)
+        return Past(
+            self.states, True, self.shown, self.calls, count, attributes, played=True, seen=seen
+        )
 
     def captured(self, call: Call, states: list[np.ndarray | None], shown: Any) -> Past:
         """Where a call leads that captured states."""

@@ -57,7 +57,8 @@ class PlayedNotes:
     def __init__(self, num_rows: int, is_array: bool) -> None:
         self.arrays = (np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool))
         #: Memory of rewards, terminations and truncations, which takes single values fast.
-        self.memory: tuple[Any, ...] = tuple(array.data for array in self.arrays)
+        rewards, terminations, truncations = self.arrays
+        self.memory: Any = rewards.data, terminations.data, truncations.data
         self.infos: list[tuple[int, dict[str, Any]]] = []
         self.finals: list[tuple[int, Any, dict[str, Any]]] = []
         self.obs: list[Any] | None = None if is_array else []

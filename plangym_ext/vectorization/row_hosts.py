@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
@@ -22,7 +21,8 @@ from plangym_ext.vectorization.service import Service
 
 #: Number that a worker knows the shared memory by.
 _BOARD = 0
-#: 64-bit words of a host's line: the row that is moved now, and how many were. A cache line.
+#: 64-bit words of a host's line: the row that is moved now, and how many calls have
+#: moved rows. A cache line.
 LINE_WORDS = 8
 
 
@@ -108,7 +108,7 @@ class RowHost(ABC):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The row that is moved now or `NO_ROW`, and a number that changes with every row."""
+        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
         return NO_ROW, 0
 
     def restart(self) -> None:
@@ -132,8 +132,8 @@ class RowHost(ABC):
         """Begin `close`, without waiting."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Close the envs; further calls do nothing."""
+    def close(self) -> BaseException | None:
+        """Close the envs; further calls do nothing. What one has raised is returned."""
 
 
 class LocalHost(RowHost):
@@ -143,8 +143,10 @@ class LocalHost(RowHost):
         self._rows = hosted.build()
         self.envs = self._rows.envs
         self._closed = False
-        self._numbers = itertools.count()
-        self._answers: dict[int, tuple[bool, Any]] = {}
+        self._request = 0
+        #: Of the last request: what it returned, or what it raised.
+        self._found: Any = None
+        self._error: Exception | None = None
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
@@ -156,33 +158,38 @@ class LocalHost(RowHost):
 
     def ask(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
-        request = next(self._numbers)
-        self._answers.clear()  # of calls that were interrupted
+        self._found = self._error = None
         try:
-            self._answers[request] = True, getattr(self._rows, name)(*args)
+            self._found = getattr(self._rows, name)(*args)
         except Exception as error:  # raised again when it is asked for, as by any host
-            self._answers[request] = False, error
-        return request
+            self._error = error
+        self._request += 1
+        return self._request
 
     def answered(self, request: int) -> bool:
         """See `RowHost`."""
-        return request in self._answers
+        return request == self._request
 
-    def take(self, request: int) -> Any:
+    def take(self, request: int) -> Any:  # noqa: ARG002 - there is but one
         """See `RowHost`."""
-        succeeded, found = self._answers.pop(request)
-        if not succeeded:
-            raise found
+        found, error = self._found, self._error
+        self._found = self._error = None
+        if error is not None:
+            raise error
         return found
 
     def begin_close(self) -> None:
         """Nothing to wait for."""
 
-    def close(self) -> None:
+    def close(self) -> BaseException | None:
         """See `RowHost`."""
         if not self._closed:
             self._closed = True
-            self._rows.close()
+            try:
+                self._rows.close()
+            except (Exception, SystemExit) as error:  # of an env
+                return error
+        return None
 
 
 class WorkerHost(RowHost):
@@ -286,10 +293,11 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         self.worker.begin_close()
 
-    def close(self) -> None:
+    def close(self) -> BaseException | None:
         """See `RowHost`."""
-        self.worker.close()
+        error = self.worker.end()
         self._memory = None  # it is a descriptor, too
+        return error
 
 
 class RowService:

@@ -43,6 +43,10 @@ class Phase(enum.Enum):
     SETTLED = "nothing"
 
 
+# Of the module: to look a member up in an enum takes longer than to compare it.
+_SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
+
+
 class RowLane:
     """Makes calls of one host, one at a time, each from where its rows should be.
 
@@ -72,7 +76,9 @@ class RowLane:
         #: Whether the host may still be at a call that nobody waits for; whether its process
         #: was started for this call; and whether it knows the memory.
         self._left_behind, self._new, self._opened = False, False, True
-        self._asked_at = 0.0
+        #: When the phase began, and when the worker was last seen to get on in it.
+        self._asked_at = self._since = 0.0
+        self._deaths_noted: RowDeaths | None = None
         self.phase = Phase.SETTLED
         #: Whether the descriptors to wait on are others than before.
         self.renewed = True
@@ -82,7 +88,7 @@ class RowLane:
     @property
     def settled(self) -> bool:
         """Whether there is nothing to wait for."""
-        return self.phase is Phase.SETTLED
+        return self.phase is _SETTLED
 
     @property
     def call(self) -> Call:
@@ -111,10 +117,10 @@ class RowLane:
             anew: whether the call does not care where rows are, if they cannot be brought
                 where they should be.
         """
-        self.error, self.found = None, None
+        self.error = self.found = None
         self._past, self._call, self._anew = past, call, anew
-        self._deaths = RowDeaths(self.rows.start, len(self.rows))
-        interrupted, self.phase = self.phase, Phase.SETTLED
+        self._deaths_noted = None
+        interrupted, self.phase = self.phase, _SETTLED
         self._new = False
         if self._request is not None:
             # Nobody has waited for that: an interrupt.
@@ -141,14 +147,15 @@ class RowLane:
 
     def advance(self) -> None:
         """Go on as far as that is possible without waiting."""
-        while not self.settled:
-            if self.host.fallen is not None:
+        host = self.host
+        while self.phase is not _SETTLED:
+            if host.fallen is not None:
                 self._died()
-            elif self.phase is Phase.STARTING:
-                if not self.host.built:
+            elif self.phase is _STARTING:
+                if not host.built:
                     return
                 self._open()
-            elif self._request is None or not self.host.answered(self._request):
+            elif self._request is None or not host.answered(self._request):
                 return
             else:
                 self._answered()
@@ -157,7 +164,7 @@ class RowLane:
 
     def _enter(self, phase: Phase, limit: float | None) -> None:
         self.phase, self._limit = phase, limit
-        self._since = time.monotonic()
+        self._since = self._asked_at = time.monotonic()
         self._sign: object = None
 
     def _start(self) -> None:
@@ -198,13 +205,12 @@ class RowLane:
 
     def _ask(self) -> None:
         if self._call is None:
-            self._at, self.phase = self._past, Phase.SETTLED
+            self._at, self.phase = self._past, _SETTLED
             return
         name, args = self._call
         if name not in READING:
             self._at = None
-        self._asked_at = time.monotonic()
-        self._send(Phase.ASKED, self._patience, name, *args)
+        self._send(_ASKED, self._patience, name, *args)
 
     def _send(self, phase: Phase, limit: float | None, name: str, *args: Any) -> None:
         self._enter(phase, limit)
@@ -224,18 +230,25 @@ class RowLane:
             self._refused(error)
             return
         self._left_behind = False
-        if self.phase is Phase.OPENING:
+        if self.phase is _ASKED:
+            self.found, self.phase = found, _SETTLED
+        elif self.phase is Phase.OPENING:
             self._opened = True
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
         elif self.phase is Phase.REPLAYING and found != self._past.seen:
             self._refused(not_exact(self.rows, self._past.count))
-        elif self.phase is Phase.REPLAYING:
+        else:
             self._at = self._past
             self._ask()
-        else:
-            self.found, self.phase = found, Phase.SETTLED
+
+    @property
+    def _deaths(self) -> RowDeaths:
+        """Those over this call; hardly any call has some."""
+        if self._deaths_noted is None:
+            self._deaths_noted = RowDeaths(self.rows.start, len(self.rows))
+        return self._deaths_noted
 
     # What goes wrong ----------------------------------------------------------------
 

@@ -29,8 +29,11 @@ class RowValues:
         layout = layout_of(board.space)
         leaves = [] if layout is None else layout.leaves
         self._layout = layout
+        shown = board.leaves(slice(None))
         self._checks = [
-            LeafCheck(k, leaf) for k, leaf in enumerate(leaves) if leaf.dtype.kind == "f"
+            (LeafCheck(k, leaf), shown[k])
+            for k, leaf in enumerate(leaves)
+            if leaf.dtype.kind == "f"
         ]
 
     def checked(self, played: Played, rows: Sequence[int]) -> Played:
@@ -45,19 +48,27 @@ class RowValues:
         """
         if self._policy == "off":
             return played
-        marks = np.isnan(played.rewards)
-        # Nearly always there is none, which one look at all rows finds out.
-        for check in self._checks:
-            (leaf,) = self._board.leaves(slice(None))[check.index : check.index + 1]
-            if check.suspects(leaf):
-                marks |= check.rows(leaf[list(rows)])
-        for k, obs, _ in played.finals:
-            marks[k] |= self._invalid_leaf(obs) is not None
+        # Nearly always there is none, which a look at each array finds out.
+        suspects = np.count_nonzero(np.isnan(played.rewards)) + len(played.finals)
+        for check, leaf in self._checks:
+            suspects += check.suspects(leaf)
+        if not suspects and self._policy == "raise":
+            return played
+        marks = self._marks(played, rows)
         if self._policy == "mark":
             return self._marked(played, marks)
         if marks.any():
             raise self._refusal(played, rows, int(np.argmax(marks)))
         return played
+
+    def _marks(self, played: Played, rows: Sequence[int]) -> np.ndarray:
+        """`[k]` bool, which rows have an invalid value."""
+        marks = np.isnan(played.rewards)
+        for check, leaf in self._checks:
+            marks |= check.rows(leaf[list(rows)])
+        for k, obs, _ in played.finals:
+            marks[k] |= self._invalid_leaf(obs) is not None
+        return marks
 
     def _marked(self, played: Played, marks: np.ndarray) -> Played:
         known = dict(played.infos)
@@ -71,7 +82,7 @@ class RowValues:
         if self._layout is None:
             return None
         parts = self._layout.split(obs)
-        for check in self._checks:
+        for check, _ in self._checks:
             if words := check.words(np.asarray(parts[check.index])):
                 return words
         return None

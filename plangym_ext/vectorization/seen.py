@@ -44,13 +44,16 @@ class Seen:
 
         Args:
             results: contiguous arrays of any kind, such as rewards.
-            shown: `[k, *obs]` arrays, one for each leaf of the observations.
+            shown: contiguous `[k, *obs]` arrays, one for each leaf of the observations.
         """
         value = self.value
-        for array in results:
-            value = zlib.crc32(array.data, value)
-        for leaf in shown:
-            value = zlib.crc32(_looked_at(leaf, self._calls), value)
+        part: Any  # the type of arrays does not say that they are buffers
+        for part in results:
+            value = zlib.crc32(part, value)
+        for part in shown:
+            if part.nbytes > _WHOLE * len(part):
+                part = _pieces(part, self._calls)
+            value = zlib.crc32(part, value)
         self.value, self._calls = value, self._calls + 1
 
     def note_values(self, values: Iterable[Any]) -> None:
@@ -71,15 +74,10 @@ def not_exact(rows: range, num_calls: int) -> NotExact:
     )
 
 
-def _looked_at(leaf: np.ndarray, turn: int) -> Any:
-    """Bytes of a `[k, ...]` array that are added in the call number `turn`."""
-    if not leaf.size:
-        return b""
-    rows = np.ascontiguousarray(leaf).reshape(len(leaf), -1).view(np.uint8)
-    size = rows.shape[1]
-    if size <= _WHOLE:
-        return rows.data
-    length = size // _PIECES
+def _pieces(leaf: np.ndarray, turn: int) -> bytes:
+    """Bytes of a `[k, ...]` array of large rows that are added in the call number `turn`."""
+    rows = leaf.reshape(len(leaf), -1).view(np.uint8)
+    length = rows.shape[1] // _PIECES
     offset = turn * _PIECE % (length - _PIECE + 1)
     pieces = rows[:, : length * _PIECES].reshape(len(rows), _PIECES, length)
     return pieces[:, :, offset : offset + _PIECE].tobytes()

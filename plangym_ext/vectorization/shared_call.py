@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +29,9 @@ class ChosenRows:
         self.numbers: Sequence[int] = (
             range(places.start, places.stop) if isinstance(places, slice) else places
         )
-        self.inside = [row - first for row in rows]
+        self.inside: Sequence[int] = (
+            range(len(rows)) if isinstance(rows, range) else [row - first for row in rows]
+        )
 
     def of(self, values: Any) -> Any:
         """What belongs to these rows, nobody else's: it may be played again later."""
@@ -39,11 +42,15 @@ class ChosenRows:
         return [values[k] for k in self.places]
 
 
+@functools.lru_cache(1024)
+def _whole(lane: range) -> ChosenRows:
+    return ChosenRows(lane, lane.start, slice(lane.start, lane.stop))
+
+
 def chosen_rows(rows: Sequence[int], lane: range) -> ChosenRows:
-    """The rows of a call that lie in a lane."""
+    """The rows of a call that lie in a lane; not to be changed."""
     if isinstance(rows, range):
-        # All rows of the vector env, in order.
-        return ChosenRows(lane, lane.start, slice(lane.start, lane.stop))
+        return _whole(lane)  # of all rows of the vector env, in order
     places = [k for k, row in enumerate(rows) if row in lane]
     return ChosenRows([rows[k] for k in places], lane.start, places)
 
@@ -95,7 +102,7 @@ def shares(num_rows: int, num_hosts: int) -> list[range]:
 def merged(pending: SharedCall, results: list[Played]) -> Played:
     """What came of all rows of a call, in its order."""
     if len(results) == 1 and isinstance(pending.chosen[0].places, slice):
-        return results[0]._replace(states=None)
+        return results[0]
     num = len(pending.rows)
     rewards, terminations, truncations = np.zeros(num), np.zeros(num, bool), np.zeros(num, bool)
     infos: list[tuple[int, dict[str, Any]]] = []

@@ -221,39 +221,45 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 not reset by itself.
         """
         with self._one_caller, self._pending.whole("step"):
-            self.step_async(actions, env_ids)
-            return self.step_wait()
+            self._begin_step(actions, env_ids)
+            return self._stepped(None)
 
     def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
         with self._one_caller:
             self._pending.check_idle("step")
-            rows = checked_rows(env_ids, self.num_envs)
-            actions = self._row_actions(actions, len(rows))
-            if self._engine.lost:
-                raise self._lost("step")
-            self._episodes.check_steppable(rows, self.autoreset_mode)
-            same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
-            resets = self._episodes.resets(rows, self.autoreset_mode)
-            self._pending.begin(
-                "step", rows, self._engine.begin_step(rows, actions, resets, same_step)
-            )
+            self._begin_step(actions, env_ids)
+
+    def _begin_step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None) -> None:
+        rows = checked_rows(env_ids, self.num_envs)
+        actions = self._row_actions(actions, len(rows))
+        engine, mode = self._engine, self.autoreset_mode
+        if engine.lost:
+            raise self._lost("step")
+        episodes = self._episodes
+        episodes.check_steppable(rows, mode)
+        resets = episodes.resets(rows, mode)
+        later = engine.begin_step(rows, actions, resets, mode == AutoresetMode.SAME_STEP)
+        self._pending.begin("step", rows, later)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """What `step` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            rows, played = self._pending.wait("step", timeout)
-            whole = isinstance(rows, range)
-            over = played.terminations | played.truncations
-            episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
-            infos = self._infos(rows, played)
-            if not whole and not self.list_infos:
-                infos = some_infos(infos, rows)
-            obs = played.batch
-            if obs is None or not self.copy:
-                obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
-            self._engine.keep(episodes)
-            return obs, played.rewards, played.terminations, played.truncations, infos
+            return self._stepped(timeout)
+
+    def _stepped(self, timeout: float | None) -> StepResult:
+        rows, played = self._pending.wait("step", timeout)
+        whole = isinstance(rows, range)
+        over = played.terminations | played.truncations
+        episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
+        infos = self._infos(rows, played)
+        if not whole and not self.list_infos:
+            infos = some_infos(infos, rows)
+        obs = played.batch
+        if obs is None or not self.copy:
+            obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
+        self._engine.keep(episodes)
+        return obs, played.rewards, played.terminations, played.truncations, infos
 
     def _row_actions(self, actions: Any, num_rows: int) -> Any:
         space = self.action_space

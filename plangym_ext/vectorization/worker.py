@@ -46,6 +46,7 @@ from plangym_ext.vectorization.vigil import Vigil
 
 _F_SETSIG = 10  # of Linux; Python has no name for it before 3.13
 READY = 0  # request number of the answer to the first message
+CLOSED = -1  # of what the env raised in `close`, if it did
 #: Makes a worker write the stacks of its threads to the third descriptor.
 STACK_SIGNAL = signal.SIGUSR2
 
@@ -114,13 +115,19 @@ class Worker:
             while self._inbox:
                 message, fds = self._inbox.pop(0)
                 if message[0] == "close":
-                    self._env.close()
+                    self._close()
                     return
                 self._serve(message, fds)
             if (queue := self._queues.get(self._ready())) is None:
                 self._inbox += self._channel.receive()
             else:
                 self._run_claims(queue)
+
+    def _close(self) -> None:
+        try:
+            self._env.close()
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            self._channel.try_send((CLOSED, *self._problem(error)))
 
     def _ready(self) -> int:
         """A descriptor with something to read, which is waited for."""

@@ -17,6 +17,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -137,16 +138,24 @@ class WorkerProcess:
         if self._kill.alive:
             _kill_group(self._process)
 
-    def stop(self, grace: float) -> None:
+    def stop(self, grace: float) -> list[Any]:
         """End the process and release everything; further calls do nothing.
 
         Args:
             grace: seconds that a worker asked to leave may take before it is killed.
+
+        Returns:
+            The messages that it has sent last.
         """
+        found: list[Any] = []
         if not self._kill.alive:
-            return
+            return found
         self._wait_gone(grace)
+        if grace:
+            with contextlib.suppress(ChannelClosed, OSError):
+                found = [message for message, _ in self.channel.collect()]
         self._kill()
+        return found
 
     def _wait_gone(self, timeout: float) -> None:
         """Wait for the end of the process without reaping it, where the system can."""

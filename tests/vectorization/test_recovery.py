@@ -185,7 +185,7 @@ def test_an_interrupt_at_any_line_leaves_all_at_the_same_step(options, call):
             CALLS[call](venv)
         if call == "step":
             plain.step(zeros())
-        for number in points(count.lines, 12):
+        for number in points(count.lines, 5):
             try:
                 with InterruptAt(number):
                     CALLS[call](venv)
@@ -203,7 +203,7 @@ def test_an_interrupted_reset_or_partial_step_is_done_everywhere_or_nowhere(call
         plain = plangym_ext.make_vec(Counter, 4, backend="serial")
         with InterruptAt(-1) as count:
             venv.reset(seed=0)
-        for number in points(count.lines, 8):
+        for number in points(count.lines, 3):
             for one_venv in (venv, plain):
                 one_venv.reset(seed=3)
                 one_venv.step(zeros())
@@ -231,7 +231,7 @@ def test_interrupts_during_recovery_leave_all_at_the_same_step():
         os.kill(venv.worker_pids[0], signal.SIGKILL)
         with InterruptAt(-1) as count:
             assert_same(venv.step(zeros()), plain.step(zeros()))
-        for number in points(count.lines, 3):
+        for number in points(count.lines, 2):
             os.kill(venv.worker_pids[number % 2], signal.SIGKILL)
             for again in (number, number // 2 + 1):  # and once more while that is mended
                 try:

@@ -16,14 +16,15 @@ every_backend = pytest.mark.parametrize(
 )
 
 
+#: What is wrong with what a sub-env shows after an action; 0 is right.
+WRONG = ("", "nan", "bound", "reward", "dtype", "shape", "final")
+
+
 class Odd(gym.Env):
     """Shows what an action says: see `WRONG`."""
 
     observation_space = gym.spaces.Box(0, 9, (2,), np.float32)
-
-    def __init__(self, wrong):
-        self.action_space = gym.spaces.Discrete(2)
-        self.wrong = wrong
+    action_space = gym.spaces.Discrete(len(WRONG))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -34,9 +35,10 @@ class Odd(gym.Env):
         self.t += 1
         obs, reward, ended = np.full(2, self.t, np.float32), 1.0, False
         if action:
-            if self.wrong == "reward":
+            wrong = WRONG[action]
+            if wrong == "reward":
                 reward = float("nan")
-            elif self.wrong == "final":
+            elif wrong == "final":
                 obs, ended = np.full(2, np.nan, np.float32), True
             else:
                 obs = {
@@ -44,15 +46,25 @@ class Odd(gym.Env):
                     "bound": np.array([np.inf, 0], np.float32),
                     "dtype": np.zeros(2, np.float64),
                     "shape": np.zeros(3, np.float32),
-                }[self.wrong]
+                }[wrong]
         return obs, reward, ended, False, {}
 
 
-def odd(wrong, num=3, **options):
-    return plangym_ext.make_vec(functools.partial(Odd, wrong), num, check=False, **options)
+def odd(num=3, **options):
+    return plangym_ext.make_vec(Odd, num, check=False, **options)
 
 
-@every_backend
+def last(wrong):
+    """Actions of three sub-envs, of which the last one goes wrong."""
+    return np.array([0, 0, WRONG.index(wrong)])
+
+
+@pytest.fixture(scope="module", params=[{"backend": "serial"}, {"n_workers": 2}], ids=str)
+def strict(request):
+    with odd(**request.param) as venv:
+        yield venv
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -63,73 +75,67 @@ def odd(wrong, num=3, **options):
         ("shape", r"expected \(2,\) float32 as in its space; got \(3,\)"),
     ],
 )
-def test_wrong_values_are_refused_and_undone(options, wrong, text):
-    with odd(wrong, **options) as venv:
-        venv.reset(seed=0)
-        venv.step(np.zeros(3, int))
-        with pytest.raises(InvalidObservation, match=text):
-            venv.step(np.array([0, 0, 1]))
-        assert venv.step(np.zeros(3, int))[0][:, 0].tolist() == [2, 2, 2]
+def test_wrong_values_are_refused_and_undone(strict, wrong, text):
+    strict.reset(seed=0)
+    strict.step(np.zeros(3, int))
+    with pytest.raises(InvalidObservation, match=text):
+        strict.step(last(wrong))
+    assert strict.step(np.zeros(3, int))[0][:, 0].tolist() == [2, 2, 2]
 
 
 @every_backend
 def test_what_an_episode_ends_with_is_looked_at_too(options):
-    with odd("final", autoreset_mode="same_step", **options) as venv:
+    with odd(autoreset_mode="same_step", **options) as venv:
         venv.reset(seed=0)
-        with pytest.raises(InvalidObservation, match="sub-env 1: observation"):
-            venv.step(np.array([0, 1, 0]))
+        with pytest.raises(InvalidObservation, match="sub-env 2: observation"):
+            venv.step(last("final"))
 
 
 @every_backend
-@pytest.mark.parametrize("wrong", ["nan", "reward"])
-def test_wrong_values_can_be_marked(options, wrong):
-    with odd(wrong, invalid="mark", **options) as venv:
-        venv.reset(seed=0)
-        *_, infos = venv.step(np.array([0, 0, 1]))
-        assert infos["invalid"].tolist() == [False, False, True]
-        assert infos["_invalid"].tolist() == [True] * 3
+def test_wrong_values_can_be_marked(options):
+    with odd(invalid="mark", **options) as venv:
+        for wrong in ("nan", "reward"):
+            venv.reset(seed=0)
+            *_, infos = venv.step(last(wrong))
+            assert infos["invalid"].tolist() == [False, False, True]
+            assert infos["_invalid"].tolist() == [True] * 3
 
 
 @every_backend
 def test_wrong_values_can_pass(options):
-    with odd("nan", invalid="off", **options) as venv:
+    with odd(invalid="off", **options) as venv:
         venv.reset(seed=0)
-        assert np.isnan(venv.step(np.array([0, 0, 1]))[0][2, 1])
-    with odd("dtype", invalid="off", **options) as venv:
-        venv.reset(seed=0)
-        assert venv.step(np.ones(3, int))[0].dtype == np.float32
+        assert np.isnan(venv.step(last("nan"))[0][2, 1])
+        assert venv.step(last("dtype"))[0].dtype == np.float32
 
 
 def test_an_unknown_policy_is_refused():
     with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off"):
-        odd("nan", invalid="refuse")
+        odd(invalid="refuse")
+
+
+NO_REWARDS = (None, "much", [1.0], np.zeros(2), 1j)
 
 
 class Rewarding(Odd):
-    """Gives one reward, whatever that is."""
+    """Gives one reward, whatever that is; by default the one that an action says."""
 
-    def __init__(self, reward):
-        super().__init__("")
+    def __init__(self, reward=...):
         self.reward = reward
 
     def step(self, action):
         obs, _, *rest = super().step(0)
-        return obs, self.reward, *rest
+        return obs, NO_REWARDS[action] if self.reward is ... else self.reward, *rest
 
 
 @every_backend
-@pytest.mark.parametrize(
-    "reward",
-    [None, "much", [1.0], np.zeros(2), 1j],
-    ids=["none", "text", "list", "array", "complex"],
-)
-def test_a_reward_that_is_no_number_is_refused_by_name(reward, options):
-    make = functools.partial(Rewarding, reward)
-    with plangym_ext.make_vec(make, 2, state="off", invalid="off", **options) as venv:
-        venv.reset(seed=0)
-        with pytest.raises(InvalidObservation, match="reward: expected one number") as raised:
-            venv.step([0, 0])
-        assert "in row 0" in "".join(raised.value.__notes__)
+def test_a_reward_that_is_no_number_is_refused_by_name(options):
+    with plangym_ext.make_vec(Rewarding, 2, state="off", invalid="off", **options) as venv:
+        for action in range(len(NO_REWARDS)):
+            venv.reset(seed=0)
+            with pytest.raises(InvalidObservation, match="reward: expected one number") as raised:
+                venv.step([action, action])
+            assert "in row 0" in "".join(raised.value.__notes__)
 
 
 @pytest.mark.parametrize(
