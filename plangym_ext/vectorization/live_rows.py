@@ -27,7 +27,7 @@ from plangym_ext.vectorization.played import Called, Played, PlayedNotes
 from plangym_ext.vectorization.row_states import row_states
 from plangym_ext.vectorization.rows_message import NO_ROW
 from plangym_ext.vectorization.seen import Seen
-from plangym_ext.vectorization.unknown_space import observation_space
+from plangym_ext.vectorization.unknown_space import space_of
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
@@ -85,8 +85,8 @@ class LiveRows:
         """What the vector env has to know: spaces of every row, and the first env's own."""
         first = self.envs[0]
         return {
-            "observation_spaces": [observation_space(env) for env in self.envs],
-            "action_spaces": [env.action_space for env in self.envs],
+            "observation_spaces": [space_of(env, "observation_space") for env in self.envs],
+            "action_spaces": [space_of(env, "action_space") for env in self.envs],
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,

@@ -1,4 +1,4 @@
-"""The observation space of envs that have none: anything may come."""
+"""The space of envs that declare none: any observation may come, any action may be given."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ class UnknownSpace(gym.Space[Any]):
         super().__init__(None, None)
 
     def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        """Refuse: nobody knows what an observation looks like."""
-        raise NotImplementedError("sample: this env has no observation_space. Give it one.")
+        """Refuse: there is nothing to sample from."""
+        raise NotImplementedError(
+            "sample: this env declares no observation_space or no action_space. Give it one."
+        )
 
     def contains(self, x: Any) -> bool:  # noqa: ARG002 - whatever it is
         """Return True."""
@@ -31,9 +33,10 @@ class UnknownSpace(gym.Space[Any]):
         return "UnknownSpace()"
 
 
-def observation_space(env: gym.Env[Any, Any]) -> gym.Space[Any]:
-    """The env's observation space; an `UnknownSpace` if it has none."""
+def space_of(env: gym.Env[Any, Any], name: str) -> gym.Space[Any]:
+    """The env's `observation_space` or `action_space`; an `UnknownSpace` if it has none."""
     try:
-        return env.observation_space
+        found: gym.Space[Any] = getattr(env, name)
     except AttributeError:
         return UnknownSpace()
+    return found

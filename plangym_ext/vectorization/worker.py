@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import multiprocessing
 import os
 import pickle
 import select
@@ -271,9 +272,10 @@ def main(argv: list[str]) -> int:
     watch_parent(int(argv[2]))
     channel = Channel(socket.socket(fileno=int(argv[1])))
     try:
-        ((path, key, families, registered, constructor), _), *rest = channel.receive()
+        ((path, (key, authkey), families, registered, constructor), _), *rest = channel.receive()
         sys.path[:] = path
         trust.join_session(key)
+        multiprocessing.current_process().authkey = authkey
         try:
             for family in pickle.loads(families):
                 register_family(family)

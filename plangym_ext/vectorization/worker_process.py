@@ -9,6 +9,7 @@ pidfd: readable once the worker is gone
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import socket
@@ -99,7 +100,9 @@ class WorkerProcess:
             # Pickled by value, so that families of the caller's own script are found there.
             families = cloudpickle.dumps(custom_families())
             registered = Registrations.of_this_process()
-            message = path, trust.session_key(), families, registered, constructor
+            # Proxies of a `multiprocessing.Manager` that an env holds prove who they are with it.
+            keys = trust.session_key(), bytes(multiprocessing.current_process().authkey)
+            message = path, keys, families, registered, constructor
             self.channel.send(message, timeout=_FIRST_MESSAGE)
 
     @property

@@ -246,6 +246,27 @@ class Seeds(Plain):
         return [seed, "own"]
 
 
+class Spaceless(Plain):
+    """Declares no action space either."""
+
+    @property
+    def action_space(self):
+        raise AttributeError("action_space")
+
+
+@pytest.mark.parametrize("n_workers", [None, 1])
+def test_tianshou_plays_envs_that_declare_no_spaces(n_workers):
+    tianshou = pytest.importorskip("tianshou.env")
+    adapters = pytest.importorskip("plangym_ext.vectorization.adapters.tianshou")
+    venv = plangym_ext.make_vec([Spaceless] * 2, n_workers=n_workers, autoreset_mode="disabled")
+    found = []
+    for envs in (adapters.TianshouVectorEnv(venv), tianshou.SubprocVectorEnv([Spaceless] * 2)):
+        seen = [envs.reset()[0].tolist(), envs.step(np.array([1, 2]))[0].tolist()]
+        found.append([*seen, envs.step(np.array([3]), [1])[0].tolist()])
+        envs.close()
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("kind", [Plain, Seeds])
 @pytest.mark.parametrize("n_workers", [None, 1])
 def test_tianshou_reaches_envs_as_its_own_does(kind, n_workers):

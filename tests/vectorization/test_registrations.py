@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -154,3 +156,34 @@ class Imported(CartPoleEnv):
     @property
     def imported(self):
         return "heavy_module" in sys.modules
+
+
+class Shares(gym.Env):
+    """Counts its steps in a value that a manager process keeps for all."""
+
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, steps, lock):
+        self.steps, self.lock = steps, lock
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        with self.lock:
+            self.steps.value += 1
+        return 1, 0.0, False, False, {}
+
+
+def test_workers_reach_what_a_manager_of_the_parent_keeps():
+    with multiprocessing.Manager() as manager:
+        steps, lock = manager.Value("i", 0), manager.Lock()
+        make = functools.partial(Shares, steps, lock)
+        venv = plangym_ext.make_vec([make] * 3, n_workers=2, state="off")
+        venv.reset(seed=0)
+        for _ in range(2):
+            venv.step([0, 1, 1])
+        venv.close()
+        assert steps.value == 6

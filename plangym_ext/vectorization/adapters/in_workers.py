@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.core.codec import layers
+from plangym_ext.vectorization.unknown_space import space_of
 
 
 def attribute(env: gym.Env[Any, Any], name: str) -> Any:
@@ -29,6 +30,6 @@ def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
 
 def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | None:
     """Seed the action space, and the env by its own `seed`; what that returned, None without."""
-    env.action_space.seed(seed)
+    space_of(env, "action_space").seed(seed)
     own = getattr(env, "seed", None)
     return None if own is None else (own(seed),)
