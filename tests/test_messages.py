@@ -111,6 +111,16 @@ def test_a_step_of_the_old_gym(make):
         plangym_ext.make(make)
 
 
+@pytest.mark.parametrize("n_workers", [None, 1])
+def test_a_step_of_the_old_gym_in_a_vector_env(n_workers):
+    with plangym_ext.make_vec([OldEnv, OldEnv], n_workers=n_workers) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(ValueError, match="not enough values") as caught:
+            venv.step(np.array([0, 1]))
+    notes = caught.value.__notes__
+    assert any("OldEnv: step must return" in note and "done, False" in note for note in notes)
+
+
 def test_names_that_are_elsewhere_or_misspelt():
     with pytest.raises(AttributeError, match=r"from plangym_ext.planners import MCTS"):
         _ = plangym_ext.MCTS

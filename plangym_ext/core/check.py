@@ -24,6 +24,18 @@ from plangym_ext.core.random_bytes import RANDOM_TYPES, random_bytes
 from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import WrongKind
 
+#: What Python says where four values of a step are unpacked as five.
+FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
+
+
+def wrong_step(env: gym.Env[Any, Any], num_values: int) -> str:
+    """Return what to say of an env whose step returns another number of values than five."""
+    return (
+        f"{type(env.unwrapped).__qualname__}: step must return (observation, reward, "
+        f"terminated, truncated, info); got {num_values} values. An env of the old Gym "
+        "returns `done` for the two endings: return `done, False` instead."
+    )
+
 
 @dataclass(frozen=True)
 class RoundTrip:
@@ -111,15 +123,11 @@ class Subject:
         try:
             found: tuple[Any, ...] = self.env.step(action)
         except ValueError as error:  # a wrapper of gymnasium's has unpacked them
-            if str(error) != "not enough values to unpack (expected 5, got 4)":
+            if str(error) != FOUR_VALUES:
                 raise
             found = (None,) * 4
         if len(found) != 5:
-            raise WrongKind(
-                f"{type(self.env.unwrapped).__qualname__}: step must return (observation, reward, "
-                f"terminated, truncated, info); got {len(found)} values. An env of the old Gym "
-                "returns `done` for the two endings: return `done, False` instead."
-            )
+            raise WrongKind(wrong_step(self.env, len(found)))
         return found
 
     def _fields(self, name: str, obs: Any) -> dict[str, Any]:

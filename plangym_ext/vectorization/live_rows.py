@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.core.check import FOUR_VALUES, wrong_step
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.core.late_state import LateState
 from plangym_ext.core.spaces import own_copy
@@ -181,6 +182,8 @@ class LiveRows:
                         obs, info = env.reset()
                 put(first + row, obs)
             except (Exception, SystemExit) as error:
+                if str(error) == FOUR_VALUES:
+                    error.add_note(wrong_step(env, 4))
                 error.add_note(f"in row {first + row}, action {action}")
                 raise
             found.add(k, obs, info)

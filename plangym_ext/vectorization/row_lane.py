@@ -274,14 +274,19 @@ class RowLane:
         self.renewed = True
         asked = self.phase is Phase.ASKED
         if asked and not (self._past.restorable or self._anew):
-            self._fail(self._deaths.named(death, row))
+            error = self._deaths.named(death, row)
+            error.add_note(
+                f"States of {self._deaths.where(NO_ROW)} are not captured (`backend_note` says "
+                "why), so their episodes are lost: reset them."
+            )
+            self._fail(error)
             return
         counts = not self.settled  # it may have died long before this call
-        error = counts and self._deaths.note(
+        given_up = counts and self._deaths.note(
             death, self.phase.value, row if asked else NO_ROW, self._doing
         )
-        if error:
-            self._fail(error)
+        if given_up:
+            self._fail(given_up)
         else:
             self._start()
 

@@ -83,7 +83,7 @@ def _binding(
             twin.close()
     except IncompleteState as error:
         return error
-    except Exception as error:  # whatever a constructor, or an env that is probed, raises
+    except (Exception, SystemExit) as error:  # whatever a constructor or a probed env raises
         return IncompleteState(
             f"its state cannot be captured: a twin that was made to try it raised "
             f"{type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -124,6 +125,15 @@ class Strict(Counted):
         return super().step(action)
 
 
+class Leaves(Counted):
+    """Calls sys.exit on all actions but one."""
+
+    def step(self, action):
+        if action != 1:
+            sys.exit("the licence has run out")
+        return super().step(action)
+
+
 class NoDefaults(Counted):
     """Wants both arguments of `reset`."""
 
@@ -158,9 +168,10 @@ class Early(gym.Wrapper):
     [
         (ReadsLater, "AttributeError"),
         (Strict, "illegal action"),
+        (Leaves, "SystemExit: the licence has run out"),
         (lambda: Early(Counted()), "before done"),
     ],
-    ids=["attribute", "illegal", "early"],
+    ids=["attribute", "illegal", "exit", "early"],
 )
 def test_an_env_whose_probe_fails_is_played_all_the_same(make, reason, n_workers):
     theirs = gym.vector.SyncVectorEnv([make] * 2)

@@ -294,8 +294,9 @@ def test_a_sub_env_that_kills_its_worker_is_named(action, how):
 def test_a_sub_env_without_states_that_dies_is_named():
     with plangym_ext.make_vec(Counter, 4, n_workers=2, state="off") as venv:
         venv.reset(seed=0)
-        with pytest.raises(WorkerDied, match=r"^sub-env 2: worker 1 .*SIGKILL"):
+        with pytest.raises(WorkerDied, match=r"^sub-env 2: worker 1 .*SIGKILL") as caught:
             venv.step(one(5, row=2))
+        assert any("sub-envs 2 to 3 are not captured" in note for note in caught.value.__notes__)
         venv.reset(seed=0)
         assert venv.step(zeros())[0][:, 0].tolist() == [1] * 4
 
