@@ -368,12 +368,15 @@ class ExternalProcess(Closing):
         if not self._closed:
             self.process.begin_stop()
 
-    def close(self) -> None:
-        """Close the env and end its process, and warn of what the env raises.
+    def close(self, grace: float = CLOSE_GRACE) -> None:
+        """Close the env and end its process; a warning says what the env raises.
 
         Further calls do nothing.
+
+        Args:
+            grace: seconds that the worker may take to leave before it is killed.
         """
-        warn_of([self.end()])
+        warn_of([self.end(grace)])
 
     def end(self, grace: float = CLOSE_GRACE) -> BaseException | None:
         """Close the env and end its process; further calls do nothing.
