@@ -58,7 +58,9 @@ class PlanRequest:
                 f"{self.planner}: states must be [B, S] uint8, B and S at least 1; got shape "
                 f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
             )
-        if not (hasattr(self.env, "step_batch") or hasattr(self.env, "rollout_batch")):
+        # None where the planner asks no model, as `NetworkPolicy`.
+        steps = hasattr(self.env, "step_batch") or hasattr(self.env, "rollout_batch")
+        if self.env is not None and not steps:
             raise WrongKind(
                 f"{self.planner}: env must step batches from states, as what plangym_ext.make "
                 f"returns does; got {self.env}. Make it with plangym_ext.make."

@@ -57,7 +57,7 @@ def test_one_state_is_told_how_it_becomes_a_batch(env):
 
 
 def test_float_actions_are_told_to_be_cast(env):
-    with pytest.raises(InvalidAction, match=r"whole numbers .* got float64. Cast them with"):
+    with pytest.raises(InvalidAction, match=r"whole numbers .* got .*float64. Cast them with"):
         env.step_batch(np.zeros(1), env.get_state()[None])
 
 

@@ -15,6 +15,19 @@ from plangym_ext.errors import IncompleteState, UnknownName, suggestion
 _QUICK: dict[str, Any] = {"seed": 1, "save_points": (0, 2), "num_steps": 6}
 
 
+def check_way(state: str) -> None:
+    """Refuse what names no way to capture a state.
+
+    Raises:
+        UnknownName: it is none of "auto", `METHODS` and "approximate".
+    """
+    known = ("auto", *METHODS, "approximate")
+    if state not in known:
+        raise UnknownName(
+            f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
+        )
+
+
 def choose_codec(
     env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool
 ) -> tuple[gym.Env[Any, Any], StateCodec]:
@@ -30,11 +43,7 @@ def choose_codec(
         IncompleteState: no way applies and passes; the message says what differs.
         UnknownName: `state` is none of the above.
     """
-    known = ("auto", *METHODS, "approximate")
-    if state not in known:
-        raise UnknownName(
-            f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
-        )
+    check_way(state)
     failures = []
     for method in candidate_methods(env) if state == "auto" else (state,):
         if method in ("replay", "approximate"):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.plans import Budget, Plan
 
@@ -85,7 +84,7 @@ class EpisodeRecorder:
                 f"EpisodeRecorder: observations nested in a {type(obs).__name__} are recorded by "
                 f"their space; got None. Pass space=env.observation_space."
             )
-        self._layout = None if space is None else SpaceLayout(space, objects=True)
+        self._layout = None if space is None else _layout_of(space)
         self._observations = [copy.deepcopy(obs)]
         self._legal = [legal]
         self._plans: list[Plan] = []
@@ -154,6 +153,13 @@ class EpisodeRecorder:
             attributes=dict(attributes or {}),
             budget=sum((plan.budget for plan in plans), Budget()),
         )
+
+
+def _layout_of(space: Any) -> Any:
+    # Imported here: it needs gymnasium, which most that read records do not.
+    from plangym_ext.core.spaces import SpaceLayout
+
+    return SpaceLayout(space, objects=True)
 
 
 def _stacked(rows: list[Any]) -> Any:

@@ -40,10 +40,14 @@ def run(options: argparse.Namespace) -> int:
     """Print the report; exit status 1 if the round trip is not exact."""
     import plangym_ext
     from plangym_ext.core.check_env import check_env
+    from plangym_ext.core.choice import check_way
     from plangym_ext.core.gym_env import GymEnv
+    from plangym_ext.registry import find_spec
 
     import_modules(options, [options.env])
     arguments = {"state": options.state, **env_arguments(options)}
+    find_spec(options.env)
+    check_way(options.state)
     line = ProgressLine()
     line.update(f"{options.env}: making the env")
     with plangym_ext.make(options.env, backend="serial", **arguments) as env:
