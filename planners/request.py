@@ -24,6 +24,10 @@ def no_legal_action(planner: str, rows: npt.NDArray[np.integer[Any]]) -> NoLegal
     )
 
 
+#: Methods of which a model has one at least; see `SearchModel`.
+_STEPPING = ("step_batch", "step_batch_async", "rollout_batch")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanRequest:
     """Plans that are to be made for B states at once; see `Planner.plan_batch`.
@@ -59,8 +63,7 @@ class PlanRequest:
                 f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
             )
         # None where the planner asks no model, as `NetworkPolicy`.
-        steps = hasattr(self.env, "step_batch") or hasattr(self.env, "rollout_batch")
-        if self.env is not None and not steps:
+        if self.env is not None and not any(hasattr(self.env, name) for name in _STEPPING):
             raise WrongKind(
                 f"{self.planner}: env must step batches from states, as what plangym_ext.make "
                 f"returns does; got {self.env}. Make it with plangym_ext.make."

@@ -275,6 +275,8 @@ class WorkerHost(RowHost):
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
         """See `RowHost`."""
+        import cloudpickle  # here: no worker needs it
+
         memory = self._memory
         assert memory is not None
         self.worker.describe()
@@ -282,7 +284,8 @@ class WorkerHost(RowHost):
         assert block is not None
         self.worker.post(("block", _BOARD, block.nbytes), (block.fd,))
         board = memory.board
-        form = board.space, board.num_rows, board.strict
+        # By value, as envs travel: the space may be of a class that only this process knows.
+        form = cloudpickle.dumps(board.space, protocol=5), board.num_rows, board.strict
         return self.ask("open", form, self._index, len(memory.lines), attributes)
 
     def hung(self, seconds: float, doing: str) -> WorkerTimeout:
@@ -326,14 +329,15 @@ class RowService:
 
     def _open(
         self,
-        form: tuple[Any, int, bool],
+        form: tuple[bytes, int, bool],
         index: int,
         hosts: int,
         attributes: dict[tuple[int, str], Any],
     ) -> None:
         block = self._blocks[_BOARD]
         lines, memory = row_memory(block, hosts)
-        self._rows.use(ObsBoard(form[0], form[1], memory, strict=form[2]), lines[index])
+        space = pickle.loads(form[0])
+        self._rows.use(ObsBoard(space, form[1], memory, strict=form[2]), lines[index])
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)
 
