@@ -299,14 +299,31 @@ def print_table(results: dict[str, Any]) -> None:
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the program; returns how many envs had a wrong row."""
+def run_program(
+    argv: list[str] | None,
+    doc: str | None,
+    gap: float,
+    cases: Sequence[str],
+    run: Callable[[str, int, float, int, ProgressLine], dict[str, Any]],
+) -> dict[str, Any]:
+    """Run the envs of a program that kills workers; what its file has is not run again.
+
+    Args:
+        argv: the command line.
+        doc: of the program.
+        gap: default of the mean seconds between two kills.
+        cases: names of the envs, which share the kills evenly.
+        run: plays an env, given its name, kills, gap and seed; returns its row.
+
+    Returns:
+        The row of every env, by name.
+    """
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=1000, help="over all envs")
-    parser.add_argument("--gap", type=float, default=0.25, help="mean seconds between two kills")
-    parser.add_argument("--envs", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--kills", type=int, default=1000, help="over all envs that there are")
+    parser.add_argument("--gap", type=float, default=gap, help="mean seconds between two kills")
+    parser.add_argument("--envs", nargs="+", choices=list(cases), default=list(cases))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--again", action="store_true", help="run envs that are in it already")
@@ -318,12 +335,18 @@ def main(argv: list[str] | None = None) -> int:
     for name in options.envs:
         if name in results:
             continue
-        share = -(-options.kills // len(CASES))
-        results[name] = summary(run_case(name, share, options.gap, options.seed, progress))
+        share = -(-options.kills // len(cases))
+        results[name] = run(name, share, options.gap, options.seed, progress)
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             write_json(options.out, {"gap": options.gap, "results": results})
     progress.end("done")
+    return results
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; returns how many envs had a wrong row."""
+    results = run_program(argv, __doc__, 0.25, list(CASES), lambda *to: summary(run_case(*to)))
     print_table(results)
     return sum(row["wrong"] > 0 for row in results.values())
 

@@ -17,23 +17,19 @@ again; --again does.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from kills import Killer, percentiles  # beside this file
+from kills import Killer, percentiles, run_program  # beside this file
 
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, ResetNeeded
-from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.vectorization.live_engine import LiveEngine
 from plangym_ext.vectorization.vector_env import PlanVectorEnv
@@ -193,29 +189,7 @@ def print_table(results: dict[str, Any]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; returns how many envs had a wrong, lost or failed call."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=1000, help="over all envs")
-    parser.add_argument("--gap", type=float, default=0.2, help="mean seconds between two kills")
-    parser.add_argument("--envs", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
-    parser.add_argument("--again", action="store_true", help="run envs that are in it already")
-    options = parser.parse_args(argv)
-    results: dict[str, Any] = {}
-    if options.out and options.out.exists() and not options.again:
-        results = json.loads(options.out.read_text())["results"]
-    progress = ProgressLine()
-    for name in options.envs:
-        if name in results:
-            continue
-        share = -(-options.kills // len(options.envs))
-        results[name] = summary(run_case(name, share, options.gap, options.seed, progress))
-        if options.out:
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            write_json(options.out, {"gap": options.gap, "results": results})
-    progress.end("done")
+    results = run_program(argv, __doc__, 0.2, list(CASES), lambda *to: summary(run_case(*to)))
     print_table(results)
     return sum(any(row[key] for key in ("wrong", "lost", "errors")) for row in results.values())
 
