@@ -22,7 +22,8 @@ from plangym_ext.envs.sokoban.cells import (
 from plangym_ext.envs.sokoban.picture import COLOURS
 from plangym_ext.envs.sokoban.rules import push
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel.kernel import Kernel, pcg64
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.states.rng import RNG_BYTES
 
 compiled(push)

@@ -10,7 +10,7 @@ from plangym_ext.envs.kernels.sokoban import cursor, generator, place_player, se
 from plangym_ext.envs.sokoban.cells import PLAYER, PLAYER_ON_TARGET
 from plangym_ext.envs.sokoban.generator import _generate, new_work
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel.kernel import pcg64
+from plangym_ext.native.kernel import pcg64
 
 _SEEDS = np.uint64(2**63)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.native.compiled import build
-from plangym_ext.native.kernel.kernel import pcg64
+from plangym_ext.native.kernel import pcg64
 from plangym_ext.states.rng import GeneratorBytes
 
 RANDOM, UNIFORM, INTEGERS, CHOICE = range(4)
