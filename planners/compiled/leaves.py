@@ -43,8 +43,9 @@ class Job(NamedTuple):
     done: npt.NDArray[np.int64]  # [B] simulations, counted up
     full: npt.NDArray[np.bool_]  # [B]
     counts: npt.NDArray[np.int64]  # [4, B] model steps, expansions, evaluator rows, restores
-    draws: Array  # [B, K, D] numbers for K rollouts, see `play_out`
-    used: npt.NDArray[np.int64]  # [B] of the K
+    draws: Array  # [B, K, D] numbers for at most K rollouts, see `play_out`
+    drawn: npt.NDArray[np.int64]  # [B] rollouts that there are numbers for, at most K
+    used: npt.NDArray[np.int64]  # [B] of these
     wave: npt.NDArray[np.int32]  # [B, W] leaves that are in flight
     left: npt.NDArray[np.bool_]  # [B] whether the next wave is left to the search
     counts_before: npt.NDArray[np.int64]  # [4, B] before the wave

@@ -110,7 +110,8 @@ def make_loop(
             count, run = 1 if check(places.context, places.nodes, root) else LEFT, 0
             while count > 0 and run < waves:
                 used = job.used[b]
-                if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
+                # Simulations that end early leave steps for more than were drawn for.
+                if used + allowance(job, b) * job.rollouts > job.drawn[b]:
                     break
                 copy_counts(job.counts, job.counts_before, b)
                 count = wave(tree, job, selection, halving, places, b, lane)
