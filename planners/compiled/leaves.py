@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.rollouts.playouts import legal_action
 from plangym_ext.planners.simulator import Functions
 from plangym_ext.planners.trees.tree import (
@@ -60,7 +60,7 @@ class Places(NamedTuple):
     scratch: Any  # one row per lane
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def allowance(job: Job, b: int) -> int:
     """Return how many simulations tree b may begin, at most a wave."""
     left = min(job.wave_size, job.num_simulations - job.done[b])
