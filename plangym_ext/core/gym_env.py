@@ -16,11 +16,13 @@ from plangym_ext.core.drawing import picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.one_caller import one_call
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.late_state import first_codec
@@ -218,6 +220,9 @@ class GymEnv(PlanEnv):
                 "step_batch: there are no rows to continue yet. Call reset first, or pass states."
             )
         return self.get_state()
+
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        return run_now(self._run_rows, request)
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         self._check_open("step_batch")

@@ -15,7 +15,7 @@ from plangym_ext.core.batch_inputs import ONE_STEP, checked_dt, one_array
 from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
-from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest, checked_infos
 from plangym_ext.core.rows import RowLayout, RowResults
@@ -43,13 +43,14 @@ class RowStepper(ABC):
         self._one_caller = OneCaller(type(self).__name__)
         self._continued = ContinuedRows()
         #: The last batch that was begun without states.
-        self._moving: weakref.ref[PendingBatch[Any]] | None = None
+        self._moving: weakref.ref[Pending[Any]] | None = None
 
     @abstractmethod
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        """Run checked rows that name no slots; fresh arrays, or those of `request.out`.
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        """Begin to run checked rows; a backend that cannot is done when this returns.
 
-        `request.states` stays as it is, and the arrays that come back are nobody else's.
+        `request.states` stays as it is. The arrays that come belong to the caller, but for
+        those of `request.out`, which were given.
         """
 
     @abstractmethod
@@ -133,7 +134,7 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            return finish(self._run(request))
+            return finish(self._start(request).wait())
 
     def step_batch_async(
         self,
@@ -144,7 +145,7 @@ class RowStepper(ABC):
         *,
         infos: str = "numeric",
         out: Mapping[str, Any] | None = None,
-    ) -> PendingBatch[Transitions | StateTransitions]:
+    ) -> Pending[Transitions | StateTransitions]:
         """Begin `step_batch` and return at once; `wait()` gives its result.
 
         Several batches with states may be in flight, of one without states only one. The
@@ -152,11 +153,10 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            # Never a variable of this call: an error that is kept keeps the frames below it
-            # and above, and a batch that nobody holds has to be gone at once.
+            # Not bound to a name: a stored traceback would keep the batch, which has to be gone
+            # at once when its last holder is.
             return self._remembered(
-                PendingBatch(self._start(request), finish, self._one_caller),
-                moves_rows=states is None,
+                self._start(request).then(finish, self._one_caller), moves_rows=states is None
             )
 
     def rollout_batch(
@@ -195,7 +195,7 @@ class RowStepper(ABC):
                 out=targets.arrays,
                 unchecked=unchecked,
             )
-            found = targets.filled(self._run(request))
+            found = targets.filled(self._start(request).wait())
             return Rollouts(
                 targets.field("states", found.states),
                 targets.obs(found),
@@ -258,18 +258,10 @@ class RowStepper(ABC):
 
         return request, finish
 
-    def _run(self, request: RowRequest) -> RowResults:
-        """Run a request."""
-        return self._run_rows(request)
-
-    def _start(self, request: RowRequest) -> RunningRows:
-        """Begin what `_run` does; a backend that cannot, does it at once."""
-        return RowsRun(lambda: self._run(request))
-
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
         """Bring batches in flight that nobody will ask for to their end."""
 
-    def _remembered(self, pending: PendingBatch[Any], *, moves_rows: bool) -> PendingBatch[Any]:
+    def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
         """The same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
             self._moving = weakref.ref(pending)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.one_caller import OneCaller, one_call
-from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
@@ -22,7 +22,6 @@ from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
 from plangym_ext.workers.flight import Flight
-from plangym_ext.workers.promise import Promise
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
@@ -199,17 +198,12 @@ class BatchEnv(SlotStepper):
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."
         )
 
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        return self._run(request)
-
-    def _run(self, request: RowRequest) -> RowResults:
-        return self._start(request).wait(None)
-
-    def _start(self, request: RowRequest) -> RunningRows:
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
         self._crew.reap()
-        return _Running(self, request)
+        running = _Running(self, request)
+        return Pending(running.wait, running.poll, drop=running.drop)
 
     def begin(self, request: RowRequest) -> Flight:
         """Have the workers run a request."""
@@ -255,7 +249,9 @@ class BatchEnv(SlotStepper):
         self._crew.end_abandoned()
 
 
-def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Promise]]) -> list[Any]:
+def _asked(
+    envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Pending[Any]]]
+) -> list[Any]:
     """Results of one request for each env; a worker that is gone is replaced and asked again."""
     promises = [_begun(request) for request in requests]
     found = []
@@ -271,7 +267,7 @@ def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Prom
     return found
 
 
-def _begun(request: Callable[[], Promise]) -> Promise | None:
+def _begun(request: Callable[[], Pending[Any]]) -> Pending[Any] | None:
     try:
         return request()
     except WorkerDied:
@@ -311,7 +307,6 @@ class _Running:
                 self._request = dataclasses.replace(self._request, states=slots.store.rows)
             self._flight = self._env.begin(self._request)
 
-    def __del__(self) -> None:
-        flight = getattr(self, "_flight", None)
-        if flight is not None:
-            flight.abandoned = True
+    def drop(self) -> None:
+        """Note that nobody will ask for the results."""
+        self._flight.abandoned = True

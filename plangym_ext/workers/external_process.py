@@ -15,6 +15,7 @@ import numpy as np
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
 from plangym_ext.workers.channel import (
@@ -27,7 +28,6 @@ from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.program import CLOSED, READY
-from plangym_ext.workers.promise import Promise
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
 CLOSE_GRACE = 1.0
@@ -266,6 +266,18 @@ class ExternalProcess(Closing):
             looked = True
         return self.opened(answer)
 
+    def _has_come(self, request: int, timeout: float, process: WorkerProcess) -> bool:
+        """Return whether `result` would return at once, after waiting up to `timeout` seconds."""
+        with self.one_caller:
+            deadline = time.monotonic() + timeout
+            while not (self._closed or process.fallen is not None or request in self._answers):
+                left = deadline - time.monotonic()
+                ready = wait_readable(self.process.signs, max(0.0, left))
+                if not ready and left <= 0:
+                    return False
+                self.look(ready)
+            return True
+
     def look(self, ready: Container[int]) -> None:
         """Take what has come, or note the end of the worker.
 
@@ -303,15 +315,17 @@ class ExternalProcess(Closing):
         """The worker by name, for messages."""
         return f"worker {self.index} (pid {self.process.pid})"
 
-    def _ask(self, kind: str, *arguments: Any) -> Promise:
+    def _ask(self, kind: str, *arguments: Any) -> Pending[Any]:
         with self.one_caller:
             self.describe()
             request = next_request()
             self.post((kind, request, *arguments))
             process = self.process
-            return Promise(
+            return Pending(
                 lambda timeout: self.result(request, timeout, process),
-                functools.partial(self.forget, request),
+                lambda timeout: self._has_come(request, timeout, process),
+                drop=functools.partial(self.forget, request),
+                resumable=True,
             )
 
     # The env --------------------------------------------------------------------
@@ -322,7 +336,7 @@ class ExternalProcess(Closing):
             raise AttributeError(name)
         return self._ask("get", name)()
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> Promise:
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
         return self._ask("call", name, pickle.dumps((args, kwargs), protocol=5))
 
@@ -356,7 +370,7 @@ class ExternalProcess(Closing):
         dt: int | np.ndarray | None = None,
         return_state: bool | None = None,
         blocking: bool = True,
-    ) -> Transitions | StateTransitions | Promise:
+    ) -> Transitions | StateTransitions | Pending[Any]:
         """Step rows; arguments and result as `PlanEnv.step_batch`; `dt` None is 1."""
         dt = 1 if dt is None else dt
         return _now(self.call("step_batch", actions, states, dt, return_state), blocking)
@@ -403,7 +417,7 @@ class ExternalProcess(Closing):
         self.process.kill()
 
 
-def _now(promise: Promise, blocking: bool) -> Any:
+def _now(promise: Pending[Any], blocking: bool) -> Any:
     return promise() if blocking else promise
 
 

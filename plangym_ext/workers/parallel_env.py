@@ -10,7 +10,7 @@ import numpy as np
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
@@ -209,17 +209,11 @@ class ParallelEnv(BackendEnv):
         """Step rows; the seed's name for `step_batch`."""
         return self.step_batch(actions, states, dt, return_state)
 
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        return self._run(request)
-
     def _end_abandoned(self) -> None:
         if self._batch_env is not None:
             self._batch_env._end_abandoned()
 
-    def _run(self, request: RowRequest) -> RowResults:
-        return self._start(request).wait(None)
-
-    def _start(self, request: RowRequest) -> RunningRows:
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
         batch_env, width = self.batch_env, self.plan_env.layout.state_width
         if width > batch_env.layout.state_width:
             batch_env.widen(width)
