@@ -15,9 +15,9 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.vector.live_rows import LiveRows
 from plangym_ext.vector.obs_buffer import ObsBuffer
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import ExternalProcess, next_request
-from plangym_ext.workers.rows_message import NO_ROW
-from plangym_ext.workers.service import Service
+from plangym_ext.workers.protocol import Call, OpenBlock, Service
 
 #: Number that a worker knows the shared memory by.
 _BOARD = 0
@@ -231,7 +231,7 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         request = next_request()
         arguments = pickle.dumps((args, {}), protocol=5)
-        self.worker.post(("call", request, name, arguments))
+        self.worker.post(Call(request, name, arguments))
         self.worker.begun(name)
         return request
 
@@ -282,7 +282,7 @@ class WorkerHost(RowHost):
         self.worker.describe()
         block = memory.block
         assert block is not None
-        self.worker.post(("block", _BOARD, block.nbytes), (block.fd,))
+        self.worker.post(OpenBlock(_BOARD, block.nbytes), (block.fd,))
         board = memory.board
         # By value, as envs travel: the space may be of a class that only this process knows.
         form = cloudpickle.dumps(board.space, protocol=5), board.num_rows, board.strict

@@ -27,7 +27,7 @@ from plangym_ext.vector.played import Called, Played, PlayedNotes
 from plangym_ext.vector.row_states import row_states
 from plangym_ext.vector.seen import Seen
 from plangym_ext.vector.unknown_space import space_of
-from plangym_ext.workers.rows_message import NO_ROW
+from plangym_ext.workers.batch_layout import NO_ROW
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")

@@ -22,8 +22,8 @@ from plangym_ext.vector.hosts import RowHost
 from plangym_ext.vector.past import READING, Call, Past
 from plangym_ext.vector.row_deaths import RowDeaths
 from plangym_ext.vector.seen import not_exact
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import START_TIMEOUT
-from plangym_ext.workers.rows_message import NO_ROW
 
 #: Seconds that a worker may take to come back from a call that nobody waits for any more,
 #: before it is replaced.

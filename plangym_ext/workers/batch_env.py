@@ -18,10 +18,9 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, fingerprint
-from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.batch_run import BatchRun
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
-from plangym_ext.workers.flight import Flight
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
@@ -63,7 +62,7 @@ class BatchEnv(SlotStepper):
             self._one_caller = one_caller
         self._one_caller.bind_to_process()
         self._envs = list(envs)
-        self._blocking, self._timeout = blocking, timeout
+        self.blocking, self.row_timeout = blocking, timeout
         self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")
@@ -85,7 +84,7 @@ class BatchEnv(SlotStepper):
         self.envelope = Envelope(first["identity"], first["payload_width"])
         for env in self._envs:
             env.one_caller = self._one_caller
-        self._crew = WorkerPool(self._envs)
+        self.pool = WorkerPool(self._envs)
         self._closed = False
         #: States of rows that were reset before one in front of them.
         self._waiting: dict[int, np.ndarray] = {}
@@ -201,24 +200,15 @@ class BatchEnv(SlotStepper):
     def _start(self, request: RowRequest) -> Pending[RowResults]:
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
-        self._crew.reap()
-        running = _Running(self, request)
-        return Pending(running.wait, running.poll, drop=running.drop)
-
-    def begin(self, request: RowRequest) -> Flight:
-        """Have the workers run a request."""
-        return Flight(
-            self._crew,
-            self.layout,
-            request,
-            one_by_one=self._blocking,
-            row_timeout=self._timeout,
-        )
+        self.pool.reap()
+        run = BatchRun(self, request)
+        run.start()
+        return Pending(run.wait, run.poll, drop=run.abandon)
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
         # Their rows are as wide as they were when they began.
-        self._crew.settle()
+        self.pool.settle()
         self.envelope = Envelope(self.envelope.identity, width - HEADER)
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
         for env in self._envs:
@@ -236,7 +226,7 @@ class BatchEnv(SlotStepper):
                 env.begin_close()
             deadline = time.monotonic() + CLOSE_GRACE
             errors = [env.end(max(0.0, deadline - time.monotonic())) for env in self._envs]
-            self._crew.close(EnvClosed("BatchEnv: closed before this batch was done."))
+            self.pool.close(EnvClosed("BatchEnv: closed before this batch was done."))
         warn_of(errors)
 
     def _kill(self) -> None:
@@ -246,7 +236,7 @@ class BatchEnv(SlotStepper):
             env.kill()
 
     def _end_abandoned(self) -> None:
-        self._crew.end_abandoned()
+        self.pool.end_abandoned()
 
 
 def _asked(
@@ -272,41 +262,3 @@ def _begun(request: Callable[[], Pending[Any]]) -> Pending[Any] | None:
         return request()
     except WorkerDied:
         return None
-
-
-class _Running:
-    """Rows in flight that are run again if their states outgrow the rows they have."""
-
-    def __init__(self, env: BatchEnv, request: RowRequest) -> None:
-        self._env, self._request = env, request
-        self._flight = env.begin(request)
-
-    def poll(self, timeout: float) -> bool:
-        """Whether they are done, as far as one attempt tells."""
-        return self._flight.poll(timeout)
-
-    def wait(self, timeout: float | None) -> RowResults:
-        """Their results; see `Flight.wait`."""
-        while True:
-            width = self._flight.state_width
-            try:
-                return self._flight.wait(timeout)
-            except StateTooWide as error:
-                # Another batch may have made them wider since this one began.
-                short = width + error.excess - self._env.state_width
-            except Exception:
-                if self._request.unchecked:
-                    # A refusal names the first of all rows, and goes before other errors.
-                    self._env.envelope.check(self._request.states, self._request.unchecked)
-                raise
-            if short > 0:
-                self._env.widen(self._env.wider(short))
-            slots = self._request.slots
-            if slots is not None:
-                slots.store.widen(self._env.state_width)
-                self._request = dataclasses.replace(self._request, states=slots.store.rows)
-            self._flight = self._env.begin(self._request)
-
-    def drop(self) -> None:
-        """Note that nobody will ask for the results."""
-        self._flight.abandoned = True

@@ -27,7 +27,17 @@ from plangym_ext.workers.channel import (
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.process import WorkerProcess
-from plangym_ext.workers.program import CLOSED, READY
+from plangym_ext.workers.protocol import (
+    CLOSED,
+    READY,
+    Call,
+    Failure,
+    Get,
+    Reply,
+    ToWorker,
+    Value,
+    Widen,
+)
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
 CLOSE_GRACE = 1.0
@@ -77,7 +87,7 @@ class ExternalProcess(Closing):
         self._width: int | None = None
         #: Answers that have come and that nobody has taken yet, those of workers that
         #: were replaced since among them.
-        self._answers: dict[int, tuple[str, Any]] = {}
+        self._answers: dict[int, Reply] = {}
         #: Requests that nobody will ask about any more.
         self._forgotten: set[int] = set()
         check_descriptors(1)
@@ -119,7 +129,7 @@ class ExternalProcess(Closing):
         if self._description is None:
             self._description = self.result(READY, START_TIMEOUT)
             if self._width is not None:
-                self.post(("widen", self._width))
+                self.post(Widen(self._width))
         return self._description
 
     @property
@@ -131,7 +141,7 @@ class ExternalProcess(Closing):
         """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
         self._width = width
         with contextlib.suppress(WorkerDied):
-            self.post(("widen", width))
+            self.post(Widen(width))
 
     @property
     def observation_space(self) -> Any:
@@ -145,11 +155,11 @@ class ExternalProcess(Closing):
 
     # Requests -------------------------------------------------------------------
 
-    def post(self, message: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
+    def post(self, message: ToWorker, fds: tuple[int, ...] = ()) -> None:
         """Send a request without waiting for its answer.
 
         Args:
-            message: its name, then what belongs to it.
+            message: the request.
             fds: descriptors to send along.
 
         Raises:
@@ -161,7 +171,7 @@ class ExternalProcess(Closing):
         self._check_open()
         if self.fallen is not None:
             raise self.fallen
-        self.begun(message[0])
+        self.begun(message.command)
         timeout = self.send_timeout
         try:
             self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
@@ -185,11 +195,11 @@ class ExternalProcess(Closing):
         """
         # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
-            for (request, status, payload), _ in self.process.channel.collect():
-                if request in self._forgotten:
-                    self._forgotten.discard(request)
+            for reply, _ in self.process.channel.collect():
+                if reply.request in self._forgotten:
+                    self._forgotten.discard(reply.request)
                 else:
-                    self._answers[request] = (status, payload)
+                    self._answers[reply.request] = reply
         except ChannelDamaged as error:
             self.damaged(error)
         except ChannelClosed:
@@ -203,7 +213,7 @@ class ExternalProcess(Closing):
         if self._answers.pop(request, None) is None:
             self._forgotten.add(request)
 
-    def taken(self, request: int) -> tuple[str, Any] | None:
+    def taken(self, request: int) -> Reply | None:
         """Answer to a request, if it has come; it is given once."""
         return self._answers.pop(request, None)
 
@@ -290,12 +300,12 @@ class ExternalProcess(Closing):
             # A process that the env started may still hold the socket open.
             self.death()
 
-    def opened(self, answer: tuple[str, Any]) -> Any:
+    def opened(self, answer: Reply) -> Any:
         """Return or raise what an answer says."""
-        status, payload = answer
-        if status == "error":
-            raise payload.rebuild(self.where)
-        return pickle.loads(payload) if status == "pickled" else payload
+        if isinstance(answer, Failure):
+            raise answer.report.rebuild(self.where)
+        assert isinstance(answer, Value)
+        return pickle.loads(answer.data)
 
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
         """Error for a worker that has not answered in time; ends it, whatever it does."""
@@ -315,11 +325,11 @@ class ExternalProcess(Closing):
         """The worker by name, for messages."""
         return f"worker {self.index} (pid {self.process.pid})"
 
-    def _ask(self, kind: str, *arguments: Any) -> Pending[Any]:
+    def _ask(self, message: Call | Get) -> Pending[Any]:
         with self.one_caller:
             self.describe()
-            request = next_request()
-            self.post((kind, request, *arguments))
+            request = message.request
+            self.post(message)
             process = self.process
             return Pending(
                 lambda timeout: self.result(request, timeout, process),
@@ -334,11 +344,11 @@ class ExternalProcess(Closing):
         """Read an attribute of the env; one round trip to the worker."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._ask("get", name)()
+        return self._ask(Get(next_request(), name))()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask("call", name, pickle.dumps((args, kwargs), protocol=5))
+        return self._ask(Call(next_request(), name, pickle.dumps((args, kwargs), protocol=5)))
 
     def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
         """Reset the env.
@@ -405,10 +415,9 @@ class ExternalProcess(Closing):
         self._closed = True
         # A worker that is still building its env has nothing to put in order.
         left = self.process.stop(grace if self._description is not None else 0.0)
-        for request, _, payload in left:
-            if request == CLOSED:
-                error: BaseException = payload.rebuild(self.where)
-                return error
+        for reply in left:
+            if reply.request == CLOSED and isinstance(reply, Failure):
+                return reply.report.rebuild(self.where)
         return None
 
     def kill(self) -> None:
