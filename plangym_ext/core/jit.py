@@ -22,9 +22,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def kernel(function: Function) -> Function:
     """Compile a function when it is first called; `py_func` is the plain one."""
-    compiled: Any = numba.njit(
-        cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True
-    )(function)
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)(
+        function
+    )
     return compiled
 
 
