@@ -198,12 +198,14 @@ class BatchEnv(SlotStepper):
         )
 
     def _start(self, request: RowRequest) -> Pending[RowResults]:
-        if self._closed:
-            raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
-        self.pool.reap()
         run = BatchRun(self, request)
         run.start()
-        return Pending(run.wait, run.poll, drop=run.abandon)
+        return run.pending()
+
+    def check_open(self) -> None:
+        """Refuse a batch if the processes are closed."""
+        if self._closed:
+            raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""

@@ -16,6 +16,7 @@ import math
 import time
 from typing import Protocol
 
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import EnvClosed, WorkerDied
@@ -47,6 +48,9 @@ class BatchOwner(Protocol):
     envelope: Envelope
     blocking: bool
     row_timeout: float | None
+
+    def check_open(self) -> None:
+        """Refuse a batch if the handle is closed."""
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
@@ -82,6 +86,8 @@ class BatchRun:
     def start(self) -> None:
         """Lay the rows out, cut them into ranges, and offer these to the workers."""
         pool, owner, request = self.pool, self.owner, self.request
+        owner.check_open()
+        pool.reap()
         self.abandoned, self.outcome = False, None
         self.state_width = owner.layout.state_width
         self._recovery = Recovery(self)
@@ -116,6 +122,10 @@ class BatchRun:
             memory.lines[:, ROW] = NO_ROW
             self.round.ask(able, told=told)
         queue.offer(self.round.request, memory.layout.number, ranges, self._usual, len(able))
+
+    def pending(self) -> Pending[RowResults]:
+        """Return the results to come; to be held by the caller alone."""
+        return Pending(self.wait, self.poll, drop=self._abandon)
 
     # Waiting --------------------------------------------------------------------
 
@@ -166,75 +176,49 @@ class BatchRun:
     def _quiesce(self) -> None:
         """Wait until no worker writes any more: the caller may use that memory again."""
         while self.round.waiting():
-            self._look(math.inf)
+            self._advance(math.inf)
         self.reap()
 
     def _advance(self, deadline: float) -> bool:
-        """Settle a round that is over, or see what comes from the workers.
+        """See what comes from the workers, or settle the round if they are through with it.
 
         Returns:
-            Whether anything came of it.
+            Whether anything came.
         """
-        if not self.round.waiting():
-            self._settle()
-            return True
-        return self._look(deadline)
-
-    def _look(self, deadline: float) -> bool:
-        """See what comes from the workers, for a moment; replace those that died or hang."""
-        limit = self.owner.row_timeout
-        moment = _LOOK if limit is None else min(_LOOK, limit / 2)
         try:
-            came = self.pool.pump(max(0.0, min(moment, deadline - time.monotonic())), self._spin)
-            self._recovery.replace_fallen()
-            if self.queue.failed or self._wants_all():
-                self.round.ask_to_finish()
-            if not came:
-                self._recovery.look_for_hung()
+            if self.round.waiting():
+                came = self.pool.pump(self._moment(deadline), self._spin)
+                self._recovery.look(came=came)
+                return came
+            self._settle()
         except BaseException as error:  # an interrupt: who runs rows would go on writing
             self.abort(error)
             raise
-        return came
+        return True
 
-    def _wants_all(self) -> bool:
-        """Return whether all workers are to be heard, though the rows are done without some.
-
-        So that what they were told has been done, such as to let go of memory, and batches that
-        were abandoned do not pile up; and for a worker that is stopped while others run what it
-        would have.
-        """
-        queue, pool = self.queue, self.pool
-        if queue.rows_left:
-            return False
-        if self.round.told:
-            return True
-        if len(pool.runs) > 1 and any(one.abandoned for one in pool.runs if one is not self):
-            return True
-        if len(queue.reporters) >= queue.sharers:
-            return False
-        silent = set(self.round.asked) - {pool.workers[index] for index in queue.reporters}
-        return any(worker.process.stopped for worker in silent)
+    def _moment(self, deadline: float) -> float:
+        """Return the seconds until the next look at workers that have not answered."""
+        limit = self.owner.row_timeout
+        moment = _LOOK if limit is None else min(_LOOK, limit / 2)
+        return max(0.0, min(moment, deadline - time.monotonic()))
 
     def _settle(self) -> None:
-        """Keep the results if all rows are done; else have recovery say which to run again."""
-        queue = self.queue
+        """Keep the results if all rows are done; else offer what has to be run again."""
+        queue, recovery = self.queue, self._recovery
         try:
-            deaths = self._recovery.hear_replies()
+            deaths = recovery.hear_replies()
             # Ranges that were taken back from an abandoned batch are not missed.
             if not deaths and (self.abandoned or not queue.rows_left):
-                if (num_rows := self._recovery.num_left) and not queue.rows_left:
-                    steps = num_rows * self.request.horizon
+                if recovery.num_left and not queue.rows_left:
+                    steps = recovery.num_left * self.request.horizon
                     self.pool.scheduler.note(queue, steps, time.monotonic_ns())
                 self.land(self.memory.results())
                 return
             # If all of them died, ranges are left that no worker has claimed.
             queue.discard()
-            self.offer(self._recovery.ranges_left(deaths))
+            self.offer(recovery.ranges_left(deaths))
         except Exception as error:
             self.land(error)
-        except BaseException as error:
-            self.abort(error)
-            raise
 
     def progress_of(self, worker: int) -> int:
         """Return the row of this batch that a worker is running, or `NO_ROW`."""
@@ -246,7 +230,7 @@ class BatchRun:
 
     # The end --------------------------------------------------------------------
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Note that the results will not be asked for; called in any thread, at any line."""
         self.abandoned = True
 

@@ -17,6 +17,7 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
+from plangym_ext.workers.batch_run import BatchRun
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.processors import default_n_workers
@@ -217,7 +218,9 @@ class ParallelEnv(BackendEnv):
         batch_env, width = self.batch_env, self.plan_env.layout.state_width
         if width > batch_env.layout.state_width:
             batch_env.widen(width)
-        return batch_env._start(request)
+        run = BatchRun(batch_env, request)
+        run.start()
+        return run.pending()
 
     def _widened(self, width: int) -> None:
         """The workers have made their rows wider."""

@@ -102,13 +102,41 @@ class Recovery:
 
     # Deaths ---------------------------------------------------------------------
 
-    def replace_fallen(self) -> None:
-        """Replace workers that died, at once: the new ones are ready when the round is over."""
+    def look(self, *, came: bool) -> None:
+        """Replace workers that have died or hang; have all finish if that is called for.
+
+        Args:
+            came: whether anything has come from a worker since the last look.
+        """
         run = self._run
         for worker, process in run.round.asked.items():
+            # At once, so that the new one is ready when this round is over.
             if process.fallen is not None and worker.process is process:
                 worker.restart()
                 run.round.ask_to_finish()
+        if run.queue.failed or self._wants_all():
+            run.round.ask_to_finish()
+        if not came:
+            self._look_for_hung()
+
+    def _wants_all(self) -> bool:
+        """Return whether all workers are to be heard, though the rows are done without some.
+
+        So that what they were told has been done, such as to let go of memory, and batches that
+        were abandoned do not pile up; and for a worker that is stopped while others run what it
+        would have.
+        """
+        run, queue, pool = self._run, self._run.queue, self._run.pool
+        if queue.rows_left:
+            return False
+        if run.round.told:
+            return True
+        if len(pool.runs) > 1 and any(one.abandoned for one in pool.runs if one is not run):
+            return True
+        if len(queue.reporters) >= queue.sharers:
+            return False
+        silent = set(run.round.asked) - {pool.workers[index] for index in queue.reporters}
+        return any(worker.process.stopped for worker in silent)
 
     def ranges_left(self, deaths: Deaths) -> Ranges:
         """Return what has to be run again from the caller's states.
@@ -164,7 +192,7 @@ class Recovery:
 
     # Hangs ----------------------------------------------------------------------
 
-    def look_for_hung(self) -> None:
+    def _look_for_hung(self) -> None:
         """Have workers that have been at the same for too long stopped."""
         run, limit = self._run, self._run.owner.row_timeout
         # One that has nothing to run answers at once, and is not held to hang.

@@ -37,7 +37,7 @@ from plangym_ext.workers.protocol import (
     Widen,
 )
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
-from plangym_ext.workers.row_queue import DONE, FAILED, MORE, Claim, Claims, QueueEnd
+from plangym_ext.workers.row_queue import DONE, FAILED, MORE, Claims, QueueEnd
 from plangym_ext.workers.scheduling import SpinWait
 
 
@@ -159,10 +159,20 @@ class Worker:
         while claim is not None:
             self._busy = True
             self._heed()
-            claims = Claims(queue, claim)
-            begun = time.monotonic_ns()
-            kind = self._run_batch(queue, claim, claims)
-            queue.report(claims, claim[0], kind, begun)
+            request, layout, *_ = claim
+            claims, begun, kind = Claims(queue, claim), time.monotonic_ns(), DONE
+            try:
+                own_infos = self._env.run(layout, claims)
+            except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+                # The batch has failed: what no worker has begun need not be run.
+                queue.discard()
+                self._channel.send(_problem(request, error))
+                kind = FAILED
+            else:
+                if own_infos:
+                    self._channel.send(Value(request, own_infos))
+                    kind = MORE
+            queue.report(claims, request, kind, begun)
             claim = claims.ahead
         if queue.closed and queue.claim_fd in self._queues:
             del self._queues[queue.claim_fd]
@@ -180,20 +190,6 @@ class Worker:
                     self._inbox.append((message, fds))
                 else:
                     self._serve(message, fds)
-
-    def _run_batch(self, queue: QueueEnd, claim: Claim, claims: Claims) -> int:
-        request, layout, *_ = claim
-        try:
-            own_infos = self._env.run(layout, claims)
-        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
-            # The batch has failed: what no worker has begun need not be run.
-            queue.discard()
-            self._channel.send(_problem(request, error))
-            return FAILED
-        if own_infos:
-            self._channel.send(Value(request, own_infos))
-            return MORE
-        return DONE
 
     def _answer(self, request: int, function: Any, *args: Any) -> None:
         try:
