@@ -11,16 +11,16 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
-from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.drawing import picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
-from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
 from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import EnvClosed, ResetNeeded
@@ -68,8 +68,7 @@ class GymEnv(PlanEnv):
     ) -> None:
         super().__init__()
         self._invalid = checked_policy(invalid, "GymEnv")
-        if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
-            raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
+        frameskip = at_least("GymEnv: frameskip", frameskip, 1)
         self._arguments: dict[str, Any] = {
             "make": make,
             "name": name,

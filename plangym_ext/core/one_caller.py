@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
 
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import each_in_child
 from plangym_ext.errors import ConcurrentUse, InheritedEnv
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -104,7 +104,7 @@ def _renewed(guard: OneCaller) -> None:
         guard.__class__ = _Inherited
 
 
-_guards = forks.each_in_child(_renewed)
+_guards = each_in_child(_renewed)
 
 
 def one_call(method: Method) -> Method:

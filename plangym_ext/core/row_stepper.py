@@ -11,16 +11,20 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import check_actions
-from plangym_ext.core.batch_inputs import ONE_STEP, checked_dt, one_array
-from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
-from plangym_ext.core.row_request import RowRequest, checked_infos
+from plangym_ext.core.row_request import (
+    ONE_STEP,
+    RowRequest,
+    checked_dt,
+    checked_infos,
+    one_array,
+)
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import BatchPending, InvalidAction
-from plangym_ext.states.envelope import Envelope
+from plangym_ext.states.envelope import Envelope, as_wide
 
 
 class RowStepper(ABC):
@@ -331,3 +335,43 @@ def transitions(targets: OutFields, found: RowResults) -> Transitions:
         targets.field("truncateds", found.truncated),
         found.infos,
     )
+
+
+class ContinuedRows:
+    """The rows of a handle that are stepped without states.
+
+    Attributes:
+        states: `[B, S]` uint8, where they are.
+        ended: `[B]` bool, which have ended there.
+    """
+
+    states: np.ndarray
+    ended: np.ndarray
+
+    def __init__(self) -> None:
+        self.drop()
+
+    def first(self, count: int, root: Callable[[], np.ndarray]) -> None:
+        """Make sure that there are `count` rows; new ones begin at the `[S]` state of `root`."""
+        new = count - len(self.states)
+        if new <= 0:
+            return
+        state = root()
+        fresh = np.broadcast_to(state, (new, len(state)))
+        width = max(self.states.shape[1], fresh.shape[1])
+        self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
+        self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
+
+    def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
+        """Rows 0 to B - 1 are now at `states`, which are theirs; later ones stay where they are."""
+        if len(self.states) <= len(states):
+            self.states, self.ended = states, ended
+        else:
+            self.states = as_wide(self.states, states.shape[1])
+            self.states[: len(states)] = as_wide(states, self.states.shape[1])
+            self.ended[: len(states)] = ended
+
+    def drop(self) -> None:
+        """Forget them all."""
+        self.states = np.zeros((0, 0), np.uint8)
+        self.ended = np.zeros(0, bool)

@@ -16,6 +16,7 @@ import numpy as np
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.row_request import RowRequest
+from plangym_ext.states.envelope import as_wide
 
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
 
@@ -178,12 +179,7 @@ class RowBatch:
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
-            width = request.states.shape[1]
-            if width == self.layout.state_width:
-                self.states_in[...] = request.states
-            else:
-                self.states_in[:, :width] = request.states
-                self.states_in[:, width:] = 0
+            self.states_in[...] = as_wide(request.states, self.layout.state_width)
         if request.dt is not self._dt:
             self.dt[...] = request.dt
             self._dt = None if request.dt.flags.writeable else request.dt

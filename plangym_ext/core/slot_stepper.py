@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Transitions
-from plangym_ext.core.row_request import RowRequest, SlotRequest, checked_infos
+from plangym_ext.core.row_request import (
+    RowRequest,
+    SlotRequest,
+    checked_dt,
+    checked_infos,
+)
 from plangym_ext.core.row_stepper import RowStepper, transitions
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.state_store import StateStore

@@ -11,11 +11,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.continued_rows import equally_wide
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import ResetNeeded
+from plangym_ext.states.envelope import as_wide
 from plangym_ext.vector.backend import (
     PlayedLater,
     ResultsLater,
@@ -121,8 +121,8 @@ class StateBackend(VectorBackend):
             self._states = found.states
             self.board.put_batch(slice(None), obs)
         else:
-            self._states, states = equally_wide(self._states, found.states)
-            self._states[rows] = states
+            self._states = as_wide(self._states, found.states.shape[1])
+            self._states[rows] = as_wide(found.states, self._states.shape[1])
             self.board.put_batch(rows, obs)
         rewards = found.rewards.reshape(-1)
         infos = GroupedInfos(groups)
@@ -244,9 +244,8 @@ class StateBackend(VectorBackend):
 
     def _keep(self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Any) -> None:
         for row, state in zip(rows, states, strict=True):
-            if len(state) > self._states.shape[1]:
-                self._states, _ = equally_wide(self._states, state[None])
-            self._states[row, : len(state)], self._states[row, len(state) :] = state, 0
+            self._states = as_wide(self._states, len(state))
+            self._states[row] = as_wide(state[None], self._states.shape[1])[0]
             self._fresh[row] = False
         if shown is not None:
             for row, obs in zip(rows, shown, strict=True):

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
     checked_autoreset,
@@ -286,7 +287,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         with self._one_caller:
             self._pending.check_idle("get_states")
-            return _stacked(self._engine.get_states(range(self.num_envs)))
+            return stacked_rows(self._engine.get_states(range(self.num_envs)))
 
     def set_states(
         self,
@@ -497,11 +498,3 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             f"{where}: an earlier call failed, and sub-envs could not be brought back to where "
             "they were. Reset all of them first."
         )
-
-
-def _stacked(states: list[np.ndarray]) -> np.ndarray:
-    """States as rows of one array; zeros may follow a narrower one."""
-    found = np.zeros((len(states), max(map(len, states))), np.uint8)
-    for row, state in zip(found, states, strict=True):
-        row[: len(state)] = state
-    return found

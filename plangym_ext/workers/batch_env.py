@@ -17,7 +17,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
-from plangym_ext.states.envelope import HEADER, Envelope, fingerprint
+from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
 from plangym_ext.workers.batch_run import BatchRun
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
@@ -164,32 +164,28 @@ class BatchEnv(SlotStepper):
             for i in chosen
         ]
         found = _asked([self._envs[i] for i in chosen], requests)
-        width = max(self.layout.state_width, *(len(state) for state, _, _ in found))
-        if width > self.layout.state_width:
-            self.widen(width)
-        states = np.zeros((len(found), width), np.uint8)
-        for row, (state, _, _) in zip(states, found, strict=True):
-            row[: len(state)] = state
+        states = stacked_rows([state for state, _, _ in found])
+        if states.shape[1] > self.layout.state_width:
+            self.widen(states.shape[1])
+        states = as_wide(states, self.layout.state_width)
         self._begin_rows(dict(zip(chosen, states, strict=True)))
         obs = self.layout.obs.stack([obs for _, obs, _ in found])
         return (obs, states) if return_states else obs
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
-        """Rows begin at these states; one behind a row without a state waits for it."""
+        """Have rows begin at these `[S]` states; one after a row without a state waits for it."""
         self._waiting |= states
-        count = known = len(self._continued.states)
+        count = len(self._continued.states)
         while count in self._waiting:
             count += 1
-        rows = np.zeros((count, self.layout.state_width), np.uint8)
-        ended = np.zeros(count, bool)
-        rows[:known, : self._continued.states.shape[1]] = self._continued.states
-        ended[:known] = self._continued.ended
+        rows, ended = [*self._continued.states], [*self._continued.ended]
         for i in range(count):
             state = self._waiting.pop(i, None)
             if state is not None:
-                rows[i, : len(state)], ended[i] = state, False
+                rows[i : i + 1], ended[i : i + 1] = [state], [False]
         if count:
-            self._continued.keep(rows, ended)
+            width = self.layout.state_width
+            self._continued.keep(as_wide(stacked_rows(rows), width), np.array(ended, bool))
 
     def _first_state(self) -> np.ndarray:
         raise ResetNeeded(

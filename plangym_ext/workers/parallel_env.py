@@ -10,6 +10,7 @@ import numpy as np
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
@@ -80,8 +81,7 @@ class ParallelEnv(BackendEnv):
             )
         if n_workers is None:
             n_workers = default_n_workers()
-        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
-            raise ValueError(f"ParallelEnv: n_workers must be an int >= 1; got {n_workers!r}")
+        n_workers = at_least("ParallelEnv: n_workers", n_workers, 1)
         self._arguments = {
             "env_class": env_class,
             "name": name,

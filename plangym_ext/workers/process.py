@@ -21,7 +21,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
@@ -213,7 +213,7 @@ class WorkerProcess:
 
 # A forked child lets go of them at once: a lifeline that it kept open would keep the workers
 # alive when their parent has ended.
-_workers = forks.each_in_child(lambda worker: worker._kill())
+_workers = each_in_child(lambda worker: worker._kill())
 
 
 def _module_path() -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.game import Finished, Game, stacked_masks
+from plangym_ext.states.envelope import stacked_rows
 
 
 class Collector:
@@ -83,7 +83,7 @@ class Collector:
     def _move(self) -> Budget:
         """Plan and play a move in every game."""
         games = self._games
-        states = stacked_states([game.state for game in games])
+        states = stacked_rows([game.state for game in games])
         plans = self._planner.plan_batch(
             self._env,
             states,
@@ -154,11 +154,3 @@ class Collector:
     def close(self) -> None:
         """Close the env."""
         self._env.close()
-
-
-def stacked_states(states: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
-    """Return `[B, S]`; rows from before the env needed wider ones are filled up."""
-    width = max(len(state) for state in states)
-    if all(len(state) == width for state in states):
-        return np.stack(states)
-    return np.stack([np.pad(state, (0, width - len(state))) for state in states])
