@@ -84,7 +84,7 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()
 
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -94,7 +94,7 @@ class BackendEnv(PlanEnv):
         return self.plan_env._first_state()
 
     def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
+        """Return a picture of the env; see `PlanEnv.render`."""
         return self.plan_env.render()
 
     @property
@@ -138,4 +138,4 @@ class LiveStepper(BackendEnv):
 
     @abstractmethod
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """States from `step_live` as `[B, S]` uint8 states that any equal env takes; fresh."""
+        """Return states from `step_live` as fresh `[B, S]` uint8, which any equal env takes."""

@@ -94,7 +94,7 @@ class GymEnv(PlanEnv):
             raise
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
-        """Find codec and layout from a reset and one step, which nobody will notice."""
+        """Find codec and layout from a reset and one step, which leave no trace."""
         obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
@@ -181,7 +181,7 @@ class GymEnv(PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
@@ -202,7 +202,7 @@ class GymEnv(PlanEnv):
         self.is_reset = True
 
     def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
+        """Return a picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
         return picture(self.gym_env, self.name)
 
@@ -250,7 +250,7 @@ class GymEnv(PlanEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with the same settings; see `PlanEnv.clone`."""
+        """Return a new env with the same settings; see `PlanEnv.clone`."""
         return type(self)(**{**self._arguments, **overrides})
 
     def close(self) -> None:
@@ -265,7 +265,7 @@ class GymEnv(PlanEnv):
 
 
 def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
-    """The gymnasium env that a constructor makes.
+    """Return the gymnasium env that a constructor makes.
 
     Raises:
         TypeError: it is not callable, or makes something else.

@@ -30,7 +30,7 @@ class InvalidValue(Exception):
 
 
 def checked_policy(policy: str, where: str) -> str:
-    """The policy, if it is one.
+    """Return the policy, if it is one.
 
     Raises:
         UnknownName: it is not.
@@ -96,7 +96,7 @@ class ValuePolicy:
             raise InvalidValue(row, self._refusal(batch, row))
 
     def _marks(self, batch: RowBatch, rows: slice) -> np.ndarray:
-        """Which of `rows` have an invalid value."""
+        """Return which of `rows` have an invalid value."""
         marks = np.isnan(batch.rewards[rows]).any(axis=1)
         for check in self._leaves:
             marks |= check.rows(batch.obs[check.index][rows])
@@ -109,7 +109,7 @@ class ValuePolicy:
             info[MARKS.key] = bool(marked[row])
 
     def _refusal(self, batch: RowBatch, row: int) -> InvalidObservation:
-        """Error that names the first invalid value of a row."""
+        """Return the error that names the first invalid value of a row."""
         remedy = "Correct the env, or make it with invalid='mark' or invalid='off'."
         for check in self._leaves:
             if words := check.words(batch.obs[check.index][row]):
@@ -132,13 +132,13 @@ class LeafCheck:
         self.unbounded = not (self._no_inf.any() or self._no_minus_inf.any())
 
     def suspects(self, values: np.ndarray) -> int:
-        """How many values may be invalid; 0 if none is."""
+        """Return how many values may be invalid; 0 if none is."""
         if self.unbounded:
             return int(np.count_nonzero(np.isnan(values)))
         return int(values.size - np.count_nonzero(np.isfinite(values)))
 
     def words(self, values: np.ndarray) -> str:
-        """The first invalid value of one row, in words; empty if there is none."""
+        """Return the first invalid value of one row, in words; empty if there is none."""
         bad = self.values(values)
         if not bad.any():
             return ""
@@ -149,11 +149,11 @@ class LeafCheck:
         )
 
     def values(self, values: np.ndarray) -> np.ndarray:
-        """`[..., *leaf.shape]` bool, which values are invalid."""
+        """Return `[..., *leaf.shape]` bool, which values are invalid."""
         infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
         return np.isnan(values) | infinite
 
     def rows(self, values: np.ndarray) -> np.ndarray:
-        """`[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
+        """Return `[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
         found: Any = self.values(values).reshape(len(values), -1).any(axis=1)
         return found

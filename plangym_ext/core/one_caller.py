@@ -58,7 +58,7 @@ class OneCaller:
 
     @contextlib.contextmanager
     def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:
-        """Context that waits for another thread's call to end, having interrupted it.
+        """Return a context that waits for another thread's call to end, having interrupted it.
 
         Args:
             interrupt: makes the other call fail soon; not called if there is none.
@@ -108,7 +108,7 @@ _guards = each_in_child(_renewed)
 
 
 def one_call(method: Method) -> Method:
-    """Method that runs as a call of its handle, which has a guard `_one_caller`."""
+    """Return a method that runs as a call of its handle, which has a guard `_one_caller`."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

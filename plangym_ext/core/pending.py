@@ -85,7 +85,7 @@ class Pending(Generic[Result]):
 
     @property
     def open(self) -> bool:
-        """Whether nobody has waited for the result yet."""
+        """Whether the result was not waited for yet."""
         return self._wait is not None
 
     def poll(self, timeout: float = 0.0) -> bool:

@@ -59,7 +59,7 @@ class RowStepper(ABC):
 
     @abstractmethod
     def _first_state(self) -> np.ndarray:
-        """`[S]` state at which a row begins that was not stepped before.
+        """Return the `[S]` state at which a row begins that was not stepped before.
 
         Raises:
             ResetNeeded: there is none yet.
@@ -73,7 +73,7 @@ class RowStepper(ABC):
         """
 
     def wider(self, excess: int) -> int:
-        """Row width for states that need `excess` bytes more, with room to grow."""
+        """Return the row width for states that need `excess` bytes more, with room to grow."""
         return (self.layout.state_width + excess) * 3 // 2
 
     @property
@@ -221,7 +221,7 @@ class RowStepper(ABC):
         infos: str,
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions | StateTransitions]]:
-        """The checked request of a `step_batch`, and what makes its result."""
+        """Return the checked request of a `step_batch`, and what makes its result."""
         reset_first, unchecked = None, ""
         if states is None:
             leaves = self._checked_actions(actions, (-1,), "step_batch")
@@ -263,10 +263,10 @@ class RowStepper(ABC):
         return request, finish
 
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
-        """Bring batches in flight that nobody will ask for to their end."""
+        """Bring batches to their end whose results will not be asked for."""
 
     def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
-        """The same batch; while it is open, nothing else may touch rows that it moves."""
+        """Return the same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
             self._moving = weakref.ref(pending)
         return pending
@@ -283,7 +283,7 @@ class RowStepper(ABC):
     # Checks and the rows that continue -----------------------------------------
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """The states as `[B, S]` uint8, if they are whole rows of this env.
+        """Return the states as `[B, S]` uint8, if they are whole rows of this env.
 
         Args:
             states: `[B, S]` uint8, or a sequence of `[S]` rows, of which some may be
@@ -301,7 +301,7 @@ class RowStepper(ABC):
         return rows
 
     def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
-        """The same for a batch, and who is to be named if their content is yet unchecked."""
+        """Return the same for a batch, and who is to be named if their content is yet unchecked."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
             self.state_width,
@@ -312,7 +312,7 @@ class RowStepper(ABC):
     def _checked_actions(
         self, actions: Any, batch_shape: tuple[int, ...], where: str
     ) -> tuple[np.ndarray, ...]:
-        """Leaf arrays of a batch of actions; see `check_actions`."""
+        """Return the leaf arrays of a batch of actions; see `check_actions`."""
         return check_actions(self.layout.action, actions, batch_shape, where)
 
     def set_row_states(self, states: np.ndarray) -> None:
@@ -327,7 +327,7 @@ class RowStepper(ABC):
 
 
 def transitions(targets: OutFields, found: RowResults) -> Transitions:
-    """What a step returns, without the states."""
+    """Return the result of a step, without the states."""
     return Transitions(
         targets.obs(found),
         targets.field("rewards", found.rewards.reshape(-1)),

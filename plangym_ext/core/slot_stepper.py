@@ -94,7 +94,7 @@ class SlotStepper(RowStepper):
         """Begin `step_slots` and return at once; `wait()` gives its result.
 
         Of batches in flight, none may write a slot that another reads or writes. What the
-        targets of a batch hold that failed, or that nobody has waited for, is undefined.
+        targets of a batch hold that failed, or that was not waited for, is undefined.
         """
         with self._one_caller:
             request, finish = self._slot_request(actions, src, dst, dt, infos, out)
@@ -109,7 +109,7 @@ class SlotStepper(RowStepper):
         infos: str,
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
-        """The checked request of a `step_slots`, and what makes its result."""
+        """Return the checked request of a `step_slots`, and what makes its result."""
         store = self.states
         store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")

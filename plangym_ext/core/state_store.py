@@ -35,7 +35,7 @@ class StateStore:
         storage: "shared" if other processes are to reach it.
         check: turns what a caller gives for states into checked `[n, S]` rows.
         one_caller: the guard of the env that the store belongs to.
-        end_abandoned: brings batches to their end that nobody will ask for.
+        end_abandoned: brings batches to their end whose results will not be asked for.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StateStore:
         self.pins = 0
 
     def __len__(self) -> int:
-        """Slots in use."""
+        """Return the number of slots in use."""
         return int(self._used.sum())
 
     @property
@@ -129,7 +129,7 @@ class StateStore:
                 "states: the store cannot grow while a batch runs on it. Wait for the batch "
                 "first, or reserve enough slots before you begin it."
             )
-        # The block is held with the rows: whoever maps it asks it for its descriptor.
+        # The block is held with the rows: its descriptor is needed to map it elsewhere.
         rows, self._block = allocate((capacity, width), np.dtype(np.uint8), self._storage)
         known, old_width = self._rows.shape
         rows[:known, :old_width] = self._rows
@@ -137,7 +137,7 @@ class StateStore:
 
     @one_call
     def __getitem__(self, slots: Any) -> np.ndarray:
-        """Fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
+        """Return a fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
 
         Raises:
             IndexError: a slot is not in use.
@@ -163,7 +163,7 @@ class StateStore:
         self._rows[rows] = as_wide(checked, self._rows.shape[1])
 
     def checked(self, slots: Any, where: str, *, distinct: bool = False) -> Slots:
-        """`[n]` int64 slots, all in use.
+        """Return `[n]` int64 slots, all in use.
 
         Raises:
             IndexError: a slot is not in use, or `distinct` ones are wanted and one is

@@ -96,7 +96,7 @@ class BatchEnv(SlotStepper):
         return self._envs[index]
 
     def __getattr__(self, name: str) -> Any:
-        """Attribute of the first env; the envs are equal."""
+        """Return an attribute of the first env; the envs are equal."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._envs[0], name)
@@ -240,7 +240,7 @@ class BatchEnv(SlotStepper):
 def _asked(
     envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Pending[Any]]]
 ) -> list[Any]:
-    """Results of one request for each env; a worker that is gone is replaced and asked again."""
+    """Return the results of one request for each env; a dead worker is replaced, asked again."""
     promises = [_begun(request) for request in requests]
     found = []
     for env, request, promise in zip(envs, requests, promises, strict=True):

@@ -14,49 +14,21 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Protocol
 
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, WorkerDied
-from plangym_ext.states.envelope import Envelope
 from plangym_ext.workers.batch_layout import NO_ROW, ROW
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.recovery import Recovery
 from plangym_ext.workers.round import Round
 from plangym_ext.workers.scheduling import Ranges
 from plangym_ext.workers.shared_batch import SharedBatch
-from plangym_ext.workers.worker_pool import WorkerPool
+from plangym_ext.workers.worker_pool import BatchOwner
 
 #: Seconds between two looks at workers that have not answered.
 _LOOK = 0.1
-
-
-class BatchOwner(Protocol):
-    """What a run has to know of the handle whose batch it is.
-
-    Attributes:
-        pool: whose workers run it.
-        layout, envelope: of the rows, as wide as they are now.
-        blocking: give all rows to one worker instead of sharing them.
-        row_timeout: seconds after which a worker that has not got on counts as hung.
-    """
-
-    pool: WorkerPool
-    layout: RowLayout
-    envelope: Envelope
-    blocking: bool
-    row_timeout: float | None
-
-    def check_open(self) -> None:
-        """Refuse a batch if the handle is closed."""
-
-    def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes, here and in every worker."""
-
-    def wider(self, excess: int) -> int:
-        """Return the width for states that need `excess` bytes more."""
 
 
 class BatchRun:

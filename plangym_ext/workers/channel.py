@@ -64,8 +64,8 @@ class Channel:
 
     Args:
         sock: connected stream socket; owned by the channel.
-        gone: descriptor that is readable once the process at the other end is gone, whoever
-            else holds its end of the socket open; -1 for none.
+        gone: descriptor that is readable once the process at the other end is gone, even if
+            another one holds its end of the socket open; -1 for none.
     """
 
     def __init__(self, sock: socket.socket, gone: int = -1) -> None:
@@ -76,7 +76,7 @@ class Channel:
         self._fds: list[int] = []
 
     def fileno(self) -> int:
-        """Descriptor to wait on for the next messages."""
+        """Return the descriptor to wait on for the next messages."""
         return self._sock.fileno()
 
     def send(
@@ -153,11 +153,11 @@ class Channel:
             meanwhile()
 
     def has_come(self) -> bool:
-        """Whether there is something to receive."""
+        """Return whether there is something to receive."""
         return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
-        """All whole messages that have come, at least one, which is waited for.
+        """Return all whole messages that have come, at least one, which is waited for.
 
         Each comes with its descriptors, owned by the caller.
 
@@ -169,7 +169,7 @@ class Channel:
         return found
 
     def collect(self) -> list[Message]:
-        """All whole messages that have come, or none; never waits for the rest of one.
+        """Return all whole messages that have come, or none; never waits for the rest of one.
 
         Raises:
             ChannelClosed: the other end is gone.

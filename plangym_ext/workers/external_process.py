@@ -29,6 +29,7 @@ from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import (
     CLOSED,
+    COMMANDS,
     READY,
     Call,
     Failure,
@@ -50,7 +51,7 @@ _requests = itertools.count(READY + 1)
 
 
 def next_request() -> int:
-    """Number for one request; never used again in this process."""
+    """Return a number for one request; never used again in this process."""
     return next(_requests)
 
 
@@ -85,10 +86,10 @@ class ExternalProcess(Closing):
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
         self._width: int | None = None
-        #: Answers that have come and that nobody has taken yet, those of workers that
-        #: were replaced since among them.
+        #: Answers that have come and were not taken yet, also those of workers that
+        #: were replaced since.
         self._answers: dict[int, Reply] = {}
-        #: Requests that nobody will ask about any more.
+        #: Requests whose answers will not be asked for.
         self._forgotten: set[int] = set()
         check_descriptors(1)
         self._begin()
@@ -125,7 +126,7 @@ class ExternalProcess(Closing):
         self._begin()
 
     def describe(self) -> dict[str, Any]:
-        """Name, spaces and row layout of the env; waits until it is built."""
+        """Return name, spaces and row layout of the env; waits until it is built."""
         if self._description is None:
             self._description = self.result(READY, START_TIMEOUT)
             if self._width is not None:
@@ -171,7 +172,7 @@ class ExternalProcess(Closing):
         self._check_open()
         if self.fallen is not None:
             raise self.fallen
-        self.begun(message.command)
+        self.begun(COMMANDS[type(message)])
         timeout = self.send_timeout
         try:
             self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
@@ -209,7 +210,7 @@ class ExternalProcess(Closing):
             raise
 
     def forget(self, request: int) -> None:
-        """Nobody will ask for the answer to a request any more."""
+        """Note that the answer to a request will not be asked for."""
         if self._answers.pop(request, None) is None:
             self._forgotten.add(request)
 
@@ -218,11 +219,11 @@ class ExternalProcess(Closing):
         return self._answers.pop(request, None)
 
     def has_answer(self, request: int) -> bool:
-        """Whether the answer to a request has come and was not taken yet."""
+        """Return whether the answer to a request has come and was not taken yet."""
         return request in self._answers
 
     def death(self) -> WorkerDied:
-        """Error that says how the worker, which is gone, ended."""
+        """Return the error that says how the worker, which is gone, ended."""
         if self.process.fallen is None:
             self.process.fallen = self.process.death(self._last_command)
             self._forgotten.clear()  # it will not answer them
@@ -308,7 +309,7 @@ class ExternalProcess(Closing):
         return pickle.loads(answer.data)
 
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
-        """Error for a worker that has not answered in time; ends it, whatever it does."""
+        """Return the error for a worker that has not answered in time; ends it."""
         stack = self.process.stack()
         self._fall(
             f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "

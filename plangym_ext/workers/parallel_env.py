@@ -223,7 +223,7 @@ class ParallelEnv(BackendEnv):
         return run.pending()
 
     def _widened(self, width: int) -> None:
-        """The workers have made their rows wider."""
+        """Note that the workers have made their rows wider."""
         if width > self.plan_env.state_width:
             self.plan_env.widen(width)
 
@@ -237,7 +237,7 @@ class ParallelEnv(BackendEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with workers of its own and the same settings; see `PlanEnv.clone`."""
+        """Return a new env with workers of its own and the same settings; see `PlanEnv.clone`."""
         return type(self)(**{**self._arguments, **overrides})
 
     def close(self) -> None:

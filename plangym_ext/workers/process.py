@@ -170,7 +170,7 @@ class WorkerProcess:
                 self._process.wait(timeout)
 
     def stack(self) -> str:
-        """Python stacks of the worker's threads, even if it hangs in native code.
+        """Return the Python stacks of the worker's threads, even if it hangs in native code.
 
         Empty if the system cannot tell, or the process does not react.
         """
@@ -186,7 +186,7 @@ class WorkerProcess:
         return text
 
     def death(self, last_command: str) -> WorkerDied:
-        """Error that says how a worker that is gone ended; reaps it."""
+        """Return the error that says how a worker that is gone ended; reaps it."""
         if self._process.returncode is None:
             self._wait_gone(1.0)
             # One that closed its socket yet lives on is of no more use than a dead one.
@@ -217,7 +217,7 @@ _workers = each_in_child(lambda worker: worker._kill())
 
 
 def _module_path() -> list[str]:
-    """This process's module path, with the current folder by its name."""
+    """Return this process's module path, with the current folder by its name."""
     try:
         here = [os.getcwd()]
     except FileNotFoundError:  # it was removed: nothing is found there any more

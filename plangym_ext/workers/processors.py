@@ -83,6 +83,6 @@ def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
 
 
 def is_subprocess() -> bool:
-    """Return whether this is somebody's worker process, whose siblings have the processors."""
+    """Return whether this is a worker process, whose siblings have the processors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return multiprocessing.parent_process() is not None or getattr(spec, "name", "") == _WORKER

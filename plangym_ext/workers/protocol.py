@@ -48,7 +48,6 @@ class OpenBlock(NamedTuple):
 
     number: int
     nbytes: int
-    command = "block"
 
 
 class OpenQueue(NamedTuple):
@@ -56,7 +55,6 @@ class OpenQueue(NamedTuple):
 
     number: int
     worker: int
-    command = "queue"
 
 
 class KnowLayout(NamedTuple):
@@ -64,21 +62,18 @@ class KnowLayout(NamedTuple):
 
     layout: BatchLayout
     worker: int
-    command = "layout"
 
 
 class ForgetBlock(NamedTuple):
     """Let go of shared memory."""
 
     number: int
-    command = "forget"
 
 
 class ForgetLayout(NamedTuple):
     """Let go of a layout."""
 
     number: int
-    command = "forget"
 
 
 class Finish(NamedTuple):
@@ -86,7 +81,6 @@ class Finish(NamedTuple):
 
     request: int
     queue: int
-    command = "finish"
 
 
 class Call(NamedTuple):
@@ -95,7 +89,6 @@ class Call(NamedTuple):
     request: int
     name: str
     arguments: bytes
-    command = "call"
 
 
 class Get(NamedTuple):
@@ -103,20 +96,16 @@ class Get(NamedTuple):
 
     request: int
     name: str
-    command = "get"
 
 
 class Widen(NamedTuple):
     """Make state rows wider."""
 
     width: int
-    command = "widen"
 
 
 class Close(NamedTuple):
     """Close the env and leave."""
-
-    command = "close"
 
 
 ToWorker = (
@@ -131,6 +120,21 @@ ToWorker = (
     | Widen
     | Close
 )
+
+
+#: What a worker is said to be at when it ends or hangs over a message.
+COMMANDS: dict[type, str] = {
+    OpenBlock: "block",
+    OpenQueue: "queue",
+    KnowLayout: "layout",
+    ForgetBlock: "forget",
+    ForgetLayout: "forget",
+    Finish: "finish",
+    Call: "call",
+    Get: "get",
+    Widen: "widen",
+    Close: "close",
+}
 
 
 @dataclass(frozen=True)

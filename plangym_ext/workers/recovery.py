@@ -9,20 +9,22 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
+from plangym_ext.workers.round import Round
+from plangym_ext.workers.row_queue import RowQueue
 from plangym_ext.workers.scheduling import Ranges, ranges_of
-
-if TYPE_CHECKING:
-    from plangym_ext.workers.batch_run import BatchRun
+from plangym_ext.workers.shared_batch import SharedBatch
+from plangym_ext.workers.worker_pool import BatchOwner, Run, WorkerPool
 
 #: Workers that one row may kill before it is held to be the cause.
 MAX_KILLS = 2
@@ -30,6 +32,21 @@ MAX_KILLS = 2
 _MAX_IDLE_ROUNDS = 3
 
 Deaths = dict[ExternalProcess, WorkerDied]
+
+
+class RecoverableRun(Run, Protocol):
+    """A batch that recovery works on; attributes as of `BatchRun`."""
+
+    owner: BatchOwner
+    pool: WorkerPool
+    request: RowRequest
+    memory: SharedBatch
+    queue: RowQueue
+    round: Round
+    state_width: int
+
+    def start(self) -> None:
+        """Run the request from its beginning."""
 
 
 class Recovery:
@@ -42,7 +59,7 @@ class Recovery:
         num_left: rows that are not done, as far as deaths have had them counted.
     """
 
-    def __init__(self, run: BatchRun) -> None:
+    def __init__(self, run: RecoverableRun) -> None:
         self._run = run
         self.num_left = run.request.num_rows
         self._kills: dict[int, int] = {}

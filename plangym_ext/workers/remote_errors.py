@@ -55,7 +55,7 @@ class ErrorReport:
         return cls(name, text, data, row, str(action))
 
     def rebuild(self, where: str) -> BaseException:
-        """The exception in this process, with a note on where it came from.
+        """Return the exception in this process, with a note on where it came from.
 
         Args:
             where: who raised it, such as "worker 1 (pid 4711)".

@@ -44,7 +44,7 @@ numbers = itertools.count()
 class RowQueue:
     """The parent's ends, and how far the batch is that the queue serves: one at a time.
 
-    A batch is offered in rounds; the next one begins when nobody runs rows of the last.
+    A batch is offered in rounds; the next one begins when no worker runs rows of the last.
 
     Attributes:
         number: that workers know the queue by.
@@ -129,7 +129,7 @@ class RowQueue:
         return list(_REPORT.iter_unpack(data))
 
     def discard(self) -> None:
-        """Take back every range that nobody has claimed."""
+        """Take back every range that was not claimed."""
         _drain(self.worker_fds[0])
 
     def close(self) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import WorkerDied
+from plangym_ext.states.envelope import Envelope
 from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
 from plangym_ext.workers.channel import wait_readable
 from plangym_ext.workers.external_process import START_TIMEOUT, ExternalProcess
@@ -113,7 +115,7 @@ class WorkerPool:
                 run.finish()
 
     def batch_at(self, worker: ExternalProcess) -> Run | None:
-        """The batch of which a worker is running a row, if it is."""
+        """Return the batch of which a worker is running a row, if it is."""
         index = self.workers.index(worker)
         for run in self.runs:
             if run.progress_of(index) != NO_ROW:
@@ -121,7 +123,7 @@ class WorkerPool:
         return None
 
     def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
-        """What a worker is at, in all batches: as long as this changes, it lives."""
+        """Return what a worker is at, in all batches: as long as this changes, it lives."""
         index = self.workers.index(worker)
         return tuple(run.progress_of(index) for run in self.runs)
 
@@ -277,7 +279,7 @@ class WorkerPool:
         self._watched_processes = list(processes)
 
     def ready_workers(self) -> list[ExternalProcess]:
-        """Workers whose env is built, at least one, which is waited for.
+        """Return the workers whose env is built, at least one, which is waited for.
 
         Those that are gone are replaced.
 
@@ -327,3 +329,29 @@ class WorkerPool:
         self._queues.clear()
         self._free_queues.clear()
         self.pages.close()
+
+
+class BatchOwner(Protocol):
+    """What a run has to know of the handle whose batch it is.
+
+    Attributes:
+        pool: whose workers run it.
+        layout, envelope: of the rows, as wide as they are now.
+        blocking: give all rows to one worker instead of sharing them.
+        row_timeout: seconds after which a worker that has not got on counts as hung.
+    """
+
+    pool: WorkerPool
+    layout: RowLayout
+    envelope: Envelope
+    blocking: bool
+    row_timeout: float | None
+
+    def check_open(self) -> None:
+        """Refuse a batch if the handle is closed."""
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+
+    def wider(self, excess: int) -> int:
+        """Return the width for states that need `excess` bytes more."""
