@@ -62,12 +62,13 @@ class BatchRun:
         pool.reap()
         self.abandoned, self.outcome = False, None
         self.state_width = owner.layout.state_width
-        self._recovery = Recovery(self)
+        self._recovery = Recovery(request.num_rows)
         self.memory = SharedBatch(pool, owner.layout, request)
         self.queue = pool.take_queue()
         try:
             self.memory.load()
         except BaseException:
+            self.memory.give_up()
             pool.give_back(self.queue)
             raise
         self.round = Round(self.queue)
@@ -137,7 +138,7 @@ class BatchRun:
                 self._quiesce()
             if not isinstance(self.outcome, BaseException):
                 return self.outcome
-            self._recovery.run_wider(self.outcome)
+            self._recovery.run_wider(self, self.outcome)
 
     def finish(self) -> None:
         """Bring the batch to its end; its outcome is kept."""
@@ -160,7 +161,7 @@ class BatchRun:
         try:
             if self.round.waiting():
                 came = self.pool.pump(self._moment(deadline), self._spin)
-                self._recovery.look(came=came)
+                self._recovery.look(self, came=came)
                 return came
             self._settle()
         except BaseException as error:  # an interrupt: who runs rows would go on writing
@@ -178,7 +179,7 @@ class BatchRun:
         """Keep the results if all rows are done; else offer what has to be run again."""
         queue, recovery = self.queue, self._recovery
         try:
-            deaths = recovery.hear_replies()
+            deaths = recovery.hear_replies(self)
             # Ranges that were taken back from an abandoned batch are not missed.
             if not deaths and (self.abandoned or not queue.rows_left):
                 if recovery.num_left and not queue.rows_left:
@@ -188,7 +189,7 @@ class BatchRun:
                 return
             # If all of them died, ranges are left that no worker has claimed.
             queue.discard()
-            self.offer(recovery.ranges_left(deaths))
+            self.offer(recovery.ranges_left(self, deaths))
         except Exception as error:
             self.land(error)
 
@@ -198,7 +199,7 @@ class BatchRun:
 
     def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
         """End the batch with an error that names workers which hang, and replace those."""
-        self.land(self._recovery.stopped(hung, seconds))
+        self.land(self._recovery.stopped(self, hung, seconds))
 
     # The end --------------------------------------------------------------------
 

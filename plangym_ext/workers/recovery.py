@@ -52,16 +52,18 @@ class RecoverableRun(Run, Protocol):
 class Recovery:
     """What has gone wrong with one batch, and what to do about it.
 
+    It is given the run by every call: the two in a cycle would keep the batch's memory until
+    the garbage collector comes by.
+
     Args:
-        run: the batch.
+        num_rows: B.
 
     Attributes:
         num_left: rows that are not done, as far as deaths have had them counted.
     """
 
-    def __init__(self, run: RecoverableRun) -> None:
-        self._run = run
-        self.num_left = run.request.num_rows
+    def __init__(self, num_rows: int) -> None:
+        self.num_left = num_rows
         self._kills: dict[int, int] = {}
         self._idle_rounds = 0
         #: What each process was at, and since when.
@@ -69,13 +71,12 @@ class Recovery:
 
     # Errors ---------------------------------------------------------------------
 
-    def hear_replies(self) -> Deaths:
+    def hear_replies(self, run: RecoverableRun) -> Deaths:
         """Take what workers had to say beside their reports; return those that died instead.
 
         Raises:
             StateTooWide, Exception: what they say.
         """
-        run = self._run
         deaths: Deaths = {}
         failures: list[tuple[int, Failure, str]] = []
         excess = 0
@@ -99,9 +100,9 @@ class Recovery:
             raise StateTooWide(excess)
         return deaths
 
-    def run_wider(self, outcome: BaseException) -> None:
+    def run_wider(self, run: RecoverableRun, outcome: BaseException) -> None:
         """Start the batch again in wider rows if its states have outgrown them; else raise."""
-        run, owner = self._run, self._run.owner
+        owner = run.owner
         request = run.request
         if not isinstance(outcome, StateTooWide):
             if request.unchecked and isinstance(outcome, Exception):
@@ -119,31 +120,30 @@ class Recovery:
 
     # Deaths ---------------------------------------------------------------------
 
-    def look(self, *, came: bool) -> None:
+    def look(self, run: RecoverableRun, *, came: bool) -> None:
         """Replace workers that have died or hang; have all finish if that is called for.
 
         Args:
             came: whether anything has come from a worker since the last look.
         """
-        run = self._run
         for worker, process in run.round.asked.items():
             # At once, so that the new one is ready when this round is over.
             if process.fallen is not None and worker.process is process:
                 worker.restart()
                 run.round.ask_to_finish()
-        if run.queue.failed or self._wants_all():
+        if run.queue.failed or self._wants_all(run):
             run.round.ask_to_finish()
         if not came:
-            self._look_for_hung()
+            self._look_for_hung(run)
 
-    def _wants_all(self) -> bool:
+    def _wants_all(self, run: RecoverableRun) -> bool:
         """Return whether all workers are to be heard, though the rows are done without some.
 
         So that what they were told has been done, such as to let go of memory, and batches that
         were abandoned do not pile up; and for a worker that is stopped while others run what it
         would have.
         """
-        run, queue, pool = self._run, self._run.queue, self._run.pool
+        queue, pool = run.queue, run.pool
         if queue.rows_left:
             return False
         if run.round.told:
@@ -155,7 +155,7 @@ class Recovery:
         silent = set(run.round.asked) - {pool.workers[index] for index in queue.reporters}
         return any(worker.process.stopped for worker in silent)
 
-    def ranges_left(self, deaths: Deaths) -> Ranges:
+    def ranges_left(self, run: RecoverableRun, deaths: Deaths) -> Ranges:
         """Return what has to be run again from the caller's states.
 
         Args:
@@ -165,32 +165,31 @@ class Recovery:
             PoisonState: a row was being run when two workers died.
             WorkerDied: workers die, again and again, and no row gets done.
         """
-        batch = self._run.memory.batch
+        batch = run.memory.batch
         left = ~batch.done
         # The replies with what these rows have of their own have come.
         left[[*batch.own_infos, *batch.own_objects]] = False
         rows: np.ndarray = np.flatnonzero(left)
-        self._blame(deaths, len(rows))
+        self._blame(run, deaths, len(rows))
         return ranges_of(rows)
 
-    def _blame(self, deaths: Deaths, num_left: int) -> None:
+    def _blame(self, run: RecoverableRun, deaths: Deaths, num_left: int) -> None:
         """Note the deaths of a round, after which some rows are not done."""
-        run = self._run
         idle, self.num_left = num_left == self.num_left, num_left
         for worker, death in deaths.items():
-            row = self._row_of(worker)
+            row = self._row_of(run, worker)
             if row == NO_ROW or run.memory.batch.done[row]:
                 continue
             idle = False
             self._kills[row] = self._kills.get(row, 0) + 1
             if self._kills[row] >= MAX_KILLS:
-                raise self._poison(row, death)
+                raise self._poison(run, row, death)
         self._idle_rounds = self._idle_rounds + 1 if idle else 0
         if deaths and self._idle_rounds >= _MAX_IDLE_ROUNDS:
             raise list(deaths.values())[-1]
 
-    def _poison(self, row: int, death: WorkerDied) -> PoisonState:
-        memory = self._run.memory
+    def _poison(self, run: RecoverableRun, row: int, death: WorkerDied) -> PoisonState:
+        memory = run.memory
         action = memory.action(row)
         return PoisonState(
             f"states[{row}] with action {action} has killed {MAX_KILLS} "
@@ -204,39 +203,41 @@ class Recovery:
             last_command=death.last_command,
         )
 
-    def _row_of(self, worker: ExternalProcess) -> int:
-        return self._run.progress_of(self._run.pool.workers.index(worker))
+    def _row_of(self, run: RecoverableRun, worker: ExternalProcess) -> int:
+        return run.progress_of(run.pool.workers.index(worker))
 
     # Hangs ----------------------------------------------------------------------
 
-    def _look_for_hung(self) -> None:
+    def _look_for_hung(self, run: RecoverableRun) -> None:
         """Have workers that have been at the same for too long stopped."""
-        run, limit = self._run, self._run.owner.row_timeout
+        limit = run.owner.row_timeout
         # One that has nothing to run answers at once, and is not held to hang.
         run.round.ask_to_finish()
         for worker in run.round.waiting():
-            if limit is not None and self._still(worker, run.round.asked[worker]) >= limit:
+            if limit is not None and self._still(run, worker, run.round.asked[worker]) >= limit:
                 # It may be another batch that it does not get on with.
                 (run.pool.batch_at(worker) or run).stop_hung([worker], limit)
 
-    def _still(self, worker: ExternalProcess, process: WorkerProcess) -> float:
+    def _still(self, run: RecoverableRun, worker: ExternalProcess, process: WorkerProcess) -> float:
         """Return for how many seconds a worker has been at what it is at."""
-        now, sign = time.monotonic(), self._run.pool.progress_of(worker)
+        now, sign = time.monotonic(), run.pool.progress_of(worker)
         before, since = self._seen.get(process, (None, now))
         if before != sign:
             self._seen[process] = sign, now
             return 0.0
         return now - since
 
-    def stopped(self, hung: list[ExternalProcess], seconds: float | None) -> WorkerTimeout:
+    def stopped(
+        self, run: RecoverableRun, hung: list[ExternalProcess], seconds: float | None
+    ) -> WorkerTimeout:
         """Stop and replace workers that hang, and return the error that names them.
 
         The others go on with the rows that they have begun, whose results are not used.
         """
         found = []
         for worker in hung:
-            row = self._row_of(worker)
-            action = "" if row == NO_ROW else self._run.memory.action(row)
+            row = self._row_of(run, worker)
+            action = "" if row == NO_ROW else run.memory.action(row)
             doing = "" if row == NO_ROW else f" at row {row}, action {action},"
             found.append(str(worker.hung(seconds, doing)))
             worker.restart()

@@ -40,6 +40,7 @@ class SharedBatch:
 
     def __init__(self, pool: WorkerPool, rows: RowLayout, request: RowRequest) -> None:
         self._pool, self._rows, self._request = pool, rows, request
+        self._page: Page | None = None
         self.blocks: list[SharedBlock] = []
         self.writes_elsewhere = False
         #: Whether rows begin where others end: what they read must outlast the batch, in case
@@ -62,26 +63,24 @@ class SharedBatch:
         kind = request.infos, request.unchecked, request.single
         shape = (request.num_rows, request.horizon, *kind, self._rows.state_width)
         self._page = page = self._pool.pages.take(shape, self._nbytes)
-        try:
-            self._load(page, page.views.get(shape) or self._view(page, shape))
-        except BaseException:  # an interrupt, or memory that cannot be mapped
-            page.busy = False
-            raise
-        if request.slots is not None:
-            request.slots.store.pins += 1
-
-    def _load(self, page: Page, views: PageViews) -> None:
-        request = self._request
+        views = page.views.get(shape) or self._view(page, shape)
         self.batch, self.lines, self._size = views.batch, views.lines, views.nbytes
         if page.loaded is not views:
             views.batch.forget_inputs()
             page.loaded = views
         self.blocks.append(page.block)
         if request.out or request.slots is not None or SharedBlock.of(request.states) is not None:
-            self._load_placed()
+            self._load_placed(page)
         else:
             self.batch.load(request)
             self.layout = views.layout = self._pool.known(views.layout or self._layout(page, ()))
+        if request.slots is not None:
+            request.slots.store.pins += 1
+
+    def give_up(self) -> None:
+        """Let another batch use the page, after a `load` that failed or was interrupted."""
+        if self._page is not None:
+            self._page.busy = False
 
     def _nbytes(self) -> int:
         _, size = self._rows.offsets(self._request.num_rows, self._request.horizon)
@@ -94,7 +93,7 @@ class SharedBatch:
         lines = worker_lines(memory, len(self._pool.workers))
         return page.keep(shape, PageViews(batch, lines, self._nbytes()))
 
-    def _load_placed(self) -> None:
+    def _load_placed(self, page: Page) -> None:
         """Find what need not be copied, and load the rest."""
         request, slots, states = self._request, self._request.slots, self._request.states
         places: list[Place] = []
@@ -116,7 +115,7 @@ class SharedBatch:
             and self._place(places, name, array)
         }
         self.batch.load(request, states=not placed)
-        self.layout = self._pool.known(self._layout(self._page, tuple(places)))
+        self.layout = self._pool.known(self._layout(page, tuple(places)))
         self.writes_elsewhere = bool(self._written) or self.layout.by_target
 
     def _layout(self, page: Page, places: tuple[Place, ...]) -> BatchLayout:
@@ -155,6 +154,7 @@ class SharedBatch:
             # What the workers could not write is copied once, to where the caller wants it.
             given = {name: self.batch.field(name) for name in self._request.out} | self._written
         if self._pool.pages.may_lease(self._size):
+            assert self._page is not None
             # The caller may write to it.
             self._page.loaded = None
             return self.batch.results(self._page.lease(), given=given)
@@ -175,7 +175,7 @@ class SharedBatch:
 
     def release(self) -> None:
         """Let another batch use the page, unless results look at it; called once."""
-        self._page.busy = False
+        self.give_up()
         self.blocks.clear()
         if self._request.slots is not None:
             self._request.slots.store.pins -= 1
