@@ -26,6 +26,7 @@ from plangym_ext.vectorization.row_engine import (
     RowEngine,
     RowsDescription,
 )
+from plangym_ext.vectorization.vector_errors import VectorResetNeeded
 
 _COUNTS = ("n_step", "dt")
 
@@ -48,7 +49,8 @@ class PlanEngine(RowEngine):
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
         #: As `step_live` returns them; replaced when a whole call has succeeded.
         self._states = np.zeros((num_envs, env.state_width), np.uint8)
-        self._fresh = np.ones(num_envs, bool)
+        #: Rows that were never reset, and whether there is one.
+        self._fresh, self._any_fresh = np.ones(num_envs, bool), True
         self._numbers = np.arange(num_envs)
 
     @property
@@ -94,6 +96,11 @@ class PlanEngine(RowEngine):
         same_step: bool,
     ) -> PlayedLater:
         """See `RowEngine`."""
+        if self._any_fresh and self._fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
+                "reset first."
+            )
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
@@ -248,6 +255,7 @@ class PlanEngine(RowEngine):
                 self._states, _ = equally_wide(self._states, state[None])
             self._states[row, : len(state)], self._states[row, len(state) :] = state, 0
             self._fresh[row] = False
+        self._any_fresh = bool(self._fresh.any())
         if shown is not None:
             for row, obs in zip(rows, shown, strict=True):
                 self.board.put(row, obs)
