@@ -4,7 +4,7 @@ Importing this package imports none of them: it only tells the table of families
 where their codecs are.
 """
 
-from plangym_ext.core.families import Family, register_family
+from plangym_ext.states.families import Family, register_family
 
 _HERE = "plangym_ext.envs"
 _KERNELS = ("kernel", f"{_HERE}.kernels:kernel_of")

@@ -18,12 +18,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from plangym_ext.core import plain
-from plangym_ext.core.part import StatePart, get_block, put_block
-from plangym_ext.core.playback import Playback
-from plangym_ext.core.replay import ResetRecorder
-from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.errors import IncompleteState, MissingExtra, installing
+from plangym_ext.states import plain
+from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.playback import Playback
+from plangym_ext.states.replay import ResetRecorder
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 
 @contextlib.contextmanager

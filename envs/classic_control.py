@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from plangym_ext.core.part import StatePart
-from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.part import StatePart
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.

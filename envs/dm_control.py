@@ -17,9 +17,9 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
-from plangym_ext.core.families import simulator
 from plangym_ext.envs.dm_control_state import ModelArrays
 from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.states.families import simulator
 
 _PREFIX, _SUFFIX = "dm_control/", "-v0"
 

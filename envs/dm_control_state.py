@@ -17,9 +17,9 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from plangym_ext.core.part import StatePart, StateTooWide, get_block, put_block
-from plangym_ext.core.snapshot import SnapshotPart
 from plangym_ext.errors import DamagedState, IncompleteState
+from plangym_ext.states.part import StatePart, StateTooWide, get_block, put_block
+from plangym_ext.states.snapshot import SnapshotPart
 
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 # Shapes, colours and names: large, and nothing that a task changes.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.core.families import registered_spec, simulator
-from plangym_ext.core.snapshot import SnapshotPart
+from plangym_ext.states.families import registered_spec, simulator
+from plangym_ext.states.snapshot import SnapshotPart
 
 #: What rendering sets, and no step reads but to draw.
 _DRAWING = ("enable_auto_render", "_record_video_wrapper")

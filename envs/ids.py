@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core.families import registered_spec
+from plangym_ext.states.families import registered_spec
 
 _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.chain_mdp:ChainMDPEnv", {}),

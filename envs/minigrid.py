@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.core.families import registered_spec, simulator
+from plangym_ext.states.families import registered_spec, simulator
 
 
 def resolve(name: str) -> Any:

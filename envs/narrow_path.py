@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from plangym_ext.core.env_arguments import check_action, check_row
+from plangym_ext.envs.arguments import check_action, check_row
 from plangym_ext.errors import DamagedState
 
 _STATE_BYTES = 4

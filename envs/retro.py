@@ -19,9 +19,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.families import simulator
-from plangym_ext.core.part import StatePart, get_block, put_block
-from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.errors import (
     DamagedState,
     IncompleteState,
@@ -29,6 +26,9 @@ from plangym_ext.errors import (
     UnknownName,
     suggestion,
 )
+from plangym_ext.states.families import simulator
+from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 _PREFIX = "retro/"
 # Arguments of an enumeration's type, which may be given by name.

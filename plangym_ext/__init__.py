@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from plangym_ext.arrays.jagged import JaggedArray as JaggedArray
     from plangym_ext.arrays.tree import ArrayDict as ArrayDict
     from plangym_ext.core.check_env import check_env as check_env
-    from plangym_ext.core.families import Family as Family
     from plangym_ext.core.gym_env import GymEnv as GymEnv
-    from plangym_ext.core.part import StatePart as StatePart
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
     from plangym_ext.core.state_file import load_states as load_states
     from plangym_ext.core.state_file import save_states as save_states
     from plangym_ext.native.compiled import compiled as compiled
-    from plangym_ext.native.kernel import Kernel as Kernel
-    from plangym_ext.native.kernel_env import KernelEnv as KernelEnv
-    from plangym_ext.native.known import register_kernel as register_kernel
+    from plangym_ext.native.kernel.kernel import Kernel as Kernel
+    from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
+    from plangym_ext.native.kernel.known import register_kernel as register_kernel
     from plangym_ext.registry import make as make
     from plangym_ext.registry import make_vec as make_vec
     from plangym_ext.registry import register as register
-    from plangym_ext.vectorization.batch_env import BatchEnv as BatchEnv
-    from plangym_ext.vectorization.check_vector_env import check_vector_env as check_vector_env
-    from plangym_ext.vectorization.external_process import ExternalProcess as ExternalProcess
-    from plangym_ext.vectorization.parallel_env import ParallelEnv as ParallelEnv
-    from plangym_ext.vectorization.vector_env import PlanVectorEnv as PlanVectorEnv
+    from plangym_ext.states.families import Family as Family
+    from plangym_ext.states.part import StatePart as StatePart
+    from plangym_ext.vector.check_vector_env import check_vector_env as check_vector_env
+    from plangym_ext.vector.vector_env import PlanVectorEnv as PlanVectorEnv
+    from plangym_ext.workers.batch_env import BatchEnv as BatchEnv
+    from plangym_ext.workers.external_process import ExternalProcess as ExternalProcess
+    from plangym_ext.workers.parallel_env import ParallelEnv as ParallelEnv
 
 #: Public name -> module that defines it. The list of the public API.
 _PUBLIC = {
     "Array": "plangym_ext.arrays.array",
     "ArrayDict": "plangym_ext.arrays.tree",
-    "BatchEnv": "plangym_ext.vectorization.batch_env",
-    "ExternalProcess": "plangym_ext.vectorization.external_process",
-    "Family": "plangym_ext.core.families",
+    "BatchEnv": "plangym_ext.workers.batch_env",
+    "ExternalProcess": "plangym_ext.workers.external_process",
+    "Family": "plangym_ext.states.families",
     "GymEnv": "plangym_ext.core.gym_env",
     "JaggedArray": "plangym_ext.arrays.jagged",
-    "Kernel": "plangym_ext.native.kernel",
-    "KernelEnv": "plangym_ext.native.kernel_env",
-    "ParallelEnv": "plangym_ext.vectorization.parallel_env",
+    "Kernel": "plangym_ext.native.kernel.kernel",
+    "KernelEnv": "plangym_ext.native.kernel.kernel_env",
+    "ParallelEnv": "plangym_ext.workers.parallel_env",
     "PlanEnv": "plangym_ext.core.plan_env",
-    "PlanVectorEnv": "plangym_ext.vectorization.vector_env",
-    "StatePart": "plangym_ext.core.part",
+    "PlanVectorEnv": "plangym_ext.vector.vector_env",
+    "StatePart": "plangym_ext.states.part",
     "check_env": "plangym_ext.core.check_env",
-    "check_vector_env": "plangym_ext.vectorization.check_vector_env",
+    "check_vector_env": "plangym_ext.vector.check_vector_env",
     "compiled": "plangym_ext.native.compiled",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
     "make_vec": "plangym_ext.registry",
     "register": "plangym_ext.registry",
-    "register_kernel": "plangym_ext.native.known",
+    "register_kernel": "plangym_ext.native.kernel.known",
     "save_states": "plangym_ext.core.state_file",
 }
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     import gymnasium as gym
 
-    from plangym_ext.core.families import Family
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
-    from plangym_ext.vectorization.vector_env import PlanVectorEnv
+    from plangym_ext.states.families import Family
+    from plangym_ext.vector.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
@@ -96,7 +96,7 @@ def make(
         "invalid": invalid,
     }
     if backend == "process" or n_workers:
-        from plangym_ext.vectorization.parallel_env import ParallelEnv
+        from plangym_ext.workers.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
     env = _in_this_process(build, family, backend, threads, settings)
@@ -128,7 +128,7 @@ def _constructor(
     name: str | Callable[[], Any], state: str, frameskip: Any, kwargs: dict[str, Any]
 ) -> tuple[Callable[[], Any], Family | None, Any]:
     """Return what builds the gymnasium env, its family if the name tells it, and the frameskip."""
-    from plangym_ext.core.families import family_of_entry_point
+    from plangym_ext.states.families import family_of_entry_point
 
     if not isinstance(name, str):
         _check_factory("make", name, kwargs)
@@ -176,7 +176,7 @@ def _in_this_process(
     if backend == "mujoco" or (
         backend == "auto" and family is not None and family.is_run_by("mujoco")
     ):
-        from plangym_ext.native.mujoco_make import make_native
+        from plangym_ext.native.mujoco.make import make_native
 
         native, note = make_native(build, threads, settings, required=backend == "mujoco")
         if native is not None:
@@ -191,9 +191,9 @@ def _in_this_process(
 
 def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
     """The serial env, or one that plays it and has workers for its batches if they pay."""
-    from plangym_ext.vectorization.auto_backend import chosen_workers
-    from plangym_ext.vectorization.parallel_env import ParallelEnv
-    from plangym_ext.vectorization.processors import WAVE
+    from plangym_ext.workers.auto_backend import chosen_workers
+    from plangym_ext.workers.parallel_env import ParallelEnv
+    from plangym_ext.workers.processors import WAVE
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(env, target, WAVE)
@@ -204,7 +204,7 @@ def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
 
 def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
     """The env on its kernel; itself if it has none and "auto" was asked for."""
-    from plangym_ext.native.kernel_env import KernelEnv
+    from plangym_ext.native.kernel.kernel_env import KernelEnv
 
     try:
         return KernelEnv(env, threads=threads, strict=backend == "kernel")
@@ -267,7 +267,7 @@ def make_vec(
         MissingExtra: the simulator is not installed; the message says how to do so.
         RuntimeError: the spaces of sub-envs do not fit together.
     """
-    from plangym_ext.vectorization.make_vector import native_vector_env, vector_env
+    from plangym_ext.vector.make import native_vector_env, vector_env
 
     settings = {"state": state, "check": check, "trust": trust}
     options = {
@@ -322,7 +322,7 @@ def _native_env(
         for none; and why there are any.
     """
     from plangym_ext.errors import IncompleteState
-    from plangym_ext.vectorization.auto_backend import chosen_workers
+    from plangym_ext.workers.auto_backend import chosen_workers
 
     try:
         env: Any = make(name, backend=backend, n_workers=0, **settings)
@@ -359,7 +359,7 @@ def register(module: str, codec: Any, *, name: str | None = None, **options: Any
         name: of the family, for reports; `module` if None.
         options: further fields of `Family`.
     """
-    from plangym_ext.core.families import Family, register_family
+    from plangym_ext.states.families import Family, register_family
 
     register_family(Family(name or module, module, codec, **options))
 
@@ -378,7 +378,7 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
     """
     import gymnasium as gym
 
-    from plangym_ext.core.families import family_of_entry_point
+    from plangym_ext.states.families import family_of_entry_point
 
     kwargs.setdefault("disable_env_checker", True)
     family = family_of_entry_point(spec.entry_point)
@@ -443,7 +443,7 @@ def find_spec(name: str) -> Any:
         )
     import gymnasium as gym
 
-    from plangym_ext.core.families import family_of_name, register_all_ids, registered_spec
+    from plangym_ext.states.families import family_of_name, register_all_ids, registered_spec
 
     name = import_module_of(name)
     if name in gym.registry:

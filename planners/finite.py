@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.core.jit import kernel
 
 # A few thousand times what one operation rounds: what long sums of rewards come to.
 _ROUNDING = 1e-12
@@ -42,7 +43,7 @@ def spread_of(values: npt.NDArray[np.float64]) -> float:
     return spread if math.isfinite(spread) and spread > _ROUNDING * size else 0.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def all_finite(values: npt.NDArray[Any]) -> bool:
     """Whether none of `values` `[L]` is NaN or infinite."""
     for value in values:  # noqa: SIM110 - numba has no all()

@@ -96,6 +96,6 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
     if space is None or (isinstance(first, np.ndarray) and first.shape == space.shape):
         return np.stack(observations)
     # Here, as it imports gymnasium, which models of one's own can do without.
-    from plangym_ext.core.spaces import SpaceLayout
+    from plangym_ext.arrays.spaces import SpaceLayout
 
     return SpaceLayout(space, objects=True).stack(observations)

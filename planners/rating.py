@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.jit import kernel
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -186,7 +186,7 @@ def check_prior(
     return priors
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def first_improper(policy: npt.NDArray[Any]) -> int:
     """Return the first row of `[L, A]` that is no distribution within 1e-3; -1 if all are."""
     for i in range(len(policy)):

@@ -13,7 +13,7 @@ import zlib
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core import plain
+from plangym_ext.states import plain
 
 #: Where the simulators of the families keep what a step moves.
 _PLACES = (

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import HEADER
-from plangym_ext.core.graph import GraphWriter
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.part import get_block, put_block
-from plangym_ext.core.snapshot import SnapshotPart
-from plangym_ext.core.trust import DIGEST_BYTES
+from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.graph_writer import GraphWriter
+from plangym_ext.states.part import get_block, put_block
+from plangym_ext.states.snapshot import SnapshotPart
+from plangym_ext.states.trust import DIGEST_BYTES
 
 
 @dataclass
 class Blocks:
-    """A graph, taken apart; see `core.graph` for what the blocks hold."""
+    """A graph, taken apart; see `states.graph_writer` for what the blocks hold."""
 
     table: list[Any]
     ops: list[int]

@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from plangym_ext.core.families import Family, register_family
-from plangym_ext.core.part import StatePart
-from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.families import Family, register_family
+from plangym_ext.states.part import StatePart
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 
 class Nested(gym.Env):

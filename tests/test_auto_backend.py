@@ -10,8 +10,8 @@ import pytest
 from gymnasium.envs.toy_text import BlackjackEnv
 
 import plangym_ext
-from plangym_ext.vectorization import processors
-from plangym_ext.vectorization.processors import default_n_workers, workers_pay
+from plangym_ext.workers import processors
+from plangym_ext.workers.processors import default_n_workers, workers_pay
 
 needs_two = pytest.mark.skipif(default_n_workers() < 2, reason="workers need two processors")
 

@@ -41,7 +41,7 @@ def test_a_state_of_another_env_is_told_by_what_differs(env):
 
 
 def test_a_state_of_another_process_is_told_without_a_dump(env):
-    from plangym_ext.core import envelope
+    from plangym_ext.states import envelope
 
     with plangym_ext.make("CartPole-v1", backend="serial", sutton_barto_reward=True) as other:
         state, *_ = other.reset(seed=0)

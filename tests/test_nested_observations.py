@@ -19,14 +19,14 @@ from same_results import assert_same
 import plangym_ext
 from plangym_ext import GymEnv
 from plangym_ext.arrays.nested import content, leaves, num_rows, rows_of
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn.records import EpisodeRecorder
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of, play
 from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.planners.model import stacked_obs
 from plangym_ext.run.cli import main
-from plangym_ext.vectorization.parallel_env import ParallelEnv
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.run.training.compose import compose
+from plangym_ext.run.settings.compose import compose
 
 #: A run of well under a second, with evaluations and checkpoints in between.
 SMALL: dict[str, Any] = {

@@ -13,8 +13,8 @@ import torch
 import plangym_ext
 from plangym_ext.learn import NetworkOutput
 from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.callbacks import Callback
-from plangym_ext.run.training.compose import compose
 from plangym_ext.run.training.runner import Runner
 
 

@@ -7,7 +7,7 @@
 import os
 import tempfile
 
-from plangym_ext.run.training.compose import compose
+from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 

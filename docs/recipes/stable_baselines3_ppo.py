@@ -4,7 +4,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor
 
 import plangym_ext
-from plangym_ext.vectorization.adapters.stable_baselines3 import StableBaselines3VecEnv
+from plangym_ext.vector.adapters.stable_baselines3 import StableBaselines3VecEnv
 
 venv = plangym_ext.make_vec("CartPole-v1", 8, n_workers=2, autoreset_mode="same_step")
 # VecMonitor, not Monitor: episodes are counted here, outside of the workers.

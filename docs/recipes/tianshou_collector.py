@@ -5,7 +5,7 @@ from tianshou.algorithm.algorithm_base import Policy
 from tianshou.data import Batch, Collector, VectorReplayBuffer
 
 import plangym_ext
-from plangym_ext.vectorization.adapters.tianshou import TianshouVectorEnv
+from plangym_ext.vector.adapters.tianshou import TianshouVectorEnv
 
 
 class RandomPolicy(Policy):

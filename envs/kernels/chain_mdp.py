@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.envs.chain_mdp import _LEFT_REWARD, _RIGHT_REWARD
-from plangym_ext.native import pcg64
-from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
 
 _STATE = np.dtype([("cell", "<u4"), ("rng", pcg64.RNG)])
 

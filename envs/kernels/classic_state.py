@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import NoKernel
-from plangym_ext.native.pcg64 import RNG
+from plangym_ext.native.kernel.pcg64 import RNG
 
 
 def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:

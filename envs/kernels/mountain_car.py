@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from plangym_ext.envs.classic_control import FLOAT64, TUPLE
 from plangym_ext.envs.kernels.classic_state import classic_state, number
-from plangym_ext.native import pcg64
-from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
 
 
 class MountainCar(NamedTuple):

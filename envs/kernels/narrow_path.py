@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.kernel.kernel import Kernel
 
 _STATE = np.dtype([("cell", "<u4")])
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from plangym_ext.envs.classic_control import FLOAT64
 from plangym_ext.envs.kernels.classic_state import classic_state, number
-from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
 
 
 class Pendulum(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.core.rng import RNG_BYTES
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -22,9 +21,10 @@ from plangym_ext.envs.sokoban.cells import (
 )
 from plangym_ext.envs.sokoban.picture import COLOURS
 from plangym_ext.envs.sokoban.rules import push
-from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel import Kernel
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.states.rng import RNG_BYTES
 
 compiled(push)
 

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
-from plangym_ext.native.mujoco_task import MujocoTask
+from plangym_ext.native.mujoco.task import MujocoTask
 
 __all__ = ["ModelTask", "MujocoTask", "register_task", "task_of"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from plangym_ext.envs.mujoco_tasks.draws import Joints
 from plangym_ext.envs.mujoco_tasks.walkers import norms
-from plangym_ext.native.mujoco_task import MujocoTask, Rows
+from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 
 class Reacher(MujocoTask):

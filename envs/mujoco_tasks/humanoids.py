@@ -8,7 +8,7 @@ import numpy as np
 
 from plangym_ext.envs.mujoco_tasks.draws import Joints, NoisyStart
 from plangym_ext.envs.mujoco_tasks.walkers import between, norms
-from plangym_ext.native.mujoco_task import MujocoTask, Rows
+from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 # Joints of the root, on which no actuator acts.
 _ROOT = 6

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from plangym_ext.envs.mujoco_tasks.draws import Joints
-from plangym_ext.native.mujoco_task import MujocoTask
+from plangym_ext.native.mujoco.task import MujocoTask
 
 
 class ModelTask(MujocoTask):

@@ -10,7 +10,7 @@ import numpy as np
 
 from plangym_ext.envs.mujoco import MujocoPart
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
-from plangym_ext.native.mujoco_task import rows_of
+from plangym_ext.native.mujoco.task import rows_of
 
 
 class TaskEnv(gym.Env[np.ndarray, np.ndarray]):

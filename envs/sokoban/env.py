@@ -12,8 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from plangym_ext.core.env_arguments import check_action, check_row
-from plangym_ext.core.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.envs.arguments import check_action, check_row
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -28,6 +27,7 @@ from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
 from plangym_ext.envs.sokoban.rules import NUM_ACTIONS, push
 from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
 # Behind the cells: player's row and column, cursor, generator.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -55,7 +55,7 @@ class Work(NamedTuple):
     words: NDArray[np.int64]  # [_NUM_WORDS] 32-bit numbers, those up to the counter used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mix(word: int) -> int:
     """Scramble a 32-bit number, one to one."""
     word ^= word >> 16
@@ -65,7 +65,7 @@ def _mix(word: int) -> int:
     return word ^ (word >> 16)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill_words(work: Work) -> None:
     """Make the words that follow the counter.
 
@@ -82,7 +82,7 @@ def _fill_words(work: Work) -> None:
         work.words[k] = _mix((word + second) & _LOW32)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _draw(work: Work, n: int) -> int:
     """Uniform integer in [0, n), n < 2**31."""
     used = int(work.random[2]) % _NUM_WORDS
@@ -92,7 +92,7 @@ def _draw(work: Work, n: int) -> int:
     return (int(work.words[used]) * n) >> 32
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _stride(width: int, action: int) -> int:
     """What an action (up, down, left, right) adds to the number of a cell.
 
@@ -102,7 +102,7 @@ def _stride(width: int, action: int) -> int:
     return sign * width if action < 2 else sign
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _carve(work: Work, height: int, width: int, steps: int) -> None:
     """Dig a connected cave with a small brush that walks `steps` at random, in place."""
     cells = work.cells
@@ -127,7 +127,7 @@ def _carve(work: Work, height: int, width: int, steps: int) -> None:
         cells[k * width] = cells[k * width + width - 1] = WALL
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _take_floor(work: Work) -> int:
     """A random cell of bare floor, -1 if there is none."""
     count = 0
@@ -140,7 +140,7 @@ def _take_floor(work: Work) -> int:
     return work.queue[_draw(work, count)]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure(work: Work, width: int) -> None:
     """Fill `distance` with steps to the nearest target, boxes not in the way.
 
@@ -166,7 +166,7 @@ def _measure(work: Work, width: int) -> None:
             tail += is_new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _flood(work: Work, width: int, player: int) -> int:
     """Mark in `arrived` what the player can walk to; returns the number of cells.
 
@@ -193,7 +193,7 @@ def _flood(work: Work, width: int, player: int) -> int:
     return tail
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
     """Append the walk from player to goal to `path[length:]`; returns the new length.
 
@@ -212,7 +212,7 @@ def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
     return length + steps
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _choose_pull(work: Work, width: int) -> int:
     """A random pull that the flooded region allows, as box * 4 + action, or -1.
 
@@ -237,7 +237,7 @@ def _choose_pull(work: Work, width: int) -> int:
     return second if gain > 0 else first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _gain(work: Work, width: int, choice: int) -> int:
     """How much further from the targets a pull takes its box.
 
@@ -250,7 +250,7 @@ def _gain(work: Work, width: int, choice: int) -> int:
     return after - before + 2 * (before == 0) - 2 * (after == 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _solved(work: Work) -> bool:
     """Whether every box is on a target."""
     for box in work.boxes:  # noqa: SIM110 - numba compiles no generator expressions
@@ -259,7 +259,7 @@ def _solved(work: Work) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
     """Pull a box one to `_MAX_PULL` cells; returns the player's cell and path length."""
     box, action = choice // 4, choice % 4
@@ -282,7 +282,7 @@ def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tupl
     return player, length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]:
     """Leave the solved position by random pulls and keep the furthest position met.
 
@@ -316,7 +316,7 @@ def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]
     return best, best_player, best_length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
     """Search for a level; it ends in `cells`, with the player, its backward play in `path`.
 
@@ -351,7 +351,7 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def new_work(seed: int, size: int, num_boxes: int) -> Work:
     """Fresh arrays for a board of `size` cells."""
     return Work(

@@ -1,1 +1,1 @@
-"""The env contract, exact states, and the memory of a batch."""
+"""The env contract, the loop over rows, and the requests and results of a batch."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.codec import StateCodec
-from plangym_ext.core.envelope import Envelope
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.rows import RowLayout
+from plangym_ext.states.codec import StateCodec
+from plangym_ext.states.envelope import Envelope
 
 
 class BackendEnv(PlanEnv):

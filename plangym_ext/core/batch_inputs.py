@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import stacked
+from plangym_ext.states.envelope import stacked
 
 #: `dt` of a single control step for every row.
 ONE_STEP = np.ones((), np.int32)

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from plangym_ext.core.check import RoundTrip, Subject, check_round_trip
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import OneEnvPerProcess
+from plangym_ext.states.round_trip import RoundTrip, Subject, check_round_trip
 
 
 @dataclass(frozen=True)

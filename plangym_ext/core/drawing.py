@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core.families import Family, family_of
 from plangym_ext.errors import CannotDraw, MissingExtra, installing
+from plangym_ext.states.families import Family, family_of
 
 
 def picture(env: gym.Env[Any, Any], name: str) -> Any:

@@ -10,22 +10,22 @@ from typing import Any, Self
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.drawing import picture
-from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
-from plangym_ext.core.late_state import first_codec
-from plangym_ext.core.live_state import LiveState
 from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.part import StateTooWide
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
-from plangym_ext.core.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.errors import EnvClosed, ResetNeeded
+from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.late_state import first_codec
+from plangym_ext.states.live_state import LiveState
+from plangym_ext.states.part import StateTooWide
 
 
 class GymEnv(PlanEnv):

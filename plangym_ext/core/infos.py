@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from plangym_ext.core.cells import cells_of
+from plangym_ext.arrays.cells import cells_of
 
 
 @dataclass(frozen=True)

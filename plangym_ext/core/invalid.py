@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.arrays.spaces import Leaf, SpaceLayout
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.core.spaces import Leaf, SpaceLayout
 from plangym_ext.errors import InvalidObservation, UnknownName, suggestion
 
 #: Refuse them, name the rows that have them in an info column, or do not look.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.arrays.spaces import Path
 from plangym_ext.core.rows import RowLayout, RowResults, outgrown
-from plangym_ext.core.spaces import Path
 from plangym_ext.errors import UnknownName, suggestion
 
 #: Fields of a result that can be given, and what `RowBatch` calls them.

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from plangym_ext.core.codec import StateCodec
-from plangym_ext.core.envelope import HEADER, Envelope
+from plangym_ext.arrays.spaces import ObsWriter, own_copy
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.core.spaces import ObsWriter, own_copy
+from plangym_ext.states.codec import StateCodec
+from plangym_ext.states.envelope import HEADER, Envelope
 
 #: Given a row and its info, what the columns do not hold of it, or None.
 PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.arrays.spaces import check_actions
 from plangym_ext.core.batch_inputs import ONE_STEP, checked_dt, one_array
 from plangym_ext.core.continued_rows import ContinuedRows
-from plangym_ext.core.envelope import Envelope
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest, checked_infos
 from plangym_ext.core.rows import RowLayout, RowResults
-from plangym_ext.core.spaces import check_actions
 from plangym_ext.errors import BatchPending, InvalidAction
+from plangym_ext.states.envelope import Envelope
 
 
 class RowStepper(ABC):

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.spaces import SpaceLayout
 
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
 

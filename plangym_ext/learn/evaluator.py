@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, num_rows
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.networks.network import NetworkOutput

@@ -157,7 +157,7 @@ class EpisodeRecorder:
 
 def _layout_of(space: Any) -> Any:
     # Imported here: it needs gymnasium, which most that read records do not.
-    from plangym_ext.core.spaces import SpaceLayout
+    from plangym_ext.arrays.spaces import SpaceLayout
 
     return SpaceLayout(space, objects=True)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.native.row_checks import RowChecks
+from plangym_ext.states.envelope import HEADER
 
 
 class NativeEnv(LiveStepper):
@@ -67,3 +69,11 @@ class NativeEnv(LiveStepper):
         found[:, : rows.shape[1]] = rows
         self.envelope.seal(found, sum(part.width for part in self.codec.parts))
         return found
+
+
+def state_of(env: GymEnv) -> Any:
+    """`[1, S]` uint8 of where the gymnasium env is, whether or not it may be asked."""
+    row = np.zeros((1, env.state_width), np.uint8)
+    end = env.codec.capture(row[0].data, HEADER)
+    env.envelope.seal(row, end - HEADER)
+    return row

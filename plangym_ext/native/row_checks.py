@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.envelope import Envelope
-from plangym_ext.core.spaces import SpaceLayout
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.native.compiled import built_once
-from plangym_ext.native.row_kernel import are_sealed
+from plangym_ext.native.seals import are_sealed
+from plangym_ext.states.envelope import Envelope
 
 
 def are_within(values: Any, low: Any, high: Any) -> bool:

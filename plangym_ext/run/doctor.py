@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     """Print the report; exit status 1 if the round trip is not exact."""
     import plangym_ext
     from plangym_ext.core.check_env import check_env
-    from plangym_ext.core.choice import check_way
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.registry import find_spec
+    from plangym_ext.states.choice import check_way
 
     import_modules(options, [options.env])
     arguments = {"state": options.state, **env_arguments(options)}
@@ -83,9 +83,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _backend(env: Any, name: str) -> str:
     """What `make` chooses for the env, and why."""
-    from plangym_ext.core.families import family_of
     from plangym_ext.errors import KernelDiffers, NoKernel
-    from plangym_ext.native.kernel_env import KernelEnv
+    from plangym_ext.native.kernel.kernel_env import KernelEnv
+    from plangym_ext.states.families import family_of
 
     family = family_of(env.gym_env.unwrapped)
     if family is not None and family.is_run_by("mujoco"):
@@ -102,8 +102,8 @@ def _backend(env: Any, name: str) -> str:
 def _python_backend(env: Any, name: str, reason: str) -> str:
     """Workers or this process, and why neither of the native backends."""
     from plangym_ext.registry import find_spec
-    from plangym_ext.vectorization.auto_backend import chosen_workers
-    from plangym_ext.vectorization.processors import WAVE
+    from plangym_ext.workers.auto_backend import chosen_workers
+    from plangym_ext.workers.processors import WAVE
 
     n_workers, why = chosen_workers(env, find_spec(name).entry_point, WAVE)
     return f"{'process' if n_workers else 'serial'}: {why}; {reason}"
@@ -111,7 +111,7 @@ def _python_backend(env: Any, name: str, reason: str) -> str:
 
 def _mujoco_backend(env: Any, name: str) -> str:
     from plangym_ext.errors import BackendUnavailable
-    from plangym_ext.native.mujoco_env import MujocoEnv
+    from plangym_ext.native.mujoco.env import MujocoEnv
 
     own = env.clone()
     try:
@@ -146,7 +146,7 @@ def _costs(env: Any, seed: int) -> dict[str, float]:
 
 def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
     """What restoring a replayed state costs, which depends on its depth; "" for others."""
-    from plangym_ext.core.replay import MAX_DEPTH, ReplayPart
+    from plangym_ext.states.replay import MAX_DEPTH, ReplayPart
 
     part = next((part for part in env.codec.parts if isinstance(part, ReplayPart)), None)
     if part is None:

@@ -47,7 +47,7 @@ def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> No
 
 def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was typed for the env's constructor, numbers and flags as such."""
-    from plangym_ext.run.training.settings import Text, free
+    from plangym_ext.run.settings.settings import Text, free
 
     typed = {
         key.removeprefix(_ARGUMENTS): Text(value)

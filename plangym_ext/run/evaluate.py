@@ -108,7 +108,7 @@ def _playing(move: Any) -> str:
 
 def _changed(options: argparse.Namespace) -> dict[str, Any]:
     """Return what is to differ from the run's own settings."""
-    from plangym_ext.run.training.settings import Text, nested
+    from plangym_ext.run.settings.settings import Text, nested
 
     typed = {
         key: Text(value)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plangym_ext.run.training.compose import compose
-from plangym_ext.run.training.settings import Setting, Text, listed, nested
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
 #: Sections whose options depend on their name.
 _NAMES = ("planner.name", "trainer.name")

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     """Train; write settings, log and checkpoints into DIR."""
     if not options.sources or (options.preset and options.preset not in options.sources):
         raise InvalidOption("name a preset or a file of settings first, then options")
-    from plangym_ext.run.training.compose import compose
+    from plangym_ext.run.settings.compose import compose
     from plangym_ext.run.training.runner import Runner
 
     config = compose([*options.sources, chosen_settings(options)])

@@ -1,1 +1,1 @@
-"""Worker processes that step env rows in shared memory."""
+"""The former place of `plangym_ext.vector.adapters`, kept for programs that import it here."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.rollouts.playouts import legal_action
 from plangym_ext.planners.simulator import Functions
 from plangym_ext.planners.trees.tree import (
@@ -43,8 +43,9 @@ class Job(NamedTuple):
     done: npt.NDArray[np.int64]  # [B] simulations, counted up
     full: npt.NDArray[np.bool_]  # [B]
     counts: npt.NDArray[np.int64]  # [4, B] model steps, expansions, evaluator rows, restores
-    draws: Array  # [B, K, D] numbers for K rollouts, see `play_out`
-    used: npt.NDArray[np.int64]  # [B] of the K
+    draws: Array  # [B, K, D] numbers for at most K rollouts, see `play_out`
+    drawn: npt.NDArray[np.int64]  # [B] rollouts that there are numbers for, at most K
+    used: npt.NDArray[np.int64]  # [B] of these
     wave: npt.NDArray[np.int32]  # [B, W] leaves that are in flight
     left: npt.NDArray[np.bool_]  # [B] whether the next wave is left to the search
     counts_before: npt.NDArray[np.int64]  # [4, B] before the wave
@@ -59,7 +60,7 @@ class Places(NamedTuple):
     scratch: Any  # one row per lane
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def allowance(job: Job, b: int) -> int:
     """Return how many simulations tree b may begin, at most a wave."""
     left = min(job.wave_size, job.num_simulations - job.done[b])

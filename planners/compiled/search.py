@@ -95,6 +95,7 @@ class CompiledSearch:
             full=search.full,
             counts=search.costs.counts,
             draws=np.empty((batch, 0, rating.depth), self._number),
+            drawn=np.zeros(batch, np.int64),
             used=np.zeros(batch, np.int64),
             wave=np.empty((batch, rules.wave_size), np.int32),
             left=np.zeros(batch, np.bool_),
@@ -151,7 +152,7 @@ class CompiledSearch:
 
     def _draw(self, counts: npt.NDArray[np.int64]) -> None:
         """Draw the numbers for `counts[b]` rollouts in tree b."""
-        self._job.used[:] = 0
+        self._job.used[:], self._job.drawn[:] = 0, counts
         shape = (len(counts), int(counts.max()), self._job.depth)
         self._job = self._job._replace(draws=np.empty(shape, self._number))
         for b, count in enumerate(counts.tolist()):

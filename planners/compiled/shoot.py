@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.compiled.leaves import Job, allowance
 from plangym_ext.planners.compiled.waves import LEFT, withdraw
 from plangym_ext.planners.trees.descent import begin_descent, end_descent, expand_nodes, go_on
@@ -64,7 +64,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
     return wave
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def remember(tree: Tree, full: Array, b: int) -> Before:
     """Copy what `undo` puts back: backups of intermediate values cannot be taken back."""
     size = tree.size[b]
@@ -72,7 +72,7 @@ def remember(tree: Tree, full: Array, b: int) -> Before:
     return Before(size, visits, q, tree.q_low[b], tree.q_high[b], full[b])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def undo(tree: Tree, full: Array, b: int, leaves: Array, before: Before) -> None:
     """Make tree b as it was before a wave that has selected `leaves`."""
     withdraw(tree, b, leaves, before.size)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.compiled.leaves import Job, allowance, make_observe
 from plangym_ext.planners.simulator import Functions
 from plangym_ext.planners.trees.borrowed import borrowed
@@ -30,7 +29,7 @@ LEFT = -1
 MakeWave = Callable[[Callable[..., bool]], Callable[..., int]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
     """Take simulations that were selected, and all nodes from `size` on, out of tree b."""
     for i in range(len(leaves)):
@@ -43,7 +42,7 @@ def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
     tree.size[b] = size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_counts(source: Array, target: Array, b: int) -> None:
     """Copy column b of `[4, B]`; a slice would bring in the text of its error, compiled."""
     for i in range(len(source)):
@@ -110,7 +109,8 @@ def make_loop(
             count, run = 1 if check(places.context, places.nodes, root) else LEFT, 0
             while count > 0 and run < waves:
                 used = job.used[b]
-                if used + allowance(job, b) * job.rollouts > job.draws.shape[1]:
+                # Simulations that end early leave steps for more than were drawn for.
+                if used + allowance(job, b) * job.rollouts > job.drawn[b]:
                     break
                 copy_counts(job.counts, job.counts_before, b)
                 count = wave(tree, job, selection, halving, places, b, lane)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.core.jit import kernel
 
 NO_NODE = NO_ACTION = -1
 # How a walk ended: at a node to be expanded, at an ending, at a dead end.
@@ -52,7 +53,7 @@ def new_graph(capacity: int, num_actions: int) -> Graph:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def best_action(graph: Graph, node: int, walk: int) -> int:
     """Return the legal action with the highest r + gamma * V, NO_ACTION if none.
 
@@ -71,7 +72,7 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_on(
     graph: Graph, walk: int, avoid_loops: bool, nodes: Array, actions: Array, length: int
 ) -> tuple[int, int]:
@@ -111,7 +112,7 @@ def walk_on(
             return ENDING, length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_value(graph: Graph, node: int, value: float) -> None:
     """Average one more value into a node."""
     graph.visits[node] += 1
@@ -119,7 +120,7 @@ def add_value(graph: Graph, node: int, value: float) -> None:
     graph.value[node] = np.float32(mean + (value - mean) / graph.visits[node])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: float) -> None:
     """Credit the value of `nodes[length]` to every node before it, discounted.
 

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.model import SearchModel, States, Transitions
 
 Index = npt.NDArray[np.integer[Any]]
@@ -154,7 +154,7 @@ class SlotStates(NodeStates):
         return self
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def gathered(rows: States, trees: Index, nodes: Index) -> States:
     """Return `rows[trees, nodes]` of `[B, N, S]`; numpy takes twice as long for small states."""
     found = np.empty((len(trees), rows.shape[2]), rows.dtype)
@@ -165,7 +165,7 @@ def gathered(rows: States, trees: Index, nodes: Index) -> States:
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def scatter(rows: States, trees: Index, nodes: Index, states: States) -> None:
     """Write `states` `[L, S]` to `rows[trees, nodes]` of `[B, N, S]`."""
     for i in range(len(trees)):

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.lockstep.waves import tally, tally_steps
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving
@@ -73,7 +74,7 @@ def nothing_landed(num_actions: int) -> Landed:
     return Landed(new_wave(0), (0, 0), (flags, flags), *numbers, np.zeros(empty, np.bool_))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
     """Return how many leaves of a wave each tree may have, `[B]`."""
     left = np.empty(len(tallies.done), np.int64)
@@ -87,7 +88,7 @@ def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
     return left
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def write(tree: Tree, tallies: Tallies, discount: float, landed: Landed) -> None:
     """Write what is known about the new nodes of a wave, and back it up."""
     wave, (size, num_new) = landed.wave, landed.sizes
@@ -103,7 +104,7 @@ def write(tree: Tree, tallies: Tallies, discount: float, landed: Landed) -> None
         tallies.full[b] = tree.size[b] == tree.parent.shape[1]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def turn(
     tree: Tree,
     selection: Selection,

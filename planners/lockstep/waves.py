@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.trees.tree import PENDING
 
 Array = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pending(kind: Array, rows: Array, leaves: Array) -> tuple[Array, Array]:
     """Return those of L leaves that the model has not answered for, and their trees.
 
@@ -35,7 +35,7 @@ def pending(kind: Array, rows: Array, leaves: Array) -> tuple[Array, Array]:
     return new_rows[:count], new_leaves[:count]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def edges(
     parent: Array, action: Array, rows: Array, nodes: Array, first_action: int
 ) -> tuple[Array, Array]:
@@ -56,21 +56,21 @@ def edges(
     return parents, actions
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def tally(counter: Array, rows: Array, cost: int) -> None:
     """Add `cost` to `counter` `[B]` for every one of `rows` `[L]`."""
     for i in range(len(rows)):
         counter[rows[i]] += cost
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def tally_each(counter: Array, rows: Array, costs: Array) -> None:
     """Add `costs[i]` to `counter` `[B]` for row i of `rows` `[L]`."""
     for i in range(len(rows)):
         counter[rows[i]] += costs[i]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def tally_steps(counters: Array, rows: Array) -> None:
     """Add a model step, an expansion and a restore to `counters` `[4, B]` for each of `rows`."""
     for b in rows:
@@ -79,7 +79,7 @@ def tally_steps(counters: Array, rows: Array) -> None:
         counters[3, b] += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def tally_rating(
     counters: Array, rows: Array, model_steps: Array, evaluator_rows: Array, restores: Array
 ) -> None:

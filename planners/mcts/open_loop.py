@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
+from plangym_ext.core.jit import kernel
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
@@ -205,7 +205,7 @@ def _rated(
     return value, prior
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def deepest(tree: Tree) -> int:
     """Return the depth of the deepest node of all trees."""
     most = 0
@@ -218,7 +218,7 @@ def deepest(tree: Tree) -> int:
     return most
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def backup_rewards(
     tree: Tree,
     rows: Array,

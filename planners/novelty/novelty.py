@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -63,7 +63,7 @@ def taken(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     """Write a node's features into the tables; whether one was new at its depth.
 
@@ -85,7 +85,7 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     return new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
     """Mark a node as solved, and its parents as far as all they allow is solved."""
     novelty.solved[b, node] = True
@@ -99,7 +99,7 @@ def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
         node = tree.parent[b, node]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def draw_below(novelty: Novelty, b: int, bound: int) -> int:
     """Draw from 0, ..., bound - 1; xorshift64* (Vigna 2016), one generator per tree."""
     x = novelty.chance[b]
@@ -111,7 +111,7 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
     return int((x >> np.uint64(33)) % np.uint64(bound))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
     """Whether a walk may take an action: a legal one to a child not solved and not pending."""
     child = tree.children[b, node, action]
@@ -120,7 +120,7 @@ def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bo
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
     """Draw one of the actions that lead on; NO_ACTION if there is none."""
     count = 0
@@ -137,7 +137,7 @@ def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
     return NO_ACTION
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
     """Return the action to the best child that leads on; NO_ACTION if none is there yet."""
     action, best = NO_ACTION, -np.inf
@@ -150,7 +150,7 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
     return action
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_down(
     tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int, greed: float, returns: Array
 ) -> int:
@@ -193,7 +193,7 @@ def walk_down(
         node = child
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_nodes(
     tree: Tree,
     novelty: Novelty,
@@ -243,7 +243,7 @@ def next_nodes(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def take_in(
     tree: Tree, novelty: Novelty, rows: Array, nodes: Array, which: Array, cursors: Array
 ) -> None:
@@ -257,7 +257,7 @@ def take_in(
             cursors[b, which[i]] = ROOT
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def best_returns(tree: Tree, discount: float, risk: float, returns: Array, counts: Array) -> None:
     """Write the best return through every node, its own reward included.
 

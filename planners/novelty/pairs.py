@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.novelty.features import COLOURS
 from plangym_ext.planners.trees.tree import Array
 
@@ -82,7 +82,7 @@ def with_room(pairs: Pairs, rows: Any, features: npt.NDArray[np.int64]) -> Pairs
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def number_colours(number: Array, rows: Array, features: Array) -> int:
     """Number the colours that are seen for the first time; the most of any row."""
     most = 0
@@ -97,7 +97,7 @@ def number_colours(number: Array, rows: Array, features: Array) -> int:
     return most
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, slack: int) -> bool:
     """Write the pairs of a node into the tables; whether one was new at its depth.
 
@@ -126,7 +126,7 @@ def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, 
     return new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
     """Return `[K, R + 1]` uint64: the tiles of each colour, one bit each, and their count.
 
@@ -149,7 +149,7 @@ def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
     return tiles
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
     """Write the offsets from all tiles of one colour to all of another; whether any are.
 
@@ -176,7 +176,7 @@ def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def see_offsets(table: Array, found: Array, depth: int, slack: int) -> bool:
     """Write offsets `[2 R - 1]` of two colours into their table; whether one was new."""
     new = False

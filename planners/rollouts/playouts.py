@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -166,7 +166,7 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
     return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), np.zeros_like(first))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def legal_action(number: float, legal: npt.NDArray[Any]) -> int:
     """Return the legal action that a number from [0, 1) stands for, -1 if there is none."""
     count = 0
@@ -232,7 +232,7 @@ def returns_of(
     return returns
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def discounted_sums(rewards: npt.NDArray[Any], discount: float, out: npt.NDArray[Any]) -> None:
     """Write sum over t of discount**t * rewards[i, t] to out[i].
 

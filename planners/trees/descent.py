@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.multi_step import add_children, backup_return
 from plangym_ext.planners.trees.selection import Selection, choose
@@ -35,7 +35,7 @@ class Descent(NamedTuple):
     counts: npt.NDArray[np.int32]  # [L] children of the nodes they expanded, -1: no room
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]:
     """Return L simulations that have come to `leaves` `[L]`, and how many of them go on."""
     size, count = leaves.size, 0
@@ -50,7 +50,7 @@ def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]
     return Descent(rows, at, above, returns, owed, done, going, counts), count
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array]:
     """Add all children of the nodes that `count` simulations go on from, as pending.
 
@@ -66,7 +66,7 @@ def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array
     return new_rows[:total], new_nodes[:total]
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def go_on(
     tree: Tree,
     selection: Selection,
@@ -117,14 +117,14 @@ def go_on(
     return on
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def hand_up(tree: Tree, descent: Descent, i: int) -> None:
     """Credit what simulation i has come to, in place."""
     backup_return(tree, descent.rows[i], descent.above[i], descent.returns[i])
     descent.owed[i] = False
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def end_descent(tree: Tree, descent: Descent) -> int:
     """Hand up whatever is still owed; return how many simulations found room."""
     count = 0

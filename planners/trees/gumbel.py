@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.trees.scale import judge
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
@@ -83,7 +83,7 @@ def new_halving(
     return Halving(noise, considered.copy(), ends.copy())
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def improved_logits(
     tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float, out: Array
 ) -> None:
@@ -121,7 +121,7 @@ def improved_logits(
         out[a] += factor * (q - origin) * width
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def halving_action(
     tree: Tree, b: int, halving: Halving, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -147,7 +147,7 @@ def halving_action(
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def improved_action(
     tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -185,7 +185,7 @@ def improved_action(
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gumbel_summary(
     tree: Tree,
     halving: Halving,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, choose
 from plangym_ext.planners.trees.tree import (
@@ -19,7 +19,7 @@ from plangym_ext.planners.trees.tree import (
 )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def is_expanded(tree: Tree, b: int, node: int) -> bool:
     """Whether a node has any child; such a node has all of its legal ones."""
     found = False
@@ -28,7 +28,7 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def select_nodes(
     tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
 ) -> int:
@@ -55,7 +55,7 @@ def select_nodes(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def select_frontier(
     tree: Tree,
     limits: Array,
@@ -80,7 +80,7 @@ def select_frontier(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_children(
     tree: Tree, rows: Array, nodes: Array, new_rows: Array, new_nodes: Array, counts: Array
 ) -> int:
@@ -115,7 +115,7 @@ def add_children(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
     """Count the rating of L new nodes as their first visit, so that their q is defined."""
     for i in range(len(nodes)):
@@ -127,7 +127,7 @@ def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
         tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
     """Credit a return from a node of tree b on to every edge above it, in place.
 
@@ -146,7 +146,7 @@ def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
         node = tree.parent[b, node]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def observed(tree: Tree, rows: Array, leaves: Array) -> None:
     """Take L simulations, as `select_frontier` counted them, out of flight."""
     for i in range(len(leaves)):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.trees.scale import judge
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def puct_action(
     tree: Tree, b: int, node: int, c_puct: float, scale: int, fpu_reduction: float
 ) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 
 # What returns are measured against.
 SCALE_NONE, SCALE_TREE, SCALE_SIBLINGS = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def judge(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float, float]:
     """Return what an untried action of the node is expected to give, and the scale.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from plangym_ext.core.jit import kernel, kernel_inline
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.trees.puct import puct_action
@@ -38,7 +38,7 @@ class Selection(NamedTuple):
     c_scale: float  # see `improved_logits`
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None) -> int:
     """Return the action to follow from an open node, NO_ACTION if none can be."""
     # Compiled for an argument that is None, only one of these branches is there.
@@ -52,7 +52,7 @@ def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving
     return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -> int:
     """Walk tree b from its root and return the leaf, as a pending new node.
 
@@ -78,7 +78,7 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -
     return node
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def select_leaves(
     tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
 ) -> int:
@@ -107,7 +107,7 @@ def select_leaves(
     return count
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def select_wave(
     tree: Tree,
     limits: Array,

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel, kernel_inline
 from plangym_ext.planners.trees.borrowed import borrowed
 
 ROOT = 0
@@ -82,7 +82,7 @@ def new_tree(batch: int, capacity: int, num_actions: int) -> Tree:
     return tree
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def restart(tree: Tree, rows: Array) -> None:
     """Reduce the trees `rows` `[n]` to an open, unvisited root with a uniform prior."""
     for b in rows:
@@ -100,7 +100,7 @@ def restart(tree: Tree, rows: Array) -> None:
         tree.legal[b, ROOT, :] = True
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def restrict_prior(tree: Tree, b: int, node: int) -> None:
     """Renormalise the prior of a node over its legal actions, in place.
 
@@ -125,7 +125,7 @@ def restrict_prior(tree: Tree, b: int, node: int) -> None:
         tree.prior[b, node, a] = np.float32(share)
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     """Hand out the next slot of tree b as a pending child; there must be room.
 
@@ -145,7 +145,7 @@ def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     return slot
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def expand(
     tree: Tree,
     rows: Array,
@@ -197,7 +197,7 @@ def expand(
         rated += 1
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel_inline
 def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
     """Credit one simulation to every edge from a leaf of tree b up, as `backup` does."""
     node = leaf
@@ -221,7 +221,7 @@ def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
     tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     """Credit one simulation per leaf to every edge up to its root, in place.
 
@@ -241,7 +241,7 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
         backup_leaf(tree, rows[i], leaves[i])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
     """Read off every root: how often each action was tried, and what it gave.
 
@@ -274,7 +274,7 @@ def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
                 best[b] = a
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def reroot(tree: Tree, b: int, new_root: int, legal: Array, remap: Array) -> None:
     """Make `new_root` the root of tree b and drop all that is not below it.
 

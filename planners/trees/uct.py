@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.trees.scale import judge
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel_inline
 def uct_action(tree: Tree, b: int, node: int, c: float, scale: int) -> int:
     """Return the legal action with the highest UCB1 score, NO_ACTION if none.
 

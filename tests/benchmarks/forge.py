@@ -4,7 +4,7 @@
 
 For each env two tables are filled. *Scan*: every class and function that is loaded, under
 its own name and under every dotted path from the env's own modules, is asked for as a
-state would: what is granted must be harmless (see `core.nameable`). *Fuzz*: snapshots
+state would: what is granted must be harmless (see `states.nameable`). *Fuzz*: snapshots
 are altered at random, get a right checksum and are restored. Each must raise `StateError`
 and leave the env as it was, or load exactly what its bytes say; meanwhile nothing is
 opened, imported, compiled or run. Any other outcome ends the program with an error.
@@ -31,15 +31,15 @@ import ordinary_envs
 from forging import Blocks, blocks_of, sealed, snapshot_of
 
 import plangym_ext
-from plangym_ext.core.graph import GraphWriter, is_simple, name_of
-from plangym_ext.core.graph_reader import GraphReader
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.nameable import AnyThing
-from plangym_ext.core.random_bytes import RANDOM_TYPES
-from plangym_ext.core.trust import DIGEST_BYTES
 from plangym_ext.errors import PlangymExtError, StateError
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.states.graph_reader import GraphReader
+from plangym_ext.states.graph_writer import GraphWriter, is_simple, name_of
+from plangym_ext.states.nameable import AnyThing
+from plangym_ext.states.random_bytes import RANDOM_TYPES
+from plangym_ext.states.trust import DIGEST_BYTES
 
 #: Envs that have snapshots: own ones, and ids by the package that they need.
 OWN = {

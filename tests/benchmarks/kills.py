@@ -35,8 +35,8 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import WorkerDied
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.vectorization.external_process import ExternalProcess
-from plangym_ext.vectorization.parallel_env import ParallelEnv
+from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 #: Envs by name: id, arguments, rows of a batch.
 CASES: dict[str, tuple[str, dict[str, Any], int]] = {

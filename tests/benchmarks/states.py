@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 import plangym_ext
-from plangym_ext.core.envelope import HEADER
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.states.envelope import HEADER
 
 ENVS = [
     *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),

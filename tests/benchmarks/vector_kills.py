@@ -31,8 +31,8 @@ from kills import Killer, percentiles, run_program  # beside this file
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, ResetNeeded
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.vectorization.live_engine import LiveEngine
-from plangym_ext.vectorization.vector_env import PlanVectorEnv
+from plangym_ext.vector.env_backend import EnvBackend
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 #: Envs by name: id and arguments.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -63,7 +63,7 @@ class Tally:
 class PhaseKiller(Killer):
     """Notes what each worker was at when it was killed."""
 
-    def __init__(self, engine: LiveEngine, count: int, gap: float, seed: int) -> None:
+    def __init__(self, engine: EnvBackend, count: int, gap: float, seed: int) -> None:
         self._lanes = {lane.host.worker: lane for lane in engine.lanes}  # type: ignore[attr-defined]
         super().__init__(list(self._lanes), count, gap, seed)
         self.phases: Counter[str] = Counter()
@@ -140,7 +140,7 @@ def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLin
         space = plain.action_space
         space.seed(seed)
         engine = venv._engine
-        assert isinstance(engine, LiveEngine)
+        assert isinstance(engine, EnvBackend)
         equal(venv.reset(seed=seed), plain.reset(seed=seed))
         killer = PhaseKiller(engine, kills, gap, seed)
         killer.start()

@@ -14,7 +14,7 @@ import pytest
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.registry import find_spec, make_gym
-from plangym_ext.vectorization.parallel_env import ParallelEnv
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 
 def flat(value: Any) -> Any:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.core.envelope import HEADER, Envelope
 from plangym_ext.errors import DamagedState, ForeignState
+from plangym_ext.states.envelope import HEADER, Envelope
 
 
 class RefusesDamage:

@@ -7,7 +7,7 @@ import pytest
 from contract.backend_contract import BackendContract, assert_equal
 
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.native.kernel_env import KernelEnv
+from plangym_ext.native.kernel.kernel_env import KernelEnv
 
 pytestmark = pytest.mark.slow  # each class compiles a loop, or loads it
 

@@ -9,7 +9,7 @@ from contract.backend_contract import BackendContract, assert_equal
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs.mujoco_tasks import register_task
-from plangym_ext.native.mujoco_env import MujocoEnv
+from plangym_ext.native.mujoco.env import MujocoEnv
 
 pytestmark = pytest.mark.slow  # the serial side steps in Python
 

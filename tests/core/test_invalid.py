@@ -8,7 +8,7 @@ from gymnasium import spaces
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import InvalidObservation, UnknownName
-from plangym_ext.vectorization.parallel_env import ParallelEnv
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 FINE, NAN, INF_FREE, INF_BOUND, NAN_REWARD, NAN_AND_ODD, INF_REWARD, SHAPE, DTYPE = range(9)
 INVALID = {NAN, INF_BOUND, NAN_REWARD, NAN_AND_ODD}

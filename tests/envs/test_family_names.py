@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.core import families
-from plangym_ext.core.families import Family, register_family
 from plangym_ext.errors import MissingExtra, UnknownName
+from plangym_ext.states import families
+from plangym_ext.states.families import Family, register_family
 
 SIMULATORS = {
     "dm_control/cheetah-run-v0": ("dm_control", "dm_control"),

@@ -28,7 +28,7 @@ from plangym_ext.errors import (
     NoKernel,
 )
 from plangym_ext.native.compiled import cache_folder
-from plangym_ext.native.known import _registered, register_kernel
+from plangym_ext.native.kernel.known import _registered, register_kernel
 
 # An env of one's own, and its kernel ------------------------------------------------
 

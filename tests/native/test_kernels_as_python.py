@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.native.known import find_kernel
-from plangym_ext.native.proof import first_difference
-from plangym_ext.native.row_kernel import are_sealed, make_loop
-from plangym_ext.native.row_memory import RowMemory
+from plangym_ext.native.kernel.known import find_kernel
+from plangym_ext.native.kernel.proof import first_difference
+from plangym_ext.native.kernel.row_kernel import make_loop
+from plangym_ext.native.kernel.row_memory import RowMemory
+from plangym_ext.native.seals import are_sealed
 
 ENVS = {
     "CartPole-v1": {},

@@ -13,8 +13,8 @@ import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs.mujoco_tasks import register_task, task_of
 from plangym_ext.errors import BackendUnavailable, EnvClosed, IncompleteState, InvalidObservation
-from plangym_ext.native import mujoco_library
-from plangym_ext.native.mujoco_env import MujocoEnv
+from plangym_ext.native.mujoco import library as mujoco_library
+from plangym_ext.native.mujoco.env import MujocoEnv
 
 _ACTIONS = np.random.default_rng(0).uniform(-1, 1, (12, 5, 6)).astype(np.float32)
 
@@ -49,7 +49,7 @@ def test_auto_falls_back_with_an_older_mujoco(monkeypatch):
     def missing():
         raise BackendUnavailable("mujoco backend: it needs the batch API of MuJoCo 4 or newer")
 
-    monkeypatch.setattr("plangym_ext.native.mujoco_env.batch_library", missing)
+    monkeypatch.setattr("plangym_ext.native.mujoco.env.batch_library", missing)
     with plangym_ext.make("HalfCheetah-v5", n_workers=0) as env:
         assert env.backend == "serial"
         assert "MuJoCo 4 or newer" in env.backend_note

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.core.rng import GeneratorBytes
-from plangym_ext.native import pcg64
 from plangym_ext.native.compiled import build
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.states.rng import GeneratorBytes
 
 RANDOM, UNIFORM, INTEGERS, CHOICE = range(4)
 

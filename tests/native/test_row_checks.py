@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from plangym_ext.core.envelope import Envelope
-from plangym_ext.core.spaces import SpaceLayout, check_actions
+from plangym_ext.arrays.spaces import SpaceLayout, check_actions
 from plangym_ext.errors import InvalidAction
 from plangym_ext.native.row_checks import RowChecks, are_within
-from plangym_ext.native.row_seals import RowSeals
+from plangym_ext.native.seals import RowSeals
+from plangym_ext.states.envelope import Envelope
 
 SPACES = {
     "discrete": spaces.Discrete(5, start=-2),

@@ -15,23 +15,28 @@ FOLDERS = {
     "planners": "plangym_ext.planners",
 }
 
-#: Layer -> layers that it may import. `errors, arrays <- core <- native, vectorization,
-#: planners <- learn <- run`; envs bring kernels for the native backends; the registry joins
-#: envs with backends.
-_LOW = {"errors", "arrays", "core"}
+#: Layer -> layers that it may import. `errors, arrays <- states <- core <- envs, native,
+#: workers, planners <- vector <- learn <- run`; envs bring kernels for the native backends;
+#: the registry joins envs with backends.
+_LOW = {"errors", "arrays", "states", "core"}
+_BACKENDS = {"native", "workers"}
 ALLOWED = {
     "errors": set(),
     "arrays": {"errors"},
-    "core": {"errors", "arrays"},
+    "states": {"errors", "arrays"},
+    "core": {"errors", "arrays", "states"},
     "native": _LOW,
     "envs": _LOW | {"native"},
-    "vectorization": _LOW,
+    "workers": _LOW,
     "planners": _LOW,
-    "registry": _LOW | {"envs", "native", "vectorization"},
-    "learn": _LOW | {"envs", "native", "vectorization", "planners", "registry"},
-    "run": _LOW | {"envs", "native", "vectorization", "planners", "registry", "learn", ""},
+    "vector": _LOW | {"workers"},
+    # A former place: names alone.
+    "vectorization": {"vector"},
+    "registry": _LOW | _BACKENDS | {"envs", "vector"},
+    "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry"},
+    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", ""},
     # The package itself only names modules; it imports them when they are used.
-    "": _LOW | {"envs", "native", "vectorization", "planners", "registry", "learn", "run"},
+    "": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", "run"},
 }
 #: Folder of `planners` -> folders that it may import. "" are the files on top, which all
 #: share. `trees <- lockstep <- compiled <- mcts`; `rollouts <- compiled, graphs, continuous`.
@@ -178,7 +183,7 @@ def test_only_known_modules_are_imported_by_name_against_the_direction():
         for target in named(tree)
         if layer(target) not in ALLOWED[layer(name)] | {layer(name)}
     }
-    assert found <= {("plangym_ext.core.families", "plangym_ext.envs")}
+    assert found <= {("plangym_ext.states.families", "plangym_ext.envs")}
 
 
 def test_only_learning_imports_torch():
@@ -204,7 +209,16 @@ def test_layers_below_the_envs_name_no_simulator():
     simulators = {"ale_py", "mujoco", "pygame", "Box2D", "dm_control", "minigrid"}
     for name, tree in MODULES.items():
         # One backend is a simulator's own.
-        if name.startswith("plangym_ext.native.mujoco_"):
+        if name.startswith("plangym_ext.native.mujoco"):
             continue
-        if layer(name) in {"errors", "arrays", "core", "native", "vectorization", "planners"}:
+        if layer(name) in {
+            "errors",
+            "arrays",
+            "states",
+            "core",
+            "native",
+            "workers",
+            "vector",
+            "planners",
+        }:
             assert simulators.isdisjoint(target.split(".")[0] for target in imported(tree)), name

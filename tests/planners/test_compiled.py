@@ -161,6 +161,13 @@ def test_near_endings_and_time_limits():
     assert sum(move.truncated for move in moves) == 3
 
 
+def test_rows_that_end_early_draw_for_themselves():
+    # Simulations on ice end early, in one tree more than in another, and `max_model_steps`
+    # then pays for more of them than at first: a tree must not read another's numbers.
+    options = {"num_simulations": 50, "max_model_steps": 200, "num_rollouts": 2, "wave_size": 5}
+    assert_equal_moves("FrozenLake-v1", MCTS, num_episodes=3, **options)
+
+
 def test_generators_are_where_they_would_have_been():
     with plangym_ext.make("CartPole-v1") as env:
         state, _, _ = env.reset(seed=0)

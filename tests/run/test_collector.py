@@ -8,8 +8,8 @@ from training_runs import small
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.planners import play
+from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.collector import Collector
-from plangym_ext.run.training.compose import compose
 from plangym_ext.run.training.game import episode_seed
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.worker_collector import WorkerCollector

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
-from plangym_ext.run.training.compose import compose
-from plangym_ext.run.training.config import RunConfig
-from plangym_ext.run.training.presets import PRESETS
-from plangym_ext.run.training.settings import Text, build, differences, merged, nested, plain
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.settings import Text, build, differences, merged, nested, plain
 
 
 @pytest.mark.parametrize("name", PRESETS)

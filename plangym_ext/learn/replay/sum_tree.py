@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from plangym_ext.core.jit import kernel
 
 ROOT = 1
 
@@ -29,7 +30,7 @@ def new_sum_tree(rows: int) -> SumTree:
     return SumTree(np.zeros(2 * size), np.full(2 * size, np.inf))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def assign(tree: SumTree, places: Any, masses: Any) -> None:
     """Set the masses of rows, in place; of a row that comes twice the last one counts.
 
@@ -50,7 +51,7 @@ def assign(tree: SumTree, places: Any, masses: Any) -> None:
             node //= 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def draw(tree: SumTree, targets: Any, places: Any) -> None:
     """Write the row that each target falls on: the first whose running sum exceeds it.
 

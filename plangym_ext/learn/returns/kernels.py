@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
+from plangym_ext.core.jit import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def backward(step: Any, decay: Any, carry: Any, out: Any) -> None:
     """Write x_t = step_t + decay_t x_{t+1} to `out`, from the last row to the first.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint
-from plangym_ext.run.training.settings import differences
+from plangym_ext.run.settings.settings import differences
 
 #: Of the layout of a checkpoint; raised when an older program could not read it.
 FORMAT = 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.run.training.config import RunConfig
+from plangym_ext.run.settings.config import RunConfig
 
 
 class Learning:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import IncompleteState
+from plangym_ext.run.settings.config import EnvSettings, RunConfig
+from plangym_ext.run.settings.sections import TRAINERS
 from plangym_ext.run.training.collector import Collector
-from plangym_ext.run.training.config import EnvSettings, RunConfig
-from plangym_ext.run.training.sections import TRAINERS
 
 #: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`
 MakeEnv = Callable[..., Any]

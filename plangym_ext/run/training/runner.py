@@ -15,6 +15,8 @@ from plangym_ext.planners.plans import Budget
 from plangym_ext.run.files import write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.callbacks import Callback, StopAt
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -23,13 +25,11 @@ from plangym_ext.run.training.checkpoints import (
     read_checkpoint,
     spaces_of,
 )
-from plangym_ext.run.training.config import RunConfig
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learning import Learning
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.settings import plain
 from plangym_ext.run.training.versions import versions
 from plangym_ext.run.training.worker_collector import WorkerCollector
 

@@ -10,14 +10,14 @@ from typing import Any
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.planners.episode import Episode, Move, play
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
     check_same_spaces,
     read_checkpoint,
 )
-from plangym_ext.run.training.config import RunConfig
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.settings import build, free
 
 
 class Trained(Closing):

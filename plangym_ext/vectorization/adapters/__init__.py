@@ -1,1 +1,1 @@
-"""Vector envs as other frameworks want them: one file each, which imports its framework."""
+"""The former place of `plangym_ext.vector.adapters`."""

@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from plangym_ext.core.envelope import HEADER
+from plangym_ext.states.envelope import HEADER
 
 _GO = struct.Struct("<d")  # seconds to run for
 _DONE = struct.Struct("<qd")  # rows run, seconds taken

@@ -21,7 +21,7 @@ import cloudpickle
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.core.envelope import HEADER
+from plangym_ext.states.envelope import HEADER
 
 
 class Sketch:

@@ -12,8 +12,8 @@ from gymnasium.spaces import Box, Discrete
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.part import StatePart
-from plangym_ext.vectorization.parallel_env import ParallelEnv
+from plangym_ext.states.part import StatePart
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 _COUNT = struct.Struct("<q")
 

@@ -27,7 +27,7 @@ def build(
         raise NotHere("there is none")
     actions = itertools.cycle(task.actions(envs.single_action_space, rows))
     if adapted:
-        from plangym_ext.vectorization.adapters.stable_baselines3 import StableBaselines3VecEnv
+        from plangym_ext.vector.adapters.stable_baselines3 import StableBaselines3VecEnv
 
         adapter = StableBaselines3VecEnv(envs)
         adapter.seed(0)

@@ -11,7 +11,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 
 import plangym_ext
-from plangym_ext.vectorization.adapters.stable_baselines3 import StableBaselines3VecEnv
+from plangym_ext.vector.adapters.stable_baselines3 import StableBaselines3VecEnv
 from table.contest import Runner
 from table.tasks import Task
 

@@ -1,0 +1,87 @@
+"""A lost life ends the episode for the agent, while the game goes on.
+
+As the players of DQN learned: an agent that may not lose a life values each one, and
+the next episode begins where the life was lost. Only a game that is over is reset.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.states.part import StatePart
+
+
+class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
+    """Ends an episode when `info["lives"]` goes down.
+
+    Every info says whether this step lost a life: `info["lost_life"]`. A step that does
+    is terminal; `info["game_over"]` tells whether the game ended too. The reset behind
+    a lost life plays one no-op, whose reward nobody gets, to have an observation. A
+    reset with a seed or options, or after the game ended, starts a game.
+
+    Args:
+        env: its infos have `lives`; games without lives never lose one.
+
+    Source: Mnih et al. 2015; `EpisodicLifeEnv` of OpenAI Baselines.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        self.lives = 0
+        self.game_over = True
+        space = env.action_space
+        self._noop: Any = 0
+        if not isinstance(space, gym.spaces.Discrete):
+            self._noop = np.zeros(space.shape or (), space.dtype)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Go on after a lost life, or start a game."""
+        if not self.game_over and seed is None and not options:
+            obs, _, terminated, truncated, info = self.env.step(self._noop)
+            self.game_over = terminated or truncated
+        if self.game_over or seed is not None or options:
+            obs, info = self.env.reset(seed=seed, options=options)
+            self.game_over = False
+        self.lives = info["lives"]
+        return obs, {**info, "lost_life": False, "game_over": False}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step; terminal if it lost a life."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.game_over = terminated or truncated
+        lost = info["lives"] < self.lives
+        self.lives = info["lives"]
+        info = {**info, "lost_life": lost, "game_over": self.game_over}
+        return obs, reward, terminated or lost, truncated, info
+
+    def state_part(self) -> StatePart:
+        """Codec of the wrapper's two fields."""
+        return EpisodicLifePart(self)
+
+
+class EpisodicLifePart(StatePart):
+    """`EpisodicLife`: lives left, and whether the next reset starts a game."""
+
+    _layout = struct.Struct("<q?")
+    width = _layout.size
+
+    def __init__(self, layer: EpisodicLife) -> None:
+        self._layer = layer
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write both fields."""
+        self._layout.pack_into(buffer, offset, self._layer.lives, self._layer.game_over)
+        return offset + self.width
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set both fields."""
+        layer = self._layer
+        layer.lives, layer.game_over = self._layout.unpack_from(buffer, offset)
+        return offset + self.width

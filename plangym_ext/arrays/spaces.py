@@ -1,0 +1,377 @@
+"""From a gymnasium space to the arrays that a batch of its values is stored in."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.arrays.cells import cells_of
+from plangym_ext.errors import InvalidAction, InvalidObservation
+
+Path = tuple[str | int, ...]
+
+#: Characters that a text may have whose space does not say how many.
+TEXT_LENGTH = 512
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of a (possibly nested) space: where it hangs and what it holds."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    space: spaces.Space[Any]
+
+    @functools.cached_property
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value: arrays only if they are not the same everywhere."""
+        low, high = (np.asarray(bound) for bound in _bounds(self.space))
+        alike = (
+            low.size and high.size and (low == low.flat[0]).all() and (high == high.flat[0]).all()
+        )
+        return (low.flat[0], high.flat[0]) if alike else (low, high)
+
+    @functools.cached_property
+    def is_object(self) -> bool:
+        """Whether its arrays hold Python objects, which shared memory cannot."""
+        return self.dtype.hasobject
+
+    @property
+    def name(self) -> str:
+        """Path as text, for messages; empty for a space that is one array."""
+        return "".join(f"[{key!r}]" for key in self.path)
+
+
+def _leaves(space: spaces.Space[Any], objects: bool, path: Path = ()) -> list[Leaf]:
+    if isinstance(space, spaces.Dict):
+        return [leaf for key, sub in space.items() for leaf in _leaves(sub, objects, (*path, key))]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, objects, (*path, i))]
+    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        shape = tuple(space.shape or ())
+        return [Leaf(path, shape, np.dtype(space.dtype), space)]
+    if objects and is_text(space):
+        length = getattr(space, "max_length", TEXT_LENGTH)
+        return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
+    if objects:
+        return [Leaf(path, (), np.dtype(object), space)]
+    raise TypeError(
+        f"space{''.join(f'[{key!r}]' for key in path)}: {type(space).__name__} has no fixed-size "
+        "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
+        "them. Flatten it with a wrapper first."
+    )
+
+
+def is_text(space: spaces.Space[Any]) -> bool:
+    """Whether the values are `str`: `Text`, or an env's own such as MiniGrid's missions."""
+    return isinstance(space, spaces.Text) or space.dtype == np.dtype(str)
+
+
+class SpaceLayout:
+    """The leaves of a space, in a fixed order, and both ways between value and leaves.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
+        objects: whether values without a fixed-size array form are leaves too: texts as
+            unicode arrays of the space's `max_length`, or `TEXT_LENGTH` where it has none;
+            those of any other space, such as Graph and Sequence, as arrays of objects.
+
+    Raises:
+        TypeError: a space within has no fixed-size array form.
+    """
+
+    def __init__(self, space: spaces.Space[Any], *, objects: bool = False) -> None:
+        self.space = space
+        self.leaves = tuple(_leaves(space, objects))
+        #: True when the space is one array, so values need no unpacking.
+        self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
+
+    def split(self, value: Any) -> tuple[Any, ...]:
+        """Leaf values of one nested value, or of one nested batch, in leaf order.
+
+        Raises:
+            KeyError, IndexError, TypeError: the nesting is not that of the space.
+        """
+        if self.is_flat:
+            return (value,)
+        parts = []
+        for leaf in self.leaves:
+            part = value
+            for key in leaf.path:
+                part = part[key]
+            parts.append(part)
+        return tuple(parts)
+
+    def join(self, parts: tuple[Any, ...]) -> Any:
+        """Inverse of `split`: nested dicts and tuples around the given leaf values."""
+        if self.is_flat:
+            return parts[0]
+        remaining = iter(parts)
+        return self._join(self.space, remaining)
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        """Return a batch `[L, ...]` of L single values, nested as the space; a fresh copy.
+
+        Raises:
+            KeyError, IndexError, TypeError, ValueError, InvalidObservation: a value is not one
+                of the space.
+        """
+        rows = [self.split(value) for value in values]
+        return self.join(
+            tuple(_stacked(leaf, [row[k] for row in rows]) for k, leaf in enumerate(self.leaves))
+        )
+
+    def _join(self, space: spaces.Space[Any], parts: Any) -> Any:
+        if isinstance(space, spaces.Dict):
+            return {key: self._join(sub, parts) for key, sub in space.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._join(sub, parts) for sub in space)
+        return next(parts)
+
+
+def _stacked(leaf: Leaf, parts: list[Any]) -> np.ndarray:
+    if leaf.dtype.kind == "U":  # which numpy would cut to length
+        return np.array([_checked_leaf(leaf, part) for part in parts], leaf.dtype)
+    if not leaf.is_object:
+        return np.array(parts, leaf.dtype)
+    # Not np.array: it would look for a common shape within graphs and sequences.
+    found = np.empty(len(parts), object)
+    for i, part in enumerate(parts):
+        found[i] = copy.deepcopy(part)
+    return found
+
+
+class ObsWriter:
+    """Checks the observations of one env and stores them in rows of leaf arrays."""
+
+    def __init__(self, layout: SpaceLayout) -> None:
+        self._layout = layout
+        self._flat = layout.is_flat and isinstance(layout.space, spaces.Box)
+
+    def into(self, arrays: tuple[np.ndarray, ...]) -> Callable[[int, Any], None]:
+        """Function of a row `i` and an observation that stores it there.
+
+        Args:
+            arrays: one `[B, *leaf.shape]` array per leaf.
+
+        The function raises `InvalidObservation` if shape or dtype is not the space's.
+        Nothing is ever broadcast or cast into a row.
+        """
+        layout = self._layout
+        if not self._flat:
+            return functools.partial(_put_leaves, layout, arrays)
+        (leaf,), (array,) = layout.leaves, arrays
+        shape, dtype = leaf.shape, leaf.dtype
+        if len(shape) == 1 and array.flags.c_contiguous:
+            cells = cells_of(array.reshape(-1))
+            if cells is not None:
+                return _vector_writer(layout, array, cells)
+
+        def put(i: int, obs: Any) -> None:
+            if type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype:
+                array[i] = obs
+            else:
+                _put_leaves(layout, arrays, i, obs)
+
+        return put
+
+
+def _vector_writer(
+    layout: SpaceLayout, array: np.ndarray, cells: Any
+) -> Callable[[int, Any], None]:
+    """What `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
+    size = array.shape[1]
+
+    def put(i: int, obs: Any) -> None:
+        if type(obs) is np.ndarray:
+            try:
+                # Memory takes another vector's only if number and type are the same.
+                cells[i * size : i * size + size] = obs
+            except ValueError:
+                pass
+            else:
+                return
+        _put_leaves(layout, (array,), i, obs)
+
+    return put
+
+
+def _put_leaves(layout: SpaceLayout, arrays: tuple[np.ndarray, ...], i: int, obs: Any) -> None:
+    try:
+        parts = layout.split(obs)
+    except (KeyError, IndexError, TypeError) as error:
+        raise InvalidObservation(
+            f"observation: expected the nesting of {layout.space}; "
+            f"got {type(obs).__name__} ({error!r})"
+        ) from error
+    for leaf, array, part in zip(layout.leaves, arrays, parts, strict=True):
+        array[i] = _checked_object(leaf, part) if leaf.is_object else _checked_leaf(leaf, part)
+
+
+def _checked_object(leaf: Leaf, part: Any) -> Any:
+    """Return a copy: an env may go on writing to what it has returned."""
+    try:
+        fits = leaf.space.contains(part)
+    except Exception:  # a space may trip over what it has not been written for
+        fits = False
+    if not fits:
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected an element of {leaf.space}; got "
+            f"{repr(part)[:200]}. Correct the env, or its observation space."
+        )
+    return copy.deepcopy(part)
+
+
+def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
+    value = np.asarray(part)
+    if leaf.dtype.kind == "U" and value.dtype.kind == "U" and value.shape == ():
+        if value.itemsize <= leaf.dtype.itemsize:
+            return value
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected at most {leaf.dtype.itemsize // 4} characters; got "
+            f"{value.itemsize // 4}. Shorten it with a TransformObservation."
+        )
+    # A Discrete observation may be a Python int; its value decides, not its type.
+    is_int = isinstance(leaf.space, spaces.Discrete) and value.dtype.kind in "iu"
+    if value.shape != leaf.shape or (value.dtype != leaf.dtype and not is_int):
+        raise InvalidObservation(
+            f"observation{leaf.name}: expected {leaf.shape} {leaf.dtype} as in its space; "
+            f"got {value.shape} {value.dtype}. Correct the env or wrap it with a "
+            "TransformObservation that casts."
+        )
+    return value
+
+
+def own_copy(action: Any) -> Any:
+    """An action, or a batch of them, that an env may write into: numbers are as they are."""
+    if type(action) is np.ndarray:
+        return action.copy()
+    return action if isinstance(action, np.generic | int) else copy.deepcopy(action)
+
+
+def check_actions(
+    layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
+) -> tuple[np.ndarray, ...]:
+    """Leaf arrays of a batch of actions, in the space's own dtypes.
+
+    Args:
+        layout: of the action space.
+        actions: arrays (nested as the space) with shape `batch_shape + leaf.shape`.
+        batch_shape: `[B]` or `[B, H]`; -1 stands for any length.
+        where: method name, for messages.
+
+    Returns:
+        One array per leaf; the caller's own array where no cast was needed.
+
+    Raises:
+        InvalidAction: wrong nesting, shape, dtype, range, or NaN.
+    """
+    if layout.is_flat:
+        return (_checked_actions(layout.leaves[0], actions, batch_shape, where),)
+    if not _nested_alike(layout.space, actions):
+        raise InvalidAction(
+            f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
+            f"got {type(actions).__name__}"
+        )
+    parts = layout.split(actions)
+    return tuple(
+        _checked_actions(leaf, part, batch_shape, where)
+        for leaf, part in zip(layout.leaves, parts, strict=True)
+    )
+
+
+def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
+    """Whether a value has the keys of every Dict and the lengths of every Tuple."""
+    if isinstance(space, spaces.Dict):
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == space.keys()
+            and all(_nested_alike(sub, value[key]) for key, sub in space.items())
+        )
+    if isinstance(space, spaces.Tuple):
+        return (
+            isinstance(value, tuple | list)
+            and len(value) == len(space)
+            and all(_nested_alike(sub, part) for sub, part in zip(space, value, strict=True))
+        )
+    return True
+
+
+def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str) -> np.ndarray:
+    try:
+        values = np.asarray(part)
+    except ValueError as error:
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be one array; rows differ in shape"
+        ) from error
+    if values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype:
+        _check_range(leaf, values, where)
+        return values
+    ndim = len(batch_shape)
+    shape_fits = (
+        values.ndim == ndim + len(leaf.shape)
+        and values.shape[ndim:] == leaf.shape
+        and all(w in (-1, n) for w, n in zip(batch_shape, values.shape, strict=False))
+    )
+    is_integer = leaf.dtype.kind in "iu"
+    kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
+    if shape_fits and is_integer and values.dtype.kind == "f":
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be whole numbers of an integer dtype, such as "
+            f"{leaf.dtype}, for {leaf.space}; got {values.shape} {values.dtype}. Cast them with "
+            ".astype(int)."
+        )
+    if not shape_fits or not kind_fits:
+        names = ("B", "H")
+        lead = [names[k] if w == -1 else str(w) for k, w in enumerate(batch_shape)]
+        want = "(" + ", ".join([*lead, *map(str, leaf.shape)]) + ")"
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be {want} {leaf.dtype}, one row per state; "
+            f"got {values.shape} {values.dtype}. "
+            "For one action shared by all rows use np.broadcast_to."
+        )
+    _check_range(leaf, values, where)
+    return values.astype(leaf.dtype, copy=False)
+
+
+def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start + space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        start = getattr(space, "start", 0)
+        return start, start + space.nvec - 1
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    return 0, 1
+
+
+def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
+    low, high = leaf.bounds
+    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
+    same_kind = values.dtype == leaf.dtype or leaf.dtype.kind in "iu"
+    if low.ndim == 0 and values.size and same_kind:
+        least, most = np.minimum.reduce, np.maximum.reduce
+        if low <= least(values, axis=None) and most(values, axis=None) <= high:
+            return
+    cast = values
+    if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
+        # The comparison is in the space's dtype: a float64 copy of the bound is in range.
+        with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
+            cast = values.astype(leaf.dtype)
+    good = np.greater_equal(cast, low)  # False for NaN
+    good &= cast <= high
+    if np.logical_and.reduce(good, axis=None):
+        return
+    first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
+    got = values[first] if values.ndim else values
+    raise InvalidAction(
+        f"{where}: actions{leaf.name} must lie in {leaf.space}; "
+        f"got {got!r} at index {first}. Clip or re-index the actions first."
+    )

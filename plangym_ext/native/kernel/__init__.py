@@ -1,0 +1,1 @@
+"""The kernel backend: env rules that numba compiles into one loop over rows."""

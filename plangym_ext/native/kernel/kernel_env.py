@@ -1,0 +1,247 @@
+"""The kernel backend: rows run in one compiled loop, in this process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+
+from plangym_ext.core import forks
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import KernelDiffers
+from plangym_ext.native.compiled import built_once
+from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.known import find_kernel
+from plangym_ext.native.kernel.proof import GuardedMemory, first_difference
+from plangym_ext.native.kernel.row_kernel import RowArrays, make_loop
+from plangym_ext.native.kernel.row_memory import RowMemory
+from plangym_ext.native.kernel.simulator import KernelSimulator
+from plangym_ext.native.native_env import NativeEnv, state_of
+from plangym_ext.native.reset_proof import proved_resets
+
+#: Env steps that are worth waking another thread for.
+_STEPS_PER_THREAD = 8192
+
+Loop = Callable[[RowArrays, Any, Any, int, int, bool], int]
+
+
+class KernelEnv(NativeEnv):
+    """An env whose batches run on a compiled kernel; all else runs on the env itself.
+
+    States are those of the serial and the process backend. The loop is compiled when a
+    batch first needs it, or loaded from disk, and compared with the env before its
+    first results are used.
+
+    Args:
+        env: the env to play, and the reference. It belongs to this one from now on.
+        kernel: its rules; None looks the registered one up.
+        threads: threads that share a batch's rows; None lets the batch's size decide.
+        strict: raise `KernelDiffers` if the kernel is found to differ; otherwise warn,
+            and run the rows on the env itself.
+
+    Raises:
+        NoKernel: there is no kernel for the env, its arguments or its wrappers.
+    """
+
+    backend = "kernel"
+
+    def __init__(
+        self,
+        env: GymEnv,
+        kernel: Kernel | None = None,
+        *,
+        threads: int | None = None,
+        strict: bool = True,
+    ) -> None:
+        super().__init__()
+        if threads is not None and (
+            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
+        ):
+            raise ValueError(f"KernelEnv: threads must be an int >= 1; got {threads!r}")
+        self._own_kernel, self._strict, self.threads = kernel, strict, threads
+        self.kernel = find_kernel(env, kernel)
+        self._plan_env = env
+        self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
+        self._memory = RowMemory(env, self.kernel)
+        self._loop: Loop | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._forks = forks.count()
+        #: Seconds that compiling or loading took; None until then.
+        self.compile_seconds: float | None = None
+
+    # Rows -----------------------------------------------------------------------
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes; see `RowStepper.widen`."""
+        self.plan_env.widen(width)
+        self._memory = RowMemory(self.plan_env, self.kernel)
+        if self._checks is not None:
+            self._checks = self._memory.checks()
+
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        self.plan_env._check_open("step_batch")
+        if request.num_rows == 0 or request.infos == "all" or self.backend != "kernel":
+            return self.plan_env._run_rows(request)
+        if self._loop is None:
+            self.warm_up()
+            return self._run_rows(request)
+        found = self._compiled_rows(request)
+        if found is None:
+            # The env itself says what is wrong, if it is, in the words of every backend.
+            return self.plan_env._run_rows(request)
+        return found
+
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        self.plan_env._check_open("step")
+        if self._loop is None:
+            self.warm_up()
+        if self.backend != "kernel" or not self.plan_env.info_writer.holds_all:
+            return None
+        resets = request.reset_first
+        if self.reset_columns is None and resets is not None and resets.any():
+            return None
+        return self._compiled_rows(request)
+
+    def _compiled_rows(
+        self, request: RowRequest, guarded: GuardedMemory | None = None
+    ) -> RowResults | None:
+        """Results of the compiled loop; None if it refused a state, or raised."""
+        assert self._loop is not None
+        arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
+        seal = request.wants_states or "states_out" in request.out
+        size = request.num_rows
+        threads = self._threads_for(request)
+        try:
+            if threads == 1:
+                rules, params = self._memory.rules, self.kernel.params
+                refused = self._loop(arrays, rules, params, 0, size, seal)
+            else:
+                refused = self._shared(arrays, threads, seal=seal)
+        except Exception:
+            return None
+        return None if refused >= 0 else self._memory.results(request, arrays)
+
+    def _shared(self, arrays: RowArrays, threads: int, *, seal: bool) -> int:
+        """What the loop returns, its rows shared among threads."""
+        assert self._loop is not None
+        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
+        size = len(arrays.actions)
+        bounds = [size * k // threads for k in range(threads + 1)]
+        pool = self._threads(threads)
+        shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
+        parts = [pool.submit(run, *share) for share in shares[1:]]
+        return max(run(*shares[0]), *(part.result() for part in parts))
+
+    def _threads_for(self, request: RowRequest) -> int:
+        if self.threads is not None:
+            return min(self.threads, request.num_rows)
+        num_rows, horizon = request.actions[0].shape[:2]
+        steps = num_rows * horizon * self.frameskip
+        if steps < 2 * _STEPS_PER_THREAD:
+            return 1
+        return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
+
+    def _threads(self, count: int) -> ThreadPoolExecutor:
+        if self._pool is None or self._forks != forks.count():  # a child has no threads
+            self._forks = forks.count()
+            workers = max(count, self.threads or _processors()) - 1
+            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
+        return self._pool
+
+    def warm_up(self) -> float:
+        """Compile the loop, or load it from disk, and compare it with the env.
+
+        It is done by the first batch otherwise.
+
+        Returns:
+            Seconds that compiling or loading took.
+
+        Raises:
+            KernelDiffers: the kernel is not what the env is.
+        """
+        if self.compile_seconds is not None:
+            return self.compile_seconds
+        action = self.layout.action.leaves[0]
+        actions = np.zeros((1, 1, *action.shape), action.dtype)
+        request = RowRequest((actions,), state_of(self.plan_env), np.array(1, np.int32))
+        arrays, rules = self._memory.arrays(request), self._memory.rules
+        name = type(self.plan_env.gym_env.unwrapped).__name__
+        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True)
+        self._loop, seconds = built_once(name, make_loop, example, self.kernel.functions())
+        self._checks = self._memory.checks()
+        self.compile_seconds = seconds + self._checks.seconds
+        self._prove()
+        return self.compile_seconds
+
+    def simulator(self) -> KernelSimulator | None:
+        """The kernel for compiled loops of others, such as a search.
+
+        Returns:
+            What it offers; None if the kernel is not used, or its arrays are not plain.
+        """
+        self.plan_env._check_open("simulator")
+        self.warm_up()
+        if self.backend != "kernel":
+            return None
+        name = type(self.gym_env.unwrapped).__name__
+        return KernelSimulator(name, self.kernel, self._memory, self._simulated)
+
+    def _simulated(self, states: np.ndarray, where: str) -> None:
+        self.plan_env._check_open(where)
+        self.checked_states(states, where)
+
+    def _prove(self) -> None:
+        difference = first_difference(self.plan_env, self._compiled_rows)
+        if not difference:
+            self.reset_columns = proved_resets(self.plan_env, self._compiled_rows)
+            return
+        self._checks = None
+        text = f"{self.name}: {difference}"
+        if self._strict:
+            self._loop = self.compile_seconds = None
+            raise KernelDiffers(
+                f"{text}. The kernel is written for another version of the env, or its "
+                "arithmetic differs on this machine: use backend='serial', or correct it."
+            )
+        self.backend = "serial"
+        warnings.warn(
+            f"{text}, so its kernel is not used and batches run on the env itself. Choose "
+            "backend='serial' or 'process' to be rid of this warning.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    # Life -----------------------------------------------------------------------
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        own = {"kernel": self._own_kernel, "threads": self.threads, "strict": self._strict}
+        return {**self.plan_env._arguments, **own}
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with the same settings; see `PlanEnv.clone`."""
+        settings = {**self._arguments, **overrides}
+        own = {name: settings.pop(name) for name in ("kernel", "threads", "strict")}
+        return type(self)(type(self.plan_env)(**settings), **own)
+
+    def close(self) -> None:
+        """Close the env and end its threads; further calls do nothing."""
+        if self._pool is not None:
+            # Another process has its threads, if they were started there.
+            self._pool.shutdown(wait=self._forks == forks.count())
+            self._pool = None
+        self.plan_env.close()
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""The MuJoCo backend: rows stepped on MuJoCo's own threads."""

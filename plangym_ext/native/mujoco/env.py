@@ -1,0 +1,223 @@
+"""The MuJoCo backend: one env here to play, and rows on MuJoCo's own threads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+import numpy as np
+from gymnasium import wrappers
+
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import BackendUnavailable, EnvClosed
+from plangym_ext.native.mujoco.library import batch_library
+from plangym_ext.native.mujoco.live import MujocoLive
+from plangym_ext.native.mujoco.play import prepared_seconds
+from plangym_ext.native.mujoco.player import MujocoPlayer
+from plangym_ext.native.mujoco.resets import MujocoResets
+from plangym_ext.native.mujoco.rows import MujocoRows
+from plangym_ext.native.mujoco.states import MujocoStates
+from plangym_ext.native.mujoco.task import MujocoTask
+from plangym_ext.native.native_env import NativeEnv
+from plangym_ext.native.reset_proof import proved_resets
+from plangym_ext.native.row_checks import RowChecks
+from plangym_ext.native.seals import RowSeals
+from plangym_ext.native.threads import checked_threads
+from plangym_ext.states.codec import layers
+from plangym_ext.states.families import family_of
+
+#: Wrappers whose step does no more than pass on what the env returned.
+_TRANSPARENT = (wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
+# What the check at construction plays, from several places of an episode.
+_CHECK_SEED, _CHECK_PLACES, _CHECK_STEPS = 1, 4, 3
+
+
+class MujocoEnv(NativeEnv):
+    """Step a MuJoCo task in batches without a process.
+
+    A local env of the serial kind does everything but the batches, and resets rows that
+    ended. States are those of the serial backend, byte for byte.
+
+    Args:
+        env: the env to play, with at most `TimeLimit` and wrappers without a state of
+            their own around the simulator. It belongs to this one from now on.
+        task: what a step returns; None looks it up.
+        threads: threads; as many as there are processors if None.
+        check: compare some rows with the serial ones now, bit for bit.
+
+    Raises:
+        BackendUnavailable: no task describes the env, a wrapper is in the way, MuJoCo is
+            older than 4, or the rows differ from the serial ones.
+    """
+
+    backend = "mujoco"
+
+    def __init__(
+        self,
+        env: GymEnv,
+        task: MujocoTask | None = None,
+        *,
+        threads: int | None = None,
+        check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.threads = checked_threads(threads)
+        self._given: dict[str, Any] = {"threads": threads, "check": check}
+        self._arguments: dict[str, Any] = {**env._arguments, **self._given}
+        self._given_task = task
+        self._plan_env = env
+        self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
+        self._closed = self._tried_resets = False
+        batch_library()  # refuses an old MuJoCo
+        self._prepare(task)
+        if check:
+            self._check_rows()
+
+    def _prepare(self, task: MujocoTask | None) -> None:
+        stack = layers(self.plan_env.gym_env)
+        limit = None
+        for layer in stack[:-1]:
+            if limit is None and type(layer) is wrappers.TimeLimit:
+                limit = layer
+            elif type(layer) not in _TRANSPARENT:
+                raise BackendUnavailable(
+                    f"{self.name}: the mujoco backend knows no wrapper "
+                    f"{type(layer).__qualname__}, only TimeLimit. Use backend='process'."
+                )
+        #: Seconds that compiling or loading took.
+        self.compile_seconds = prepared_seconds()
+        base: Any = stack[-1]
+        task = self._found_task(base) if task is None else task
+        states = MujocoStates(self.plan_env.codec, limit)
+        self._part = states.part
+        self._player = MujocoPlayer(
+            base.model,
+            base.data,
+            task,
+            states.part.carried,
+            frame_skip=base.frame_skip,
+            n_threads=self.threads,
+        )
+        self._rows = MujocoRows(self.plan_env, task, self._player, states)
+        self._states = states
+        self._prepare_checks()
+        self._resets = MujocoResets(self.plan_env, task, states, self._player.carried_end)
+        self._live = MujocoLive(self._rows, self._resets)
+
+    def _prepare_checks(self) -> None:
+        """Have what seals states and checks inputs, for rows as wide as they are now."""
+        envelope = self.envelope
+        seals = RowSeals(envelope, self._states.length)
+        self._rows.seals = seals
+        self._checks = RowChecks(self.layout.action, envelope, seals.header)
+        self.compile_seconds += seals.seconds + self._checks.seconds
+
+    def _found_task(self, base: Any) -> MujocoTask:
+        family = family_of(base)
+        find = family.load_native("mujoco") if family is not None else None
+        task: MujocoTask | None = find(base) if find is not None else None
+        if task is None:
+            raise BackendUnavailable(
+                f"{self.name}: no task describes {type(base).__qualname__} to the mujoco backend. "
+                "Use backend='process', or write a MujocoTask."
+            )
+        return task
+
+    def _check_rows(self) -> None:
+        """Compare some rows with those of the serial backend.
+
+        numpy's sums and roots are the same for a row of a batch and a row alone wherever
+        this was tried, but its authors do not promise that.
+        """
+        env = self.plan_env
+        state, *_ = env.reset(seed=_CHECK_SEED)
+        rng = np.random.default_rng(_CHECK_SEED)
+        (leaf,) = env.layout.action.leaves
+        box: Any = leaf.space
+        low, high = np.clip(box.low, -1, 1), np.clip(box.high, -1, 1)
+        shape = (_CHECK_PLACES, _CHECK_STEPS, *leaf.shape)
+        actions = rng.uniform(low, high, shape).astype(leaf.dtype)
+        found = [state]
+        for action in actions[:-1, 0]:
+            env.step(action)
+            found.append(env.get_state())
+        states = np.stack(found)
+        played = RowRequest((actions,), states, np.array(1, np.int32))
+        fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)
+        differing = ""
+        for request in (played, fresh):
+            mine, theirs = self._run_rows(request), env._run_rows(request)
+            differing = differing or _difference(mine, theirs)
+        env.gym_env.reset(seed=0)
+        env.is_reset = False
+        if differing:
+            raise BackendUnavailable(
+                f"{self.name}: rows of the mujoco backend differ from the serial ones in "
+                f"{differing}, with numpy {np.__version__}. Use backend='process'."
+            )
+
+    # Rows -----------------------------------------------------------------------
+
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        if self._closed:
+            raise EnvClosed(f"step_batch: this {self.name} env is closed. Make a new one.")
+        self._part.check_model()
+        fresh = None
+        if request.reset_first is not None and request.reset_first.any():
+            states = request.states.copy()
+            fresh = self._resets.reset(states, request.reset_first)
+            request = dataclasses.replace(request, states=states)
+        return self._rows.run(request, fresh)
+
+    def _run_live(self, request: RowRequest) -> RowResults | None:
+        if self._closed:
+            raise EnvClosed(f"step: this {self.name} env is closed. Make a new one.")
+        self._part.check_model()
+        if not self._tried_resets:
+            self._tried_resets = True
+            self.reset_columns = proved_resets(self.plan_env, self._live.run)
+        assert request.reset_first is not None
+        if self.reset_columns is None and request.reset_first.any():
+            return None
+        return self._live.run(request)
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes; see `RowStepper.widen`."""
+        self.plan_env.widen(width)
+        self._prepare_checks()
+
+    # Life -----------------------------------------------------------------------
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with the same settings; see `PlanEnv.clone`."""
+        threads = overrides.pop("threads", self._given["threads"])
+        check = overrides.get("check", self._given["check"])
+        env = self.plan_env.clone(**overrides)
+        try:
+            return type(self)(env, self._given_task, threads=threads, check=check)
+        except BaseException:
+            env.close()
+            raise
+
+    def close(self) -> None:
+        """Close the env and end the threads; further calls do nothing."""
+        self._closed = True
+        self._player.close()
+        self.plan_env.close()
+
+
+def _difference(mine: RowResults, theirs: RowResults) -> str:
+    """Name of the first field of two results that is not the same to the bit, or ""."""
+    if mine.infos.keys() != theirs.infos.keys():
+        return "the names of infos"
+    keys = mine.infos.keys()
+    pairs = [(f"infos[{key!r}]", mine.infos[key], theirs.infos[key]) for key in keys]
+    pairs += [("obs", mine.obs[0], theirs.obs[0])]
+    names = ("states", "rewards", "terminated", "truncated", "steps")
+    pairs += [(name, getattr(mine, name), getattr(theirs, name)) for name in names]
+    for name, one, other in pairs:
+        if one.dtype != other.dtype or one.tobytes() != other.tobytes():
+            return name
+    return ""

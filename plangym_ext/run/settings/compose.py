@@ -1,0 +1,92 @@
+"""Settings put together: a preset, files, and what is typed, the later over the earlier."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, MissingExtra
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.presets import preset
+from plangym_ext.run.settings.settings import build, merged
+
+#: Endings of files that hold settings.
+ENDINGS = (".toml", ".yaml", ".yml", ".json")
+
+
+def compose(
+    sources: Sequence[str | Path | Mapping[str, Any]] = (),
+) -> RunConfig:
+    """Make the settings of a run.
+
+    Args:
+        sources: names of presets, paths of files (.toml, .yaml, .yml, .json), or nested
+            mappings. What a later one says counts; lists are replaced as a whole. With
+            another planner or trainer all options of the one before are dropped.
+
+    Raises:
+        UnknownName: a preset or a key is not known.
+        InvalidOption: a value is not one of that setting, or a file is not readable.
+        MissingExtra: YAML is to be read and PyYAML is not installed.
+    """
+    found: dict[str, Any] = {}
+    for source in sources:
+        found = _over(found, source if isinstance(source, Mapping) else named(source))
+    config: RunConfig = build(RunConfig, found)
+    return config
+
+
+def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first with what the second says."""
+    found = merged(first, second)
+    if "planner" in first and _name(found) != _name(first):
+        # How the planner before was to be evaluated means nothing to another one either.
+        own = second.get("evaluation", {}).get("planner", {})
+        found["evaluation"] = {**found.get("evaluation", {}), "planner": own}
+    return found
+
+
+def _name(settings: Mapping[str, Any]) -> Any:
+    section = settings.get("planner")
+    return section.get("name") if isinstance(section, Mapping) else None
+
+
+def named(source: str | Path) -> dict[str, Any]:
+    """Return what a preset or a file says."""
+    path = Path(source)
+    return read_file(path) if path.suffix in ENDINGS else preset(str(source))
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the settings in a file, by its ending; see `compose` for the errors."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidOption(f"settings: {path} cannot be read: {error.strerror}.") from None
+    try:
+        found = _parsed(path.suffix, text)
+    except ValueError as error:
+        raise InvalidOption(f"settings: {path} is no {path.suffix[1:]}: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidOption(f"settings: {path} must hold sections of settings; got {found!r}.")
+    return found
+
+
+def _parsed(ending: str, text: str) -> Any:
+    if ending == ".toml":
+        return tomllib.loads(text)
+    if ending == ".json":
+        return json.loads(text)
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra(
+            "settings: reading YAML needs PyYAML; pip install pyyaml, or write TOML."
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,185 @@
+"""All settings of a training run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.run.settings.sections import (
+    PlannerSettings,
+    TrainerSettings,
+    checked_choice,
+    checked_least,
+)
+
+REPLAYS = ("uniform", "prioritized", "balanced")
+PLAYERS = ("network", "planner")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvSettings:
+    """Where is played.
+
+    Args:
+        id: a gymnasium id; "module:Id-v0" imports the module first.
+        kwargs: for the env's constructor.
+        frameskip: env steps per move; None: the env's own.
+        n_workers: worker processes that step the env; 0: none; None: the fastest backend.
+        max_steps: moves after which an episode is cut.
+        trust: open pickles in the states of a checkpoint, for envs that have any.
+    """
+
+    id: str = "CartPole-v1"
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    frameskip: int | None = None
+    n_workers: int | None = None
+    max_steps: int = 1000
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        checked_least("env.max_steps", self.max_steps, 1)
+        checked_least("env.frameskip", self.frameskip, 1)
+        checked_least("env.n_workers", self.n_workers, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorSettings:
+    """How episodes are collected.
+
+    Args:
+        num_envs: games that are played side by side.
+        moves: of every game, per round.
+        n_workers: processes that share the games, each with its own network; 0: all are
+            played here, in one batch.
+        attributes: fields of the last step's info to keep with an episode, such as "solved".
+    """
+
+    num_envs: int = 32
+    moves: int = 16
+    n_workers: int = 0
+    attributes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        checked_least("collector.num_envs", self.num_envs, 1)
+        checked_least("collector.moves", self.moves, 1)
+        checked_least("collector.n_workers", self.n_workers, 0)
+        if self.n_workers > self.num_envs:
+            raise InvalidOption(
+                f"settings: collector.n_workers must be at most num_envs, {self.num_envs}: a "
+                f"worker plays at least one game; got {self.n_workers}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings:
+    """What is remembered, and how batches are drawn.
+
+    Args:
+        kind: "uniform", "prioritized" or "balanced".
+        capacity: rows; per group if balanced.
+        min_rows: rows that must be there before learning begins.
+        balance_by: attribute of episodes whose values are the groups of "balanced".
+        alpha: how much priorities matter, for "prioritized".
+        beta: how far weights undo it, for "prioritized".
+    """
+
+    kind: str = "uniform"
+    capacity: int = 50_000
+    min_rows: int = 500
+    balance_by: str = "solved"
+    alpha: float = 0.6
+    beta: float = 0.4
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        checked_choice("replay.kind", self.kind, REPLAYS)
+        checked_least("replay.capacity", self.capacity, 1)
+        checked_least("replay.min_rows", self.min_rows, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """How the network is judged, apart from training.
+
+    Args:
+        every: rounds between evaluations, the last round included; 0: never.
+        episodes: played side by side.
+        player: "network" plays without search, "planner" searches.
+        planner: options of the planner that differ from training.
+        env: arguments of the env that differ from training, such as held-out levels.
+        seed: of the first episode; the others follow.
+        stop_at: mean return at which the run ends early; None: never.
+    """
+
+    every: int = 0
+    episodes: int = 20
+    player: str = "network"
+    planner: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 1_000_000
+    stop_at: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        checked_choice("evaluation.player", self.player, PLAYERS)
+        checked_least("evaluation.every", self.every, 0)
+        checked_least("evaluation.episodes", self.episodes, 1)
+        checked_least("evaluation.seed", self.seed, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """All settings of a training run.
+
+    Args:
+        env: where is played.
+        planner: who plays while it is learned.
+        network: what learns.
+        trainer: how it learns.
+        replay: from what.
+        collector: how episodes are collected.
+        evaluation: how the network is judged.
+        seed: of everything; the same gives the same, bit for bit.
+        rounds: of collecting and learning.
+        updates: of the network, per round.
+        checkpoint_every: rounds between checkpoints; 0: only one at the end.
+        device: where the network runs.
+        threads: of torch; results can differ in the last bits with their number.
+    """
+
+    env: EnvSettings = field(default_factory=EnvSettings)
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    replay: ReplaySettings = field(default_factory=ReplaySettings)
+    collector: CollectorSettings = field(default_factory=CollectorSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    seed: int = 0
+    rounds: int = 100
+    updates: int = 16
+    checkpoint_every: int = 10
+    device: str = "cpu"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the settings, and those of the evaluation's planner."""
+        checked_least("seed", self.seed, 0)
+        checked_least("rounds", self.rounds, 1)
+        checked_least("updates", self.updates, 0)
+        checked_least("checkpoint_every", self.checkpoint_every, 0)
+        checked_least("threads", self.threads, 1)
+        # As the evaluation's planner reads them, so that a mistake is found at the start.
+        changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
+        given = {key: changed.options[key] for key in self.evaluation.planner}
+        object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
+
+    @property
+    def steps_per_round(self) -> int:
+        """Moves of all games in a round."""
+        return self.collector.num_envs * self.collector.moves

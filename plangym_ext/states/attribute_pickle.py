@@ -1,0 +1,77 @@
+"""Pickles of attributes, in which the layers of an env and their spaces are named, not written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import gymnasium as gym
+
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states.graph_writer import Name
+from plangym_ext.states.random_bytes import RANDOM_TYPES
+
+
+def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
+    """Pickle attributes.
+
+    Classes of the caller's own script go by value: workers have no such module.
+
+    Args:
+        attributes: what to pickle.
+        names: of the objects that are named, by their `id`.
+
+    Raises:
+        IncompleteState: one of them would come back as a fresh, unplayed env.
+        Exception: whatever an attribute's own reduction raises.
+    """
+    file = io.BytesIO()
+    _Pickler(file, names).dump(attributes)
+    return file.getvalue()
+
+
+def size(attribute: Any, names: dict[int, Name]) -> int:
+    """Bytes of the pickle of an attribute, or of as much of it as can be written."""
+    file = io.BytesIO()
+    with contextlib.suppress(Exception):  # of its own reduction
+        _Pickler(file, names).dump(attribute)
+    return file.tell()
+
+
+def loads(data: bytes, named: Callable[[int, str], Any]) -> Any:
+    """What `dumps` pickled.
+
+    Args:
+        data: a pickle that may be opened; it can run any code.
+        named: from the parts of a name to the object here.
+    """
+    return _Unpickler(io.BytesIO(data), named).load()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO, names: dict[int, Name]) -> None:
+        super().__init__(file, protocol=5)
+        self._names = names
+
+    def persistent_id(self, obj: Any) -> Name | None:
+        return None if isinstance(obj, RANDOM_TYPES) else self._names.get(id(obj))
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, gym.utils.EzPickle):
+            raise IncompleteState(
+                f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
+            )
+        return super().reducer_override(obj)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, named: Callable[[int, str], Any]) -> None:
+        super().__init__(file)
+        self._named = named
+
+    def persistent_load(self, pid: Name) -> Any:
+        return self._named(*pid)

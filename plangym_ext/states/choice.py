@@ -1,0 +1,70 @@
+"""Choosing how an env's state is captured: the first way that proves itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.errors import IncompleteState, UnknownName, suggestion
+from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, with_recorder
+from plangym_ext.states.round_trip import Subject, check_round_trip
+
+#: What the check at construction plays; `check_env` and the doctor play more. It is not
+#: the episode that the codec was built in, so it meets what a reset draws anew.
+_QUICK: dict[str, Any] = {"seed": 1, "save_points": (0, 2), "num_steps": 6}
+
+
+def check_way(state: str) -> None:
+    """Refuse what names no way to capture a state.
+
+    Raises:
+        UnknownName: it is none of "auto", `METHODS` and "approximate".
+    """
+    known = ("auto", *METHODS, "approximate")
+    if state not in known:
+        raise UnknownName(
+            f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
+        )
+
+
+def choose_codec(
+    env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool
+) -> tuple[gym.Env[Any, Any], StateCodec]:
+    """The env, perhaps with a recorder in its stack, and the codec bound to it.
+
+    Args:
+        env: reset at least once; it is reset and moved by the check.
+        state: "auto", one of `METHODS`, or "approximate".
+        check: whether a way must pass a short round trip; not asked of "approximate".
+        trusted: open pickles that another session made.
+
+    Raises:
+        IncompleteState: no way applies and passes; the message says what differs.
+        UnknownName: `state` is none of the above.
+    """
+    check_way(state)
+    failures = []
+    for method in candidate_methods(env) if state == "auto" else (state,):
+        if method in ("replay", "approximate"):
+            env = with_recorder(env, method)
+            env.reset(seed=0)
+        try:
+            codec = StateCodec(env, method, trusted=trusted)
+            if not check or method == "approximate":
+                return env, codec
+            outcome = check_round_trip(Subject(env, codec), [], **_QUICK)
+        except IncompleteState as error:
+            failures.append(f"{method}: {error}")
+            continue
+        if outcome.exact:
+            codec.step_seconds = outcome.step_seconds
+            return env, codec
+        failures.append(f"{method}: {outcome.difference}")
+    name = env.spec.id if env.spec else type(env.unwrapped).__qualname__
+    tried = "\n  ".join(failures)
+    raise IncompleteState(
+        f"{name}: its state cannot be captured exactly.\n  {tried}\n"
+        "Give the env get_state and set_state, leave out the wrapper that differs, or register "
+        "a codec; state='approximate' takes a family's inexact way if it has one."
+    )

@@ -1,0 +1,215 @@
+"""How the state of one env instance becomes bytes: a ladder of ways, layer by layer.
+
+An env is a stack: wrappers around a simulator. The simulator's state is captured by
+the first way that applies and passes the round trip:
+
+    codec     the library knows the simulator (`plangym_ext.envs`, `register_family`);
+              what a class derived from it adds is captured beside it, as plain data
+    own       a layer has get_state and set_state; they cover all layers below
+    snapshot  the attributes, as plain data or else as a pickle
+    replay    the reset and the actions since
+
+Wrappers above have codecs of their own or are captured as snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states.extra_fields import ExtraFieldsPart
+from plangym_ext.states.families import family_of, is_own_class
+from plangym_ext.states.own_state import OwnStatePart, offers_state
+from plangym_ext.states.part import StatePart
+from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
+from plangym_ext.states.snapshot import SnapshotPart
+from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
+
+#: The ways, in the order in which they are tried.
+METHODS = ("codec", "own", "snapshot", "replay")
+#: Steps that a replayed episode without a time limit is expected to last.
+_USUAL_DEPTH = 1000
+
+
+def layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+    """Every layer of `env`, outermost first, the simulator last."""
+    found = [env]
+    while isinstance(found[-1], gym.Wrapper):
+        found.append(found[-1].env)
+    return found
+
+
+class StateCodec:
+    """Captures and restores the complete state of one env instance.
+
+    Args:
+        env: a gymnasium env that has been reset at least once.
+        method: one of `METHODS` for the simulator, or "approximate" for a family's
+            inexact way.
+        trusted: open pickles that another session made.
+
+    Raises:
+        IncompleteState: the method does not apply to this env.
+
+    Attributes:
+        width: bytes of a payload; grows if a state outgrows it.
+        exact: as of `StatePart`, for all layers together.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], method: str, *, trusted: bool = False) -> None:
+        stack = layers(env)
+        base_part, covered = _base_part(stack, method)
+        found: list[tuple[StatePart, str]] = []
+        unknown = []
+        for layer in stack[:covered]:
+            if type(layer) in STATELESS or isinstance(layer, ResetRecorder):
+                continue
+            part = wrapper_part(layer)  # type: ignore[arg-type]
+            if part is None:
+                unknown.append(layer)
+            else:
+                found.append((part, type(layer).__qualname__))
+        if base_part is None:
+            unknown.append(stack[-1])
+        else:
+            found.append((base_part, type(stack[covered]).__qualname__))
+            if method in ("codec", "approximate") and not is_own_class(stack[-1]):
+                extra = ExtraFieldsPart(stack[-1], base_part)
+                found.append((extra, type(stack[-1]).__qualname__))
+        if unknown:
+            names = ", ".join(type(layer).__qualname__ for layer in unknown)
+            found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
+        self._found = found
+        self.parts = tuple(part for part, _ in found)
+        self.method = method
+        #: What an env step took when the way was proved; None if it was not.
+        self.step_seconds: float | None = None
+        self.width = sum(part.width for part in self.parts)
+        self.exact = all(part.exact for part in self.parts)
+
+    @property
+    def canonical(self) -> bool:
+        """As of `StatePart`, for all layers together."""
+        return all(part.canonical for part in self.parts)
+
+    def capture(self, buffer: memoryview, offset: int) -> int:
+        """Write the state to `buffer[offset : offset + width]`.
+
+        Returns:
+            Offset behind the last byte written; what follows it stays as it is.
+
+        Raises:
+            StateTooWide: the state needs more than `width` bytes.
+        """
+        end = offset + self.width
+        for part in self.parts:
+            offset = part.capture(buffer, offset, end)
+        return offset
+
+    def restore(self, buffer: memoryview, offset: int) -> None:
+        """Bring the env to the state that `capture` wrote at `offset`."""
+        for part in self.parts:
+            offset = part.restore(buffer, offset)
+
+    def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
+        """What each part learned; see `StatePart.learned`."""
+        return tuple(part.learned(before) for part in self.parts)
+
+    def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
+        """Write states as an equal env's codec does; see `StatePart.adopt`.
+
+        Raises:
+            IncompleteState: the other env is not equal: it has other parts.
+        """
+        if len(learned) != len(self.parts):
+            names = ", ".join(name for _, name in self._found)
+            raise IncompleteState(
+                f"state: expected {len(learned)} parts, as an env of the same constructor has; "
+                f"got {len(self.parts)} ({names}). Let the constructor make equal envs."
+            )
+        for part, what in zip(self.parts, learned, strict=True):
+            part.adopt(what, before)
+
+    def described(self) -> list[tuple[StatePart, str]]:
+        """Each part with the name of its layer, for reports."""
+        return list(self._found)
+
+    def identity(self) -> dict[str, Any]:
+        """What the parts' states depend on, for the envelope's fingerprint."""
+        return {
+            f"{name}: {type(part).__name__} {part.method}": part.identity()
+            for part, name in self._found
+        }
+
+
+def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
+    """Methods worth trying on an env, in order."""
+    stack = layers(env)
+    family = family_of(stack[-1])
+    if family is not None and family.codec is not None:
+        yield "codec"
+    if any(offers_state(layer) for layer in stack):
+        yield "own"
+    if family is None or family.playback is None:
+        yield "snapshot"
+    yield "replay"
+
+
+def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
+    """The same env with the recorder right on its simulator that a method needs, if any.
+
+    A new recorder knows nothing yet: reset the env then.
+    """
+    stack = layers(env)
+    family = family_of(stack[-1])
+    playback = family.load_playback() if family is not None else None
+    if method == "replay":
+        kind: type[ResetRecorder] = Recorder
+    elif method == "approximate" and playback is not None:
+        kind = ResetRecorder
+    else:
+        return env
+    if any(type(layer) is kind for layer in stack):
+        return env
+    recorder = kind(stack[-1], playback(stack[-1]) if playback is not None else None)
+    if len(stack) == 1:
+        return recorder
+    above = stack[-2]
+    assert isinstance(above, gym.Wrapper)
+    above.env = recorder
+    return env
+
+
+def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart | None, int]:
+    """Part of the simulator, or None to snapshot it, and how many layers lie above."""
+    base = stack[-1]
+    if method in ("codec", "approximate"):
+        family = family_of(base)
+        if family is None:
+            raise IncompleteState(f"{type(base).__qualname__}: no family is registered for it")
+        approximate = method == "approximate"
+        subject = stack[-2] if approximate and family.playback is not None else base
+        part = family.load_codec(approximate=approximate)(subject)
+        if not isinstance(part, StatePart):
+            raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part}")
+        return part, len(stack) - 1
+    if method == "own":
+        for depth, layer in enumerate(stack):
+            if offers_state(layer):
+                return OwnStatePart(layer), depth
+        raise IncompleteState(f"{type(base).__qualname__}: no layer has get_state and set_state")
+    if method == "snapshot":
+        return None, len(stack) - 1
+    recorder = next((layer for layer in stack if isinstance(layer, Recorder)), None)
+    if method == "replay" and recorder is not None:
+        limit = next(
+            (layer._max_episode_steps for layer in stack if isinstance(layer, _TimeLimit)), None
+        )
+        return ReplayPart(recorder, limit or _USUAL_DEPTH), len(stack) - 1
+    raise IncompleteState(f"state: expected one of {', '.join(METHODS)}; got {method!r}")
+
+
+_TimeLimit = gym.wrappers.TimeLimit

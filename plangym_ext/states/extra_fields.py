@@ -1,0 +1,129 @@
+"""What a user's subclass of a known simulator adds to its state: attributes.
+
+A codec captures what the class it was written for needs. A counter, a goal or a
+history that a subclass keeps beside it would silently be lost.
+
+Only what has changed since the codec was made is captured. What has not is a matter
+of the instance: its arguments, a path, the number of a process that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states import plain
+from plangym_ext.states.families import family_of, is_own_class
+from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.snapshot import LayerAttributes
+
+#: Room for growth, as for a snapshot.
+_SLACK = 2.0
+#: Bytes of most numbers and texts.
+_SCALAR = 32
+
+
+def plain_fields(simulator: Any) -> dict[str, bytes]:
+    """Plain attributes of a simulator whose class derives from a known one; else nothing."""
+    family = family_of(simulator)
+    if family is None or is_own_class(simulator):
+        return {}
+    found = {}
+    for name, value in LayerAttributes(simulator, ()).state().items():
+        with contextlib.suppress(plain.NotPlain):
+            found[name] = plain.encode(value, name)
+    return found
+
+
+class ExtraFieldsPart(StatePart):
+    """Changed attributes of a simulator that its codec does not cover, as plain data.
+
+    Args:
+        layer: the simulator, after a reset.
+        codec: the part that captures the class it derives from.
+
+    Raises:
+        IncompleteState: an attribute is not plain data.
+    """
+
+    method = "plain"
+
+    def __init__(self, layer: Any, codec: StatePart) -> None:
+        self._layer, self._codec = layer, codec
+        self._attributes = LayerAttributes(layer, ())
+        self._name = type(layer).__qualname__
+        self._first = {name: self._encoded(name, value) for name, value in self._fields().items()}
+        self.width = 256 + sum(map(self._room, self._first))
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self._attributes.state().items()
+            if not self._codec.covers(name, value)
+        }
+
+    def _encoded(self, name: str, value: Any) -> bytes:
+        try:
+            return plain.encode(value, f"{self._name}.{name}")
+        except plain.NotPlain as error:
+            raise IncompleteState(
+                f"{error}, which the codec of the class that {self._name} derives from does not "
+                "know. Keep plain data there, give the env get_state and set_state, or register "
+                "a codec."
+            ) from error
+
+    def _room(self, name: str) -> int:
+        """Bytes that a changed attribute is expected to take."""
+        value = vars(self._layer)[name]
+        # The same for a short and a long path: rows of two instances are equally wide.
+        size = _SCALAR if isinstance(value, str | int | float | None) else len(self._first[name])
+        return int(size * _SLACK) + len(name)
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:
+        """What the first reset made of the fields that it touched, and names of those gone."""
+        touched = {name: data for name, data in self._first.items() if before.get(name) != data}
+        return touched, sorted(before.keys() - vars(self._layer).keys())
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
+        """Compare with what the twin's first reset made; the rest is this instance's own."""
+        touched, gone = learned
+        own = {
+            name: data
+            for name, data in before.items()
+            if name not in gone and not self._is_covered(name, data)
+        }
+        self._first = {**own, **touched}
+
+    def _is_covered(self, name: str, data: bytes) -> bool:
+        # The value itself: an array may have to be a view of the simulator's memory.
+        now = vars(self._layer)
+        value = now[name] if name in now else plain.decode(data)
+        return self._codec.covers(name, value)
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write the attributes that differ from the first ones, and names of those gone."""
+        changed, fields = {}, self._fields()
+        for name in sorted(fields):
+            data = self._encoded(name, fields[name])
+            if data != self._first.get(name):
+                changed[name] = data
+        gone = sorted(self._first.keys() - fields.keys())
+        return put_block(buffer, offset, end, plain.encode((changed, gone)))
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set the attributes that were changed, and take back what has changed since."""
+        data, offset = get_block(buffer, offset)
+        changed, gone = plain.decode(data)
+        wanted = {**self._first, **changed}
+        for name in gone:
+            del wanted[name]
+        fields = self._fields()
+        for name in fields.keys() - wanted.keys():
+            delattr(self._layer, name)
+        for name, value in wanted.items():
+            # An object that is right already stays, as others may refer to it.
+            if name not in fields or self._encoded(name, fields[name]) != value:
+                setattr(self._layer, name, plain.decode(value))
+        return offset

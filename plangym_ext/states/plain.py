@@ -1,0 +1,214 @@
+"""Plain values as bytes and back, without pickle.
+
+Plain are None, bool, int, float, str, bytes, numpy scalars and arrays (no objects),
+numpy Generators, and tuples, lists, dicts, sets and deques of plain values. Decoding
+builds these types and no others, so it runs no code that the bytes could choose.
+
+Every value is a tag byte and what the tag says; lengths are 4 bytes, little-endian.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.errors import DamagedState
+from plangym_ext.states import random_state
+
+_U32 = struct.Struct("<I")
+_F64 = struct.Struct("<d")
+_SEQUENCES: dict[type, bytes] = {tuple: b"t", list: b"l", set: b"s", frozenset: b"z"}
+# `np.dtype` evaluates much more than the names that `dtype.str` returns.
+_DTYPE = re.compile(
+    r"[<>|=]?(b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32)|[SUV]\d{1,9}|[Mm]8(\[\d*[A-Za-z]+\])?)"
+)
+#: What decoding bytes that no writer wrote may raise.
+MALFORMED = (
+    IndexError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
+
+
+class NotPlain(TypeError):
+    """A value holds something that is not plain; the message says where."""
+
+
+def encode(value: Any, where: str = "value") -> bytes:
+    """Bytes that `decode` turns into an equal value.
+
+    Raises:
+        NotPlain: `value` or a part of it is not plain.
+    """
+    out = bytearray()
+    _encode(value, out, where)
+    return bytes(out)
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Inverse of `encode`; arrays are fresh.
+
+    Raises:
+        DamagedState: the bytes are not what `encode` wrote.
+    """
+    reader = _Reader(memoryview(data))
+    try:
+        value = reader.value()
+    except MALFORMED as error:
+        raise DamagedState(f"plain value: damaged at byte {reader.at}: {error}") from error
+    if reader.at != len(reader.data):
+        raise DamagedState(f"plain value: {len(reader.data) - reader.at} bytes too many")
+    return value
+
+
+@functools.lru_cache(256)
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of a type are nothing but the bytes of their elements."""
+    text = dtype.str
+    return bool(_DTYPE.fullmatch(text)) and not dtype.hasobject and np.dtype(text) == dtype
+
+
+@functools.lru_cache(256)
+def dtype_of(text: str) -> np.dtype[Any]:
+    """The type whose `str` is `text`.
+
+    Raises:
+        ValueError: that is not the text of a plain one.
+    """
+    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+        raise ValueError(f"expected the name of a plain dtype, got {text!r:.40}")
+    return np.dtype(text)
+
+
+def _encode(value: Any, out: bytearray, where: str) -> None:
+    kind = type(value)
+    if value is None:
+        out += b"N"
+    elif kind is bool:
+        out += b"T" if value else b"F"
+    elif kind is int:
+        _block(out, b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    elif kind is float:
+        out += b"f" + _F64.pack(value)
+    elif kind is str:
+        _block(out, b"u", value.encode())
+    elif kind is bytes:
+        _block(out, b"b", value)
+    elif kind in _SEQUENCES:
+        # A set has no order of its own; a fixed one makes equal states equal bytes.
+        items = sorted(value, key=repr) if kind in (set, frozenset) else value
+        _items(out, _SEQUENCES[kind], items, where)
+    elif kind is deque:
+        out += b"q"
+        _encode(value.maxlen, out, where)
+        _items(out, b"l", value, where)
+    elif kind is dict:
+        out += b"d" + _U32.pack(len(value))
+        for key, item in value.items():
+            _encode(key, out, f"a key of {where}")
+            _encode(item, out, f"{where}[{key!r}]")
+    else:
+        _encode_numpy(value, out, where)
+
+
+def _encode_numpy(value: Any, out: bytearray, where: str) -> None:
+    if isinstance(value, np.random.Generator):
+        bit_generator: Any = value.bit_generator
+        out += b"g"
+        _encode(bit_generator.state, out, f"{where}.bit_generator.state")
+    elif type(value) is np.ndarray or isinstance(value, np.generic):
+        if not is_plain(value.dtype):
+            raise NotPlain(f"{where}: an array of {value.dtype}")
+        out += b"a" if type(value) is np.ndarray else b"n"
+        _block(out, b"u", value.dtype.str.encode())
+        _encode(tuple(value.shape), out, where)
+        _block(out, b"b", value.tobytes())
+    else:
+        raise NotPlain(f"{where}: a {type(value).__module__}.{type(value).__qualname__}")
+
+
+def _block(out: bytearray, tag: bytes, data: bytes) -> None:
+    out += tag + _U32.pack(len(data)) + data
+
+
+def _items(out: bytearray, tag: bytes, items: Iterable[Any], where: str) -> None:
+    items = list(items)
+    out += tag + _U32.pack(len(items))
+    for i, item in enumerate(items):
+        _encode(item, out, f"{where}[{i}]")
+
+
+class _Reader:
+    """Reads one value after another."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+        self._readers: dict[int, Callable[[], Any]] = {
+            ord("N"): lambda: None,
+            ord("T"): lambda: True,
+            ord("F"): lambda: False,
+            ord("i"): lambda: int.from_bytes(self._block(), "little", signed=True),
+            ord("f"): lambda: _F64.unpack(self._take(8))[0],
+            ord("u"): lambda: self._block().decode(),
+            ord("b"): self._block,
+            ord("t"): lambda: tuple(self._items()),
+            ord("l"): self._items,
+            ord("s"): lambda: set(self._items()),
+            ord("z"): lambda: frozenset(self._items()),
+            ord("q"): lambda: self._deque(),
+            ord("d"): self._dict,
+            ord("g"): self._generator,
+            ord("a"): self._array,
+            ord("n"): lambda: self._array()[()],
+        }
+
+    def value(self) -> Any:
+        tag = self._take(1)[0]
+        if tag not in self._readers:
+            raise ValueError(f"unknown tag {tag}")
+        return self._readers[tag]()
+
+    def _take(self, size: int) -> bytes:
+        if self.at + size > len(self.data):
+            raise ValueError(f"{size} bytes expected, {len(self.data) - self.at} left")
+        self.at += size
+        return self.data[self.at - size : self.at].tobytes()
+
+    def _count(self) -> int:
+        return int(_U32.unpack(self._take(4))[0])
+
+    def _block(self) -> bytes:
+        return self._take(self._count())
+
+    def _items(self) -> list[Any]:
+        return [self.value() for _ in range(self._count())]
+
+    def _deque(self) -> deque[Any]:
+        maxlen = self.value()
+        return deque(self.value(), maxlen=maxlen)
+
+    def _dict(self) -> dict[Any, Any]:
+        made = {self.value(): self.value() for _ in range(self._count())}
+        # An env sets such a state itself, and numpy takes it as it is.
+        if made.get("bit_generator") in random_state.KINDS:
+            random_state.check(made)
+        return made
+
+    def _array(self) -> np.ndarray:
+        dtype, shape, data = dtype_of(self.value()), self.value(), self.value()
+        return np.frombuffer(data, dtype).reshape(shape).copy()
+
+    def _generator(self) -> np.random.Generator:
+        return random_state.generator(self.value())

@@ -1,0 +1,96 @@
+"""States of numpy generators as bytes and back."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.states import plain, random_state
+
+RANDOM_TYPES = (np.random.Generator, np.random.RandomState)
+_LEGACY_KEYS = 624
+_PCG64_BYTES = 41
+
+
+def random_bytes(generator: Any) -> bytes:
+    """State of a numpy generator; those of gymnasium and of numpy's own past in short."""
+    if isinstance(generator, np.random.RandomState):
+        state = generator.get_state(legacy=False)
+        if state["bit_generator"] != "MT19937":
+            return b"?" + plain.encode(state, "random state")
+        keys, position = state["state"]["key"], state["state"]["pos"]
+        numbers = struct.pack("<iid", position, state["has_gauss"], state["gauss"])
+        return b"M" + numbers + keys.tobytes()
+    bit_generator: Any = generator.bit_generator
+    state = bit_generator.state
+    if type(bit_generator) is not np.random.PCG64:
+        return b"?" + plain.encode(state, "random state")
+    inner = state["state"]
+    return b"".join(
+        (
+            b"P",
+            inner["state"].to_bytes(16, "little"),
+            inner["inc"].to_bytes(16, "little"),
+            state["has_uint32"].to_bytes(4, "little"),
+            state["uinteger"].to_bytes(4, "little"),
+        )
+    )
+
+
+def state_of(data: bytes) -> dict[str, Any]:
+    """The state that `random_bytes` wrote, as numpy has it.
+
+    Raises:
+        DamagedState, or one of `plain.MALFORMED`: the bytes are not what it wrote.
+    """
+    if data[:1] == b"P":
+        if len(data) != _PCG64_BYTES:
+            raise ValueError(f"a generator of {len(data)} bytes, expected {_PCG64_BYTES}")
+        words = [int.from_bytes(data[a:b], "little") for a, b in ((1, 17), (17, 33))]
+        state = {
+            "bit_generator": "PCG64",
+            "state": {"state": words[0], "inc": words[1]},
+            "has_uint32": int.from_bytes(data[33:37], "little"),
+            "uinteger": int.from_bytes(data[37:41], "little"),
+        }
+    elif data[:1] == b"M":
+        position, has_gauss, gauss = struct.unpack_from("<iid", data, 1)
+        state = {
+            "bit_generator": "MT19937",
+            "state": {"key": np.frombuffer(data, np.uint32, _LEGACY_KEYS, 17), "pos": position},
+            "has_gauss": has_gauss,
+            "gauss": gauss,
+        }
+    else:
+        state = plain.decode(data[1:])
+    random_state.check(state)
+    return state
+
+
+def _is_legacy(state: dict[str, Any]) -> bool:
+    return "has_gauss" in state
+
+
+def holds(live: Any, state: dict[str, Any]) -> bool:
+    """Whether a generator is of the kind that can be in that state."""
+    if _is_legacy(state):
+        bits = live._bit_generator if isinstance(live, np.random.RandomState) else None
+    else:
+        bits = live.bit_generator if isinstance(live, np.random.Generator) else None
+    return type(bits).__name__ == state["bit_generator"]
+
+
+def generator(state: dict[str, Any]) -> Any:
+    """Fresh generator of that kind, not in that state yet."""
+    bits = getattr(np.random, state["bit_generator"])(0)
+    return RANDOM_TYPES[_is_legacy(state)](bits)
+
+
+def set_state(live: Any, state: dict[str, Any]) -> None:
+    """Bring a generator of that kind to the state."""
+    if _is_legacy(state):
+        live.set_state(state)
+    else:
+        live.bit_generator.state = state

@@ -1,0 +1,310 @@
+"""State of a simulator that cannot be copied: how it got there.
+
+A state is the reset that began the episode and the actions since. Restoring one
+plays them again, which is exact for any deterministic simulator and costs about as
+much as playing did. If the live episode is a prefix of the wanted one, it is
+continued instead of rebuilt.
+
+Keeping further instances at other points of the tree was measured and left out: a
+step takes an instance away from the node it stands on, so for a tree search 8 of
+them save 1 to 4 % of the steps.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import DamagedState, IncompleteState, NotExact
+from plangym_ext.states import plain
+from plangym_ext.states.part import StatePart, StateTooWide, get_block, put_block
+from plangym_ext.states.playback import Playback
+from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+
+#: Longest history that a state may hold; restoring costs that many steps.
+MAX_DEPTH = 100_000
+# Room for an origin; one with long reset options makes the rows wider.
+_ORIGIN_BYTES = 128
+
+
+def _checksum(obs: Any) -> int:
+    """Of an observation that is plain data; 0 of any other."""
+    if type(obs) is np.ndarray and not obs.dtype.hasobject:
+        return zlib.crc32(obs.tobytes()) or 1
+    try:
+        return zlib.crc32(plain.encode(obs)) or 1
+    except plain.NotPlain:
+        return 0
+
+
+class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
+    """Sits right on a simulator and writes down how its episodes begin.
+
+    Args:
+        env: the simulator.
+        playback: what is particular about it.
+
+    Attributes:
+        origin: the reset that began the episode; empty if nothing is known about how
+            the simulator came to be as it is.
+        shown: checksum of the simulator's last observation; 0 if a replay does not repeat it.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], playback: Playback | None = None) -> None:
+        super().__init__(env)
+        self.playback = playback or Playback(env)
+        self.origin = b""
+        self.shown = 0
+        self._rng = GeneratorBytes()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode and remember how."""
+        carried = self.playback.carried(options)
+        if seed is None:
+            # The generator goes on from where it is, so its state is the origin.
+            start = bytearray(RNG_BYTES)
+            self._rng.capture(self.unwrapped.np_random, memoryview(start), 0)
+            origin: tuple[Any, ...] = ("generator", bytes(start), options, carried)
+        else:
+            origin = ("seed", int(seed), options, carried)
+        try:
+            data = plain.encode(origin, "reset")
+        except plain.NotPlain as error:
+            raise IncompleteState(
+                f"replay: {error}; reset options must be plain data to be played again"
+            ) from error
+        self.origin = b""
+        self.playback.prepare(carried)
+        result = self.env.reset(seed=seed, options=options)
+        self.origin = data
+        self._note(result[0])
+        return result
+
+    def _note(self, obs: Any) -> None:
+        """Keep a checksum of what the simulator shows."""
+        if self.playback.repeats_observations:
+            self.shown = _checksum(obs)
+
+    def begin(self, origin: bytes) -> None:
+        """Begin an episode as `origin` says."""
+        kind, start, options, carried = plain.decode(origin)
+        self.origin = b""
+        self.playback.prepare(carried)
+        if kind == "seed":
+            obs, _ = self.env.reset(seed=start, options=options)
+        else:
+            self._rng.restore(self.unwrapped.np_random, memoryview(start), 0)
+            obs, _ = self.env.reset(options=options)
+        self._note(obs)
+        self.origin = origin
+
+    def known_origin(self) -> bytes:
+        """`origin`, which a state needs.
+
+        Raises:
+            IncompleteState: there is none.
+        """
+        if not self.origin:
+            raise IncompleteState(
+                f"replay: the last reset or step of {type(self.unwrapped).__qualname__} raised, so "
+                "how it came to be as it is cannot be played again. Reset it, or set a state."
+            )
+        return self.origin
+
+
+@dataclass
+class ReplayCount:
+    """What restoring has cost so far.
+
+    Attributes:
+        restores: states that were restored.
+        rebuilds: restores that had to begin with the reset; the others went on from
+            where the simulator was.
+        steps: steps that were played again.
+    """
+
+    restores: int = 0
+    rebuilds: int = 0
+    steps: int = 0
+
+
+class Recorder(ResetRecorder):
+    """Writes down the whole episode: its origin and actions.
+
+    Attributes:
+        history: the actions, `item` bytes each.
+        count: what `become` has cost.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], playback: Playback | None = None) -> None:
+        super().__init__(env, playback)
+        self._layout = SpaceLayout(env.action_space)
+        # An action without any element still counts as a step.
+        self.item = sum(map(_stored_bytes, self._layout.leaves)) or 1
+        self.history = bytearray()
+        self.count = ReplayCount()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode and remember how."""
+        result = super().reset(seed=seed, options=options)
+        self.history.clear()
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step and remember the action."""
+        if len(self.history) >= MAX_DEPTH * self.item:
+            raise IncompleteState(
+                f"replay: the episode has lasted {len(self.history) // self.item} steps, and a "
+                f"state may hold at most {MAX_DEPTH}, for a restore plays all of them again. "
+                "Reset the env, or limit its episodes with max_episode_steps."
+            )
+        data = self._encoded(action)
+        # A step that raises may have moved the simulator half the way.
+        origin, self.origin = self.origin, b""
+        result = self.env.step(action)
+        self.history += data
+        self.origin = origin
+        self._note(result[0])
+        return result
+
+    def become(self, origin: bytes, history: bytes, shown: int = 0) -> None:
+        """Bring the simulator to the end of the given episode.
+
+        Args:
+            origin: as the attribute.
+            history: as the attribute.
+            shown: what the simulator showed there, as the attribute; 0 if that is not known.
+
+        Raises:
+            DamagedState: the history cannot be one.
+            NotExact: it shows something else now.
+        """
+        depth, rest = divmod(len(history), self.item)
+        if rest or depth > MAX_DEPTH:
+            raise DamagedState(
+                f"replay: a history must hold at most {MAX_DEPTH} actions of {self.item} bytes "
+                f"each; got {len(history)} bytes"
+            )
+        done = len(self.history)
+        rebuild = self.origin != origin or history[:done] != self.history
+        actions = self._decoded(history if rebuild else history[done:])
+        with self.playback.unseen():
+            if rebuild:
+                self.begin(origin)
+            self.origin = b""
+            obs = self.playback.play(actions)
+        if len(actions):
+            self._note(obs)
+        self.history[:] = history
+        if shown and shown != self.shown:
+            raise NotExact(
+                f"replay: after {depth} steps {type(self.unwrapped).__qualname__} shows something "
+                "else than it did when the state was captured: its episodes are not decided by "
+                "seed and actions alone. Draw random numbers from self.np_random only."
+            )
+        self.origin = origin
+        self.playback.show()
+        self.count.restores += 1
+        self.count.rebuilds += rebuild
+        self.count.steps += len(actions)
+
+    def _encoded(self, action: Any) -> bytes:
+        parts = []
+        for leaf, part in zip(self._layout.leaves, self._layout.split(action), strict=True):
+            given = np.asarray(part)
+            kept = given.astype(_stored(leaf))
+            if not np.array_equal(kept, given):
+                raise IncompleteState(
+                    f"replay: action{leaf.name} {given!r} does not fit the space's {leaf.dtype} "
+                    "without loss, so it could not be played again"
+                )
+            parts.append(kept.tobytes())
+        return b"".join(parts).ljust(self.item, b"\0")
+
+    def _decoded(self, history: bytes) -> Sequence[Any]:
+        rows = np.frombuffer(history, np.uint8).reshape(-1, self.item)
+        parts, at = [], 0
+        for leaf in self._layout.leaves:
+            stop = at + _stored_bytes(leaf)
+            kept = np.ascontiguousarray(rows[:, at:stop]).view(_stored(leaf))
+            # A type of its own is a copy: the env may write into what it is given.
+            parts.append(kept.reshape(len(rows), *leaf.shape).astype(leaf.dtype))
+            at = stop
+        return [self._layout.join(tuple(part[i] for part in parts)) for i in range(len(rows))]
+
+
+def _stored(leaf: Any) -> np.dtype[Any]:
+    """Type in which an action is kept: one byte for the small discrete ones."""
+    space = leaf.space
+    if isinstance(space, gym.spaces.Discrete) and space.start >= 0 and space.start + space.n <= 256:
+        return np.dtype(np.uint8)
+    return leaf.dtype
+
+
+def _stored_bytes(leaf: Any) -> int:
+    return _stored(leaf).itemsize * int(np.prod(leaf.shape, dtype=np.int64))
+
+
+class ReplayPart(StatePart):
+    """State of a simulator under a `Recorder`.
+
+    Args:
+        recorder: in place right on the simulator.
+        depth: steps that an episode is expected to last at most.
+
+    Attributes:
+        count: what restoring has cost so far.
+    """
+
+    method = "replay"
+
+    def __init__(self, recorder: Recorder, depth: int) -> None:
+        spec = recorder.unwrapped.spec
+        if spec is not None and spec.nondeterministic:
+            raise IncompleteState(f"replay: {spec.id} says that it is not deterministic")
+        self._recorder = recorder
+        self.count = recorder.count
+        self._checks = recorder.playback.repeats_observations
+        self.width = 8 + _ORIGIN_BYTES + depth * recorder.item + 4 * self._checks
+
+    @property
+    def depth(self) -> int:
+        """Steps since the reset: what restoring the present state would play again."""
+        return len(self._recorder.history) // self._recorder.item
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write origin, actions, and a checksum of what they have led to."""
+        offset = put_block(buffer, offset, end, self._recorder.known_origin())
+        offset = put_block(buffer, offset, end, bytes(self._recorder.history))
+        if not self._checks:
+            return offset
+        if offset + 4 > end:
+            raise StateTooWide(offset + 4 - end)
+        buffer[offset : offset + 4] = self._recorder.shown.to_bytes(4, "little")
+        return offset + 4
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Play the episode, or what is missing of it."""
+        origin, offset = get_block(buffer, offset)
+        history, offset = get_block(buffer, offset)
+        if not self._checks:
+            self._recorder.become(origin, history)
+            return offset
+        shown = int.from_bytes(buffer[offset : offset + 4], "little")
+        self._recorder.become(origin, history, shown)
+        return offset + 4
+
+    def identity(self) -> dict[str, Any]:
+        """What the outcome of the actions depends on."""
+        found = self._recorder.playback.identity()
+        return {**found, "checks": "observation"} if self._checks else found

@@ -1,0 +1,269 @@
+"""The round trip: does a restored state really lead to the same future?
+
+Save, play, restore, play the same again, compare bytes; then the same in a second
+instance of the env. It names the first field and step that differ.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.nested import content
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import WrongKind
+from plangym_ext.states.codec import StateCodec
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
+
+#: What Python says where four values of a step are unpacked as five.
+FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
+
+
+def wrong_step(env: gym.Env[Any, Any], num_values: int) -> str:
+    """Return what to say of an env whose step returns another number of values than five."""
+    return (
+        f"{type(env.unwrapped).__qualname__}: step must return (observation, reward, "
+        f"terminated, truncated, info); got {num_values} values. An env of the old Gym "
+        "returns `done` for the two endings: return `done, False` instead."
+    )
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """Outcome of a check.
+
+    Attributes:
+        exact: whether every transition came out the same.
+        transitions: how many were compared.
+        difference: first field, step, save point and instance that differ; "" if none.
+        step_seconds: of an env step, the median of those that were played.
+    """
+
+    exact: bool
+    transitions: int
+    difference: str = ""
+    step_seconds: float = 0.0
+
+
+@dataclass
+class Subject:
+    """An env instance under check, with the codec bound to it."""
+
+    env: gym.Env[Any, Any]
+    codec: StateCodec
+    #: Seconds of every step that was played.
+    step_seconds: list[float] = field(default_factory=list)
+
+    def save(self) -> bytes:
+        """State as the codec writes it."""
+        while True:
+            row = bytearray(self.codec.width)
+            try:
+                return bytes(row[: self.codec.capture(memoryview(row), 0)])
+            except StateTooWide as error:
+                self.codec.width += error.excess
+
+    def restore(self, state: bytes) -> None:
+        """Bring the env to a saved state."""
+        self.codec.restore(memoryview(bytearray(state)), 0)
+
+    def play(self, action: Any) -> dict[str, Any]:
+        """One transition, field by field as bytes; an episode that ends is reset."""
+        action = copy.deepcopy(action)
+        started = time.perf_counter()
+        obs, reward, terminated, truncated, info = self._step(action)
+        self.step_seconds.append(time.perf_counter() - started)
+        fields: dict[str, Any] = self._fields("observation", obs)
+        fields |= {
+            "reward": np.float64(reward).tobytes(),
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
+        }
+        fields |= _numeric("info", info)
+        if terminated or truncated:
+            fields |= self._after_reset()
+        return fields | self._left()
+
+    def play_reset(self) -> dict[str, Any]:
+        """A reset without a seed, as `play`."""
+        return self._after_reset() | self._left()
+
+    def _after_reset(self) -> dict[str, Any]:
+        obs, _ = self.env.reset()
+        return self._fields("observation after the next reset", obs)
+
+    def _left(self) -> dict[str, Any]:
+        """What a transition leaves, beside what it shows."""
+        left: dict[str, Any] = {RANDOM: self.random_state()}
+        if self.codec.canonical:
+            left["next state"] = self.save()
+        return left
+
+    def random_state(self) -> bytes:
+        """State of the simulator's `np_random`; empty if it was never asked for."""
+        # The property itself would make one.
+        generator = vars(self.env.unwrapped).get("_np_random")
+        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != FOUR_VALUES:
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(wrong_step(self.env, len(found)))
+        return found
+
+    def _fields(self, name: str, obs: Any) -> dict[str, Any]:
+        layout = SpaceLayout(self.env.observation_space, objects=True)
+        return {
+            f"{name}{leaf.name}": content(part) if leaf.is_object else np.asarray(part).tobytes()
+            for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
+        }
+
+
+def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
+    """Numbers in an info, but for those that measure time."""
+    fields: dict[str, bytes] = {}
+    for key, value in info.items():
+        if isinstance(value, dict):
+            fields |= _numeric(f"{name}[{key!r}]", value)
+        elif isinstance(value, bool | int | float | np.number | np.ndarray | np.bool_):
+            kept = np.asarray(value)
+            if kept.dtype.kind in "biuf" and (name, key) != ("info['episode']", "t"):
+                fields[f"{name}[{key!r}]"] = kept.tobytes()
+    return fields
+
+
+#: Field that holds the state of `np_random`.
+RANDOM = "np_random"
+_LEAVES_OUT_RANDOM = (
+    ". After the restore np_random was not where it had been: the state leaves out np_random. Keep "
+    "self.np_random.bit_generator.state in what get_state returns, and set it in set_state"
+)
+
+
+def check_round_trip(
+    subject: Subject,
+    others: list[tuple[str, Subject]],
+    *,
+    seed: int = 0,
+    save_points: tuple[int, ...] = (0, 1, 17),
+    num_steps: int = 40,
+    progress: Callable[[int, int], None] | None = None,
+) -> RoundTrip:
+    """Compare futures from restored states with the ones that really happened.
+
+    The envs are reset and moved. Actions are random; an episode that ends goes on with
+    the next one, and the last step of all is followed by a reset, so what resets draw is
+    compared too. So is the random generator itself, if the env draws from it.
+
+    Args:
+        subject: the instance that plays first and is restored into.
+        others: further instances to restore into, named for the message.
+        seed: of the reset and the actions.
+        save_points: steps after the reset at which states are saved.
+        num_steps: steps that are compared behind each save point.
+        progress: called after every step with how many are done, and of how many.
+    """
+    total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
+    done = itertools.count(1)
+
+    def step_done() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    trip = _Trip(subject, seed, save_points, num_steps, step_done)
+    for which, instance in (("the same instance", subject), *others):
+        for point in trip.saved:
+            difference = trip.again(instance, point, which)
+            if difference:
+                return RoundTrip(False, trip.compared, difference)
+    return RoundTrip(True, trip.compared, step_seconds=statistics.median(subject.step_seconds))
+
+
+class _Trip:
+    """An episode or more that an instance has played, with states on the way.
+
+    Attributes:
+        saved: states by step.
+        compared: transitions that were played again so far.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        seed: int,
+        save_points: tuple[int, ...],
+        num_steps: int,
+        step_done: Callable[[], None],
+    ) -> None:
+        self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
+        count = max(save_points) + num_steps
+        space = copy.deepcopy(subject.env.action_space)
+        space.seed(seed)
+        self._actions = [space.sample() for _ in range(count)]
+        subject.env.reset(seed=seed)
+        self.saved: dict[int, bytes] = {}
+        self._randoms: dict[int, bytes] = {}
+        self._played: list[dict[str, Any]] = []
+        for step, action in enumerate(self._actions):
+            if step in save_points:
+                self.saved[step] = subject.save()
+                self._randoms[step] = subject.random_state()
+            self._played.append(subject.play(action))
+            step_done()
+        self._played.append(subject.play_reset())
+        # A generator that is not drawn from is no part of the state.
+        randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
+        self._draws = len(randoms) > 1
+
+    def again(self, instance: Subject, point: int, which: str) -> str:
+        """Restore the state of step `point` and play on; the first difference, or ""."""
+        instance.restore(self.saved[point])
+        moved = instance.random_state() != self._randoms[point]
+        stop = point + self._num_steps
+        if stop == len(self._actions):
+            stop += 1  # the reset behind the last step
+        for step in range(point, stop):
+            is_reset = step == len(self._actions)
+            got = instance.play_reset() if is_reset else instance.play(self._actions[step])
+            if not is_reset:
+                self.compared += 1
+                self._step_done()
+            field = _first_difference(self._played[step], got, random=self._draws)
+            if field:
+                when = "reset" if is_reset else "step"
+                return (
+                    f"{field} differs at {when} {step + 1}, {step + 1 - point} after the "
+                    f"state of step {point} was restored in {which}"
+                    f"{_LEAVES_OUT_RANDOM if moved else ''}"
+                )
+        return ""
+
+
+def _first_difference(expected: dict[str, Any], got: dict[str, Any], *, random: bool) -> str:
+    if not random:
+        expected, got = ({**fields, RANDOM: b""} for fields in (expected, got))
+    if "next state" not in got:
+        # Equal states need not be equal bytes, or need no longer: see `StatePart`.
+        expected = {key: value for key, value in expected.items() if key != "next state"}
+    if expected.keys() != got.keys():
+        return f"the set of fields {sorted(expected.keys() ^ got.keys())}"
+    return next((key for key in expected if expected[key] != got[key]), "")

@@ -1,0 +1,340 @@
+"""State of a layer that the library does not know: its attributes.
+
+Attributes are written as an object graph: plain data, and the Python objects on a
+grid or a road with theirs, all layers that need it together, so that what they share
+stays shared. Where something else is found, they are pickled instead, and such a
+state is opened only in the session that made it. The envs themselves are never
+pickled or copied: many of gymnasium's silently come back as fresh, unplayed ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
+from plangym_ext.states import trust
+from plangym_ext.states.graph_reader import Finder, GraphReader
+from plangym_ext.states.graph_writer import GraphWriter, Name, is_drawing, is_simple, name_of
+from plangym_ext.states.nameable import AnyThing, Nameable, shadowed
+from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.plain import NotPlain
+from plangym_ext.states.random_bytes import RANDOM_TYPES
+
+#: Most bytes that a snapshot may take, unless `SnapshotPart` is told otherwise. Every row
+#: of every batch is that wide and copied with each step; a state of more is as a rule a
+#: buffer that no step reads.
+MAX_BYTES = 16 << 20
+_NAMED_AS_LARGE = 3
+#: Room for growth: states of one env differ in size as objects come and go.
+_SLACK = 2.0
+# First byte of a state: what the rest is.
+_GRAPH, _PICKLE = b"G", b"P"
+# Set by gymnasium or the constructor and never changed by a step.
+_CONSTANT_NAMES = {
+    "spec",
+    "metadata",
+    "render_mode",
+    "_saved_kwargs",
+    "_np_random_seed",
+    "_cached_spec",
+    "_metadata",
+    "_action_space",
+    "_observation_space",
+}
+_CONSTANT_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    type,
+    gym.Space,
+    gym.envs.registration.EnvSpec,
+)
+# What shows the state is None until the first picture is drawn, and an object then;
+# neither may be part of the state.
+_DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
+# Changed in place, so that it matters who else holds them.
+_CHANGEABLE = (list, dict, set, deque, OrderedDict, np.ndarray)
+# What a layer measures by the clock; a restored episode has its own time.
+_CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
+
+
+@functools.cache
+def _is_constant(kind: Any) -> bool:
+    drawing: bool = is_drawing(kind)
+    return issubclass(kind, _CONSTANT_TYPES) or drawing
+
+
+def _is_weak_layer(value: Any) -> bool:
+    """Whether an attribute refers to an env without keeping it alive."""
+    if type(value) is weakref.ReferenceType:
+        value = value()
+    elif type(value) not in weakref.ProxyTypes:
+        return False
+    return isinstance(value, gym.Env)
+
+
+def _may_be_shared(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind in _CHANGEABLE or (is_simple(kind) and not isinstance(value, gym.Env))
+
+
+@functools.cache
+def _is_value(kind: Any) -> bool:
+    return kind.__module__ in ("builtins", "numpy", "collections")
+
+
+def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
+    names = _CONSTANT_NAMES | set(_CLOCKS.get(type(layer), ())) | set(ignored)
+    # A simulator may well call a part of itself `env`.
+    return names | {"env"} if isinstance(layer, gym.Wrapper) else names
+
+
+@functools.cache
+def _is_named(kind: Any) -> bool:
+    return issubclass(kind, (gym.Space, gym.envs.registration.EnvSpec, *RANDOM_TYPES))
+
+
+class LayerAttributes:
+    """The attributes of one layer, told apart into state and the rest."""
+
+    def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
+        self.layer = layer
+        self.name = type(layer).__qualname__
+        self._constant = _constant_names(layer, ignored)
+
+    def state(self) -> dict[str, Any]:
+        """The attributes that are state, in an order that does not depend on the past."""
+        found = vars(self.layer)
+        return {name: found[name] for name in sorted(found) if self._is_state(name, found[name])}
+
+    def _is_state(self, name: str, value: Any) -> bool:
+        kind: Any = type(value)
+        if name in self._constant or _is_constant(kind) or _is_weak_layer(value):
+            return False
+        return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
+
+    def check(self, attributes: Any) -> None:
+        """Refuse attributes that `state` could not have returned.
+
+        Raises:
+            DamagedState: they hold something that is no state, such as a function.
+        """
+        if not (isinstance(attributes, dict) and all(isinstance(name, str) for name in attributes)):
+            raise DamagedState(f"state: {self.name} must get its attributes by their names")
+        for name, value in attributes.items():
+            if not self._is_state(name, value):
+                raise DamagedState(
+                    f"state: {self.name}.{name} is no part of a state; got a "
+                    f"{type(value).__qualname__}. Pass a row from get_state of this env."
+                )
+
+    def assign(self, attributes: dict[str, Any]) -> None:
+        """Make the state exactly `attributes`; what it has gained since is dropped."""
+        found = vars(self.layer)
+        for name in [n for n in found if n not in attributes and self._is_state(n, found[n])]:
+            if name in _DRAWING_NAMES:
+                found[name] = None
+            else:
+                del found[name]
+        found.update(attributes)
+
+
+class SnapshotPart(StatePart):
+    """Attributes of some layers of an env.
+
+    Args:
+        layers: the layers whose attributes are the state.
+        stack: all layers of the env; references to them are kept as references.
+        trusted: open what another session pickled, and objects of any class.
+        ignored: names of attributes that no step reads.
+        max_bytes: most bytes that a state may take.
+
+    Raises:
+        IncompleteState: an attribute can be neither written as a graph nor pickled, or
+            the attributes take more than `max_bytes`. A capture raises it too, when they
+            come to be so.
+    """
+
+    def __init__(
+        self,
+        layers: list[Any],
+        stack: list[Any],
+        *,
+        trusted: bool = False,
+        ignored: Iterable[str] = (),
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._layers = [LayerAttributes(layer, ignored) for layer in layers]
+        self._stack, self._trusted = stack, trusted
+        self._nameable = Nameable(stack)
+        own = set(map(id, layers))
+        self._others = [i for i, layer in enumerate(stack) if id(layer) not in own]
+        #: What the graphs may refer to, by name; the first graph says what that is.
+        self._known = self._nameable.known
+        self._any = AnyThing(self._known)
+        self._pickles = False
+        data = self._data(learns=True)
+        self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
+        self.width = min(int(len(data) * _SLACK), max_bytes) + 256
+
+    def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
+        """Names of what the first graph referred to, and whether graphs do not suffice."""
+        return self._nameable.learned(), self._pickles
+
+    def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
+        """Refer to the same as an equal env, whose first graph may have held other objects."""
+        names, pickles = learned
+        self._nameable.adopt(names)
+        if pickles:
+            self._pickles, self.canonical = True, False
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write the attributes."""
+        return put_block(buffer, offset, end, self._data())
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set the attributes, and drop those that came later."""
+        data, offset = get_block(buffer, offset)
+        found = self._unpickled(data[1:]) if data[:1] == _PICKLE else self._read(data[1:])
+        for layer, attributes in zip(self._layers, found, strict=True):
+            layer.assign(attributes)
+        return offset
+
+    def _data(self, *, learns: bool = False) -> bytes:
+        reason = ""
+        if not self._pickles:
+            try:
+                return self._checked(_GRAPH + self._graph(learns=learns))
+            except NotPlain as error:
+                reason = str(error)
+                # For good: two kinds of states would make equal ones differ in bytes,
+                # which those of a pickle may do anyhow.
+                self._pickles, self.canonical = True, False
+        return self._checked(_PICKLE + self._pickled(reason))
+
+    def _checked(self, data: bytes) -> bytes:
+        if len(data) <= self._max_bytes:
+            return data
+        sizes = sorted(self._sizes(), reverse=True)[:_NAMED_AS_LARGE]
+        largest = ", ".join(f"{name} ({size:,} bytes)" for size, name in sizes)
+        raise IncompleteState(
+            f"snapshot: the attributes take {len(data):,} bytes, expected at most "
+            f"{self._max_bytes:,}, since every row is that wide; the largest are {largest}. "
+            "Keep what no step reads out of the env's attributes, give the env get_state and "
+            "set_state, or use state='replay'."
+        )
+
+    def _sizes(self) -> Iterator[tuple[int, str]]:
+        """What each attribute takes by itself, and its name."""
+        from plangym_ext.states import attribute_pickle
+
+        for layer in self._layers:
+            for name, value in layer.state().items():
+                yield attribute_pickle.size(value, self._names()), f"{layer.name}.{name}"
+
+    # As a graph -------------------------------------------------------------------
+
+    def _graph(self, *, learns: bool = False) -> bytes:
+        found = [layer.state() for layer in self._layers]
+        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
+        writer.put_all(found, [layer.name for layer in self._layers])
+        data = writer.data()
+        if learns:
+            self._nameable.referable.update(map(name_of, writer.references))
+        # What a stranger's state may not hold is vouched for by this session alone.
+        vouched = not self._nameable.needs_no_word(writer.shapes, writer.references)
+        for layer, attributes in zip(self._layers, found, strict=True):
+            kind: Any = type(layer.layer)
+            vouched = vouched or bool(shadowed(kind, tuple(attributes)))
+        return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
+
+    def _read(self, data: bytes) -> Any:
+        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
+        vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
+        finder: Finder = self._any if vouched else self._nameable
+        reader = GraphReader(data, self._named, finder, self._held)
+        found = reader.get()
+        self._check(found, careful=finder.careful)
+        reader.end()
+        return found
+
+    def _check(self, found: Any, *, careful: bool) -> None:
+        """Refuse what is not the attributes of every layer."""
+        if not isinstance(found, list) or len(found) != len(self._layers):
+            raise DamagedState(f"state: expected the attributes of {len(self._layers)} layers")
+        for layer, attributes in zip(self._layers, found, strict=True):
+            layer.check(attributes)
+            if careful:
+                self._nameable.check_layer(layer.layer, tuple(attributes))
+
+    def _names(self) -> dict[int, Name]:
+        """What is named in a graph: layers, what is constant in them, and generators."""
+        named: dict[int, Name] = {}
+        for i, layer in enumerate(self._stack):
+            named[id(layer)] = (i, "")
+            for name, value in vars(layer).items():
+                kind: Any = type(value)
+                if _is_named(kind):
+                    named[id(value)] = (i, name)
+        return named
+
+    def _named(self, layer: int, name: str) -> Any:
+        """What `_names` names so, or None if the attribute is gone."""
+        if not 0 <= layer < len(self._stack):
+            raise DamagedState(f"state: it refers to layer {layer} of {len(self._stack)}")
+        found = self._stack[layer]
+        if not name:
+            return found
+        found = vars(found).get(name)
+        kind: Any = type(found)
+        return found if _is_named(kind) else None
+
+    def _shared(self) -> dict[int, Name]:
+        """Where layers that other parts capture hold what may change in place."""
+        return {
+            id(value): (i, name)
+            for i in self._others
+            for name, value in vars(self._stack[i]).items()
+            if _may_be_shared(value)
+        }
+
+    def _held(self, layer: int, name: str) -> Any:
+        found = vars(self._stack[layer]).get(name) if layer in self._others else None
+        return found if _may_be_shared(found) else None
+
+    # As a pickle ------------------------------------------------------------------
+
+    def _pickled(self, reason: str) -> bytes:
+        # Imported here: few envs need it, and whatever it brings along costs every worker's start.
+        from plangym_ext.states import attribute_pickle
+
+        try:
+            states = [layer.state() for layer in self._layers]
+            data = attribute_pickle.dumps(states, self._names())
+        except Exception as error:  # whatever an attribute's own reduction raises
+            names = ", ".join(layer.name for layer in self._layers)
+            raise IncompleteState(
+                f"attributes of {names}: {reason or 'they hold more than data'}, and a pickle "
+                f"of them fails: {error}"
+            ) from error
+        return trust.digest(data) + data
+
+    def _unpickled(self, data: bytes) -> Any:
+        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
+        if not self._trusted and not trust.is_ours(data, claimed):
+            raise UntrustedState(
+                "state: it holds a pickle that was not made in this session, and opening a pickle "
+                "can run any code. If you trust where it comes from, make the env with trust=True."
+            )
+        from plangym_ext.states import attribute_pickle
+
+        return attribute_pickle.loads(data, self._named)

@@ -1,0 +1,35 @@
+"""What adapters ask of single envs, where those live: no framework is imported for it.
+
+A function travels to a worker by the name of its module, which is imported there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.states.codec import layers
+from plangym_ext.vector.unknown_space import space_of
+
+
+def attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the env or of the outermost wrapper that has it; a method is not called."""
+    return env.get_wrapper_attr(name)
+
+
+def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
+    """Whether the env or a wrapper around it is of a class."""
+    return any(isinstance(layer, kind) for layer in layers(env))
+
+
+def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the env under all wrappers; a method is not called."""
+    return getattr(env.unwrapped, name)
+
+
+def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | None:
+    """Seed the action space, and the env by its own `seed`; what that returned, None without."""
+    space_of(env, "action_space").seed(seed)
+    own = getattr(env, "seed", None)
+    return None if own is None else (own(seed),)

@@ -1,0 +1,144 @@
+"""A `PlanVectorEnv` as a Tianshou `BaseVectorEnv`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import iterate
+from tianshou.env import BaseVectorEnv
+from tianshou.env.worker import DummyEnvWorker
+
+from plangym_ext.vector.adapters.in_workers import base_attribute, seed_as_tianshou
+from plangym_ext.vector.live_rows import UNWRAPPED
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+
+class _NoEnv(gym.Env[Any, Any]):
+    """Stands where Tianshou's base class wants envs of its own; only its spaces are looked at."""
+
+    def __init__(self, venv: PlanVectorEnv) -> None:
+        # A copy of its own: Tianshou seeds it.
+        self.action_space = copy.deepcopy(venv.single_action_space)
+        self.observation_space = venv.single_observation_space
+
+
+class TianshouVectorEnv(BaseVectorEnv):
+    """The envs of a `PlanVectorEnv`, stepped and reset in any subset, as collectors want it.
+
+    Args:
+        venv: with `autoreset_mode="disabled"`. It belongs to the adapter from here on.
+        wait_num: as for Tianshou's own: `step` may return before all envs are done. As those
+            of `DummyVectorEnv`, these envs are always ready: it returns what all of them gave.
+        timeout: likewise.
+
+    Attributes:
+        venv: the same.
+
+    Raises:
+        ValueError: another autoreset mode.
+    """
+
+    def __init__(
+        self, venv: PlanVectorEnv, wait_num: int | None = None, timeout: float | None = None
+    ) -> None:
+        if venv.autoreset_mode != AutoresetMode.DISABLED:
+            raise ValueError(
+                "TianshouVectorEnv: Tianshou resets envs itself; got autoreset_mode "
+                f"{venv.autoreset_mode.value}. Use make_vec(..., autoreset_mode='disabled')."
+            )
+        venv.list_infos = True
+        makes = [functools.partial(_NoEnv, venv)] * venv.num_envs
+        super().__init__(makes, DummyEnvWorker, wait_num, timeout)
+        self.venv = venv
+
+    def reset(
+        self, env_id: int | list[int] | np.ndarray | None = None, **kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Reset envs; obs and infos, arrays `[k]`."""
+        numbers = self._numbers(env_id)
+        # Tianshou hands one seed to all.
+        seeds = [kwargs.get("seed")] * len(numbers)
+        obs, infos = self.venv.reset_some(numbers, seed=seeds, options=kwargs.get("options"))
+        listed: Any = infos
+        return self._batch(obs), _objects(listed)
+
+    def step(
+        self,
+        action: Any,
+        id: int | list[int] | np.ndarray | None = None,  # noqa: A002 - Tianshou's name
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
+        """Step envs; obs, rewards, terminated, truncated and infos, `[k]` of each."""
+        numbers = self._numbers(id)
+        if action is None:
+            raise ValueError(
+                "TianshouVectorEnv: step: action must be one for each env; got None. No env is "
+                "still stepping: each step returns what all envs of it gave."
+            )
+        obs, rewards, terminations, truncations, infos = self.venv.step(action, numbers)
+        listed: Any = infos
+        told = [{**info, "env_id": k} for k, info in zip(numbers, listed, strict=True)]
+        return self._batch(obs), rewards, terminations, truncations, _objects(told)
+
+    def _batch(self, obs: Any) -> Any:
+        """Observations as Tianshou wants them; nested ones as an object array, one for each."""
+        if isinstance(obs, np.ndarray):
+            return obs
+        return _objects(list(iterate(self.venv.observation_space, obs)))
+
+    def seed(self, seed: Any = None) -> list[Any]:
+        """Seed action spaces and reset envs with seeds `seed + i`, or one for each.
+
+        An env that has a method `seed` is given the seed by that, and not reset.
+        """
+        self._assert_is_not_closed()
+        if seed is None or isinstance(seed, int):
+            seed = [None if seed is None else seed + i for i in range(len(self))]
+        seeds = list(seed)
+        own = [self.venv.call_some([k], seed_as_tianshou, one)[0] for k, one in enumerate(seeds)]
+        others = [k for k, found in enumerate(own) if found is None]
+        if others:
+            self.venv.reset_some(others, seed=[seeds[k] for k in others])
+        for worker, one in zip(self.workers, seeds, strict=True):
+            worker.action_space.seed(one)
+        return [[one] if found is None else found[0] for one, found in zip(seeds, own, strict=True)]
+
+    def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 - Tianshou's
+        """Attribute of some envs, those under all wrappers."""
+        return list(self.venv.call_some(self._numbers(id), base_attribute, key))
+
+    def set_env_attr(self, key: str, value: Any, id: Any = None) -> None:  # noqa: A002
+        """Set an attribute of some envs, those under all wrappers, to one value."""
+        numbers = self._numbers(id)
+        self.venv.set_attr(UNWRAPPED + key, [value] * len(numbers), numbers)
+
+    def render(self, **kwargs: Any) -> list[Any]:
+        """Picture of every env."""
+        self._assert_is_not_closed()
+        return list(self.venv.call("render", **kwargs))
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._assert_is_not_closed()
+        self.is_closed = True
+        self.venv.close()
+
+    def _numbers(self, env_id: Any) -> list[int]:
+        self._assert_is_not_closed()
+        if env_id is None:
+            return list(range(len(self)))
+        found: list[int] = np.atleast_1d(env_id).tolist()
+        return found
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    """Object array of the values, whatever they are."""
+    found = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        found[k] = value
+    return found

@@ -1,0 +1,143 @@
+"""What moves the rows of a vector env, wherever they are: the protocol of its backends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.vector.obs_buffer import ObsBuffer
+from plangym_ext.vector.played import Played
+
+#: Waits for what was begun: called with a limit in seconds, or None.
+PlayedLater = Callable[[float | None], Played]
+ResultsLater = Callable[[float | None], list[Any]]
+
+
+@dataclass(frozen=True)
+class RowsDescription:
+    """What a vector env has to know of its rows.
+
+    Attributes:
+        name: of the first row's env.
+        observation_spaces, action_spaces: of every row.
+        metadata, render_mode: of the first row's env.
+    """
+
+    name: str
+    observation_spaces: list[spaces.Space[Any]]
+    action_spaces: list[spaces.Space[Any]]
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+
+class VectorBackend(ABC):
+    """Rows 0 to n - 1 of a vector env. Of what is begun, one thing is in flight at a time.
+
+    What fails leaves every row where it was before, or else `lost` says so.
+
+    Attributes:
+        board: what every row shows.
+    """
+
+    board: ObsBuffer
+
+    @property
+    @abstractmethod
+    def description(self) -> RowsDescription:
+        """Spaces and the like."""
+
+    @property
+    @abstractmethod
+    def lost(self) -> bool:
+        """Whether a call has failed and rows are not where they were: all have to be reset."""
+
+    #: What was given to `keep` last; None before.
+    note: Any = None
+
+    def keep(self, note: Any) -> None:
+        """Accept what came of the last reset, step or `set_states`: it has happened.
+
+        What is not kept, because a later check has failed or an interrupt has come first, has
+        not happened: rows are where they were.
+
+        Args:
+            note: kept with it, as one: the caller's own account of where rows are.
+        """
+        self.note = note
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """Name of what moves the rows."""
+
+    @property
+    def backend_note(self) -> str:
+        """Why something that the backend could do cannot be had; "" if all can."""
+        return ""
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The env of every row, if they live in this process.
+
+        Raises:
+            AttributeError: they do not.
+        """
+        raise AttributeError(
+            f"envs: the sub-envs of the {self.backend} backend cannot be reached from this "
+            "process. Use call, get_attr and set_attr, or backend='serial'."
+        )
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers, if there are any."""
+        return ()
+
+    @abstractmethod
+    def use(self, space: spaces.Space[Any]) -> None:
+        """Keep observations of this space from now on; called once, before anything else."""
+
+    @abstractmethod
+    def begin_reset(
+        self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> PlayedLater:
+        """Reset rows; see `LiveRows.reset`."""
+
+    @abstractmethod
+    def begin_step(
+        self,
+        rows: Sequence[int],
+        actions: Sequence[Any] | np.ndarray,
+        resets: np.ndarray,
+        same_step: bool,
+    ) -> PlayedLater:
+        """Step rows, or reset some instead; see `LiveRows.step`."""
+
+    @abstractmethod
+    def begin_call(
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ResultsLater:
+        """Attribute of, or call of a method of, the env of each row; or of a function of it."""
+
+    @abstractmethod
+    def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of the env of each row."""
+
+    @abstractmethod
+    def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
+        """`[S]` uint8 state of each row; widths may differ."""
+
+    @abstractmethod
+    def set_states(
+        self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
+    ) -> None:
+        """Bring rows to states; see `LiveRows.set_states`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; further calls do nothing."""

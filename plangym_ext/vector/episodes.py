@@ -1,0 +1,66 @@
+"""Where each sub-env of a vector env is in its episode, and what a step may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from plangym_ext.vector.errors import VectorResetNeeded
+
+
+class Episodes:
+    """The episodes of n sub-envs: running, or over.
+
+    Never changed: what happens leads to another one, so that it can be kept together with
+    where the rows are, at one moment. Methods take the vector env's present `AutoresetMode`:
+    who resets what is over, and when.
+
+    Args:
+        num_envs: n.
+
+    Attributes:
+        ended: `[n]` bool, which are over and were not reset yet.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.ended = np.zeros(num_envs, bool)
+        self._none = np.zeros(num_envs, bool)
+        self._none.flags.writeable = False
+
+    def _with(self, ended: np.ndarray) -> Episodes:
+        found = Episodes.__new__(Episodes)
+        found.ended, found._none = ended, self._none
+        return found
+
+    def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
+        """Sub-envs were reset, or brought to states of which some are of ended episodes."""
+        over = self.ended.copy()
+        over[rows] = ended
+        return self._with(over)
+
+    def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
+        """Refuse to step what has ended and is not reset by itself."""
+        if mode == AutoresetMode.DISABLED and self.ended[list(rows)].any():
+            ended = [row for row in rows if self.ended[row]]
+            raise VectorResetNeeded(
+                f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
+                "reset(options={'reset_mask': terminations | truncations})."
+            )
+
+    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
+        """`[k]` bool, which sub-envs the next step resets instead; not to be written to."""
+        if mode == AutoresetMode.SAME_STEP:
+            return self._none[: len(rows)]
+        return self.ended if isinstance(rows, range) else self.ended[rows]
+
+    def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
+        """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool, kept."""
+        if mode == AutoresetMode.SAME_STEP:
+            ended = np.zeros_like(ended)  # they have been reset
+        if not isinstance(rows, range):
+            over = self.ended.copy()
+            over[rows] = ended
+            ended = over
+        return self._with(ended)

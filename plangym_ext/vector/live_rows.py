@@ -1,0 +1,400 @@
+"""The rows of a vector env that live in one process: each is an env of its own, played in place.
+
+Used as it is by the serial backend, and inside a worker by the process backend.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.spaces import own_copy
+from plangym_ext.core.gym_env import made_env
+from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
+from plangym_ext.states.late_state import LateState
+from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
+from plangym_ext.vector.capture_pace import CapturePace
+from plangym_ext.vector.distinct_envs import check_distinct
+from plangym_ext.vector.obs_buffer import ObsBuffer
+from plangym_ext.vector.played import Called, Played, PlayedNotes
+from plangym_ext.vector.row_states import row_states
+from plangym_ext.vector.seen import Seen
+from plangym_ext.vector.steps_ahead import StepsAhead
+from plangym_ext.vector.unknown_space import space_of
+from plangym_ext.workers.rows_message import NO_ROW
+
+#: Names that `call` refuses: the vector env has to know of these calls.
+OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
+
+#: Names that begin so are those of attributes of the env under all wrappers.
+UNWRAPPED = "unwrapped."
+
+Rows = Sequence[int]
+
+
+class LiveRows:
+    """Some rows of a vector env, in this process.
+
+    Args:
+        makes: constructor of each row's env; rows that share one have equal envs.
+        first: number of the first row, for messages.
+        state: how states are captured: as for `GymEnv`, or "off" for no states.
+        check, trust: as for `GymEnv`.
+
+    Attributes:
+        board: the observations, if `use` gave some memory; until then there is none.
+    """
+
+    def __init__(
+        self,
+        makes: Sequence[Callable[[], Any]],
+        *,
+        first: int = 0,
+        state: str = "auto",
+        check: bool = True,
+        trust: bool = False,
+    ) -> None:
+        self._first = first
+        self.envs: list[gym.Env[Any, Any]] = []
+        #: Rows that were never reset, and whether there may be one.
+        self._fresh, self._any_fresh = [True] * len(makes), True
+        self._ahead = StepsAhead(first)
+        self._pace = CapturePace()
+        self._seen = Seen()
+        try:
+            # All of them first: a constructor may hand out what others have left.
+            for make in makes:
+                self.envs.append(made_env(make))
+            check_distinct(self.envs, first)
+            #: How each row's state is captured, or why it cannot be.
+            self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
+            for row, found in enumerate(self._states):
+                if isinstance(found, LateState):
+                    self.envs[row] = found.env
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                self.close()
+            raise
+        self.board: ObsBuffer
+
+    def description(self) -> dict[str, Any]:
+        """What the vector env has to know: spaces of every row, and the first env's own."""
+        first = self.envs[0]
+        return {
+            "observation_spaces": [space_of(env, "observation_space") for env in self.envs],
+            "action_spaces": [space_of(env, "action_space") for env in self.envs],
+            "metadata": dict(first.metadata),
+            "render_mode": first.render_mode,
+            "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
+            "captures": [isinstance(state, LateState) for state in self._states],
+            "no_states": [str(s) if isinstance(s, IncompleteState) else "" for s in self._states],
+        }
+
+    def use(self, board: ObsBuffer, line: np.ndarray) -> None:
+        """Write there from now on.
+
+        Args:
+            board: takes the observations; row 0 of this process is row `first` there.
+            line: `[2]` or longer, int64: takes the number in this process of the row that is
+                moved, `NO_ROW` between calls, and how many calls have moved rows.
+        """
+        self.board = board
+        self._shown = board.leaves(slice(self._first, self._first + len(self.envs)))
+        self._line: Any = line.data
+        self._line[0] = NO_ROW
+
+    # Playing ------------------------------------------------------------------------
+
+    def reset(
+        self,
+        rows: Rows,
+        seeds: Sequence[int | None],
+        options: dict[str, Any] | None,
+        capture: bool | None = True,
+    ) -> Played:
+        """Reset rows.
+
+        Args:
+            rows: which, counted from this process's first.
+            seeds: of each.
+            options: for each env's `reset`.
+            capture: whether to return the states too; None for if it is time.
+        """
+        found = PlayedNotes(len(rows), self.board.is_array)
+        put, first = self.board.put, self._first
+        for k, row in enumerate(self._moved(rows)):
+            seed = seeds[k]
+            try:
+                obs, info = self.envs[row].reset(seed=seed, options=options)
+                self._fresh[row] = False
+                put(first + row, obs)
+            except (Exception, SystemExit) as error:
+                error.add_note(f"while row {first + row} was reset, seed {seed}")
+                raise
+            found.add(k, obs, info)
+        return self._played(found, rows, capture)
+
+    def step(
+        self,
+        rows: Rows,
+        actions: Sequence[Any],
+        resets: Sequence[bool],
+        same_step: bool,
+        capture: bool | None = None,
+    ) -> Played:
+        """Step rows, or reset those that are to be.
+
+        Args:
+            rows: which.
+            actions: of each.
+            resets: whether a row is reset instead, and its action left alone.
+            same_step: reset a row that ends at once, and return what it ended with too.
+            capture: as for `reset`.
+        """
+        begun = time.perf_counter()
+        actions = _own_actions(actions)
+        found = PlayedNotes(len(rows), self.board.is_array)
+        rewards, terminations, truncations = found.memory
+        put, first, envs, line = self.board.put, self._first, self.envs, self._line
+        if self._any_fresh:
+            self._any_fresh = any(self._fresh)
+            self._ahead.note(rows, resets, self._fresh)
+        line[1] += 1
+        for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
+            env = envs[row]
+            line[0] = row
+            try:
+                if reset:
+                    obs, info = env.reset()
+                    self._fresh[row] = False
+                else:
+                    obs, reward, ended, cut, info = env.step(action)
+                    try:
+                        rewards[k] = reward
+                    except TypeError:
+                        raise InvalidObservation(
+                            f"reward: expected one number; got {reward!r}. Correct the env."
+                        ) from None
+                    terminations[k], truncations[k] = ended, cut
+                    if same_step and (ended or cut):
+                        # Copied: the env may use its memory again.
+                        found.finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
+                        obs, info = env.reset()
+                        self._fresh[row] = False
+                put(first + row, obs)
+            except (Exception, SystemExit) as error:
+                self._ahead.note_error(error, env, rows[k:])
+                if str(error) == FOUR_VALUES:
+                    error.add_note(wrong_step(env, 4))
+                error.add_note(f"in row {first + row}, action {action}")
+                raise
+            found.add(k, obs, info)
+        line[0] = NO_ROW
+        return self._played(found, rows, capture, begun)
+
+    def _played(
+        self, found: PlayedNotes, rows: Rows, capture: bool | None, begun: float | None = None
+    ) -> Played:
+        """What came of a call, and what a replay of it has to come to."""
+        shown = self._shown
+        if len(rows) < len(self.envs):
+            shown = tuple(leaf[list(rows)] for leaf in shown)
+        self._seen.note(found.arrays, shown)
+        if found.obs is not None:
+            self._seen.note_values(found.obs)
+        states = self._captured(capture, begun)
+        return found.played(states, self._seen.value)
+
+    def _moved(self, rows: Iterable[int]) -> Iterator[int]:
+        """The same rows, each noted as the one that is moved."""
+        line = self._line
+        line[1] += 1
+        for row in rows:
+            line[0] = row
+            yield row
+        line[0] = NO_ROW
+
+    # Everything else ----------------------------------------------------------------
+
+    def call(
+        self,
+        rows: Rows,
+        name: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        capture: bool | None = None,
+    ) -> Called:
+        """Attributes of rows' envs, or what their methods return.
+
+        `name` may be a function of an env too. `capture` is as for `reset`.
+        """
+        begun = time.perf_counter()
+        found, moves = [], False
+        for row in self._moved(rows):
+            env = self.envs[row]
+            value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
+            if callable(value):
+                moves, value = True, value(*args, **kwargs)
+            found.append(value)
+        return Called(found, moves, self._captured(capture, begun) if moves else None)
+
+    def set_attr(
+        self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
+    ) -> Called:
+        """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
+        missing = object()
+        owners = [self.envs[row] for row in rows]
+        if name.startswith(UNWRAPPED):
+            owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
+        before = [(env, _attribute(env, name, missing)) for env in owners]
+        try:
+            for row, env, value in zip(rows, owners, values, strict=True):
+                env.set_wrapper_attr(name, value)
+                self._identify(row)
+        except BaseException:
+            for env, value in before:
+                if value is not missing:
+                    env.set_wrapper_attr(name, value)
+            for row in rows:
+                self._identify(row)
+            raise
+        return Called([], True, self._captured(capture))
+
+    def _identify(self, row: int) -> None:
+        state = self._states[row]
+        if not isinstance(state, IncompleteState):
+            state.identify()
+
+    def get_states(self, rows: Rows) -> list[np.ndarray]:
+        """`[S]` uint8 state of each row; their widths may differ.
+
+        Raises:
+            IncompleteState: a row's state cannot be captured.
+            ResetNeeded: a row was never reset.
+        """
+        return [self._state(row).capture() for row in rows]
+
+    def set_states(
+        self,
+        rows: Rows,
+        states: Sequence[np.ndarray],
+        observations: Any,
+        capture: bool | None = None,
+    ) -> Called:
+        """Bring rows to states.
+
+        Args:
+            rows: which.
+            states: `[S]` of each.
+            observations: what each row shows now, until it is stepped; None leaves that.
+            capture: as for `reset`.
+
+        Raises:
+            StateError: a state is damaged or of another env.
+        """
+        begun = time.perf_counter()
+        self._restore(rows, states)
+        if observations is not None:
+            for row, obs in zip(rows, observations, strict=True):
+                self.board.put(self._first + row, obs)
+        return Called([], True, self._captured(capture, begun))
+
+    def _restore(self, rows: Rows, states: Sequence[np.ndarray]) -> None:
+        for row, state in zip(self._moved(rows), states, strict=True):
+            if self._fresh[row]:
+                # Codecs restore into an env that has been reset.
+                self.envs[row].reset(seed=0)
+                self._fresh[row] = False
+            self._state(row).restore(state, "set_states")
+
+    # Being brought back -------------------------------------------------------------
+
+    def bring_back(self, states: Sequence[np.ndarray | None]) -> None:
+        """Bring all rows of this process to states; None for rows that were never reset.
+
+        Raises:
+            ResetNeeded: such a row was stepped here.
+        """
+        self._ahead.check_back(states)
+        known = {row: state for row, state in enumerate(states) if state is not None}
+        self._restore(list(known), list(known.values()))
+        self._fresh, self._any_fresh = [state is None for state in states], True
+        self._seen.begin()
+
+    def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
+        """Make calls of these methods once more; returns what they come to, as `Played.seen`."""
+        for name, args in calls:
+            getattr(self, name)(*args, capture=False)
+        return self._seen.value
+
+    def _state(self, row: int) -> LateState:
+        state = self._states[row]
+        if isinstance(state, IncompleteState):
+            raise IncompleteState(f"row {self._first + row}: {state}")
+        if self._fresh[row]:
+            raise ResetNeeded(f"row {self._first + row} was never reset. Call reset first.")
+        return state
+
+    def _captured(
+        self, capture: bool | None, begun: float | None = None
+    ) -> list[np.ndarray | None] | None:
+        """All states if they are wanted; `begun`: when the call began that is over now."""
+        due = begun is not None and self._pace.note(time.perf_counter() - begun)
+        if capture is False or (capture is None and not due):
+            return None
+        if self._ahead.open(self._fresh):
+            return [] if self._ahead.too_many else None
+        self._seen.begin()
+        begun = time.perf_counter()
+        try:
+            found = [
+                None if self._fresh[row] else self._state(row).capture()
+                for row in range(len(self.envs))
+            ]
+        except IncompleteState:
+            return []
+        nbytes = sum(len(state) for state in found if state is not None)
+        self._pace.captured(time.perf_counter() - begun, nbytes)
+        return found
+
+    def between_calls(self) -> None:
+        """Note that no row is moved: a call has ended, however it has."""
+        self._line[0] = NO_ROW
+
+    def close(self) -> None:
+        """Close every env.
+
+        Raises:
+            Exception: what one has raised: the first, once all are closed.
+        """
+        first: BaseException | None = None
+        for row, env in enumerate(self.envs, self._first):
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                error.add_note(f"while sub-env {row} was closed")
+                first = first or error
+        if first is not None:
+            raise first
+
+
+def _own_actions(actions: Any) -> Any:
+    """The same, to be written into: they may be played again as they came."""
+    if not isinstance(actions, np.ndarray):
+        return [own_copy(action) for action in actions]
+    # Rows of a vector are numbers, which do not change.
+    return actions if actions.ndim == 1 else actions.copy()
+
+
+def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
+    try:
+        return env.get_wrapper_attr(name)
+    except AttributeError:
+        return missing

@@ -1,0 +1,133 @@
+"""Which backend moves a vector env, and whose envs it holds."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plangym_ext.core.live_stepper import LiveStepper
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.vector.env_backend import EnvBackend
+from plangym_ext.vector.state_backend import StateBackend
+from plangym_ext.vector.vector_env import PlanVectorEnv
+from plangym_ext.workers.processors import default_n_workers
+
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
+
+Make = Callable[[], Any]
+Wrap = Callable[[Any], Any]
+
+
+def vector_env(
+    make: Make | Sequence[Make],
+    num_envs: int | None,
+    *,
+    wrappers: tuple[Wrap, ...],
+    n_workers: int | None,
+    backend: str,
+    settings: dict[str, Any],
+    timeout: float | None = None,
+    invalid: str = "off",
+    **options: Any,
+) -> PlanVectorEnv:
+    """The vector env that `make_vec` describes.
+
+    Args:
+        make: constructor of every env, or of each.
+        num_envs: how many; None for as many as there are constructors.
+        wrappers: what each env is wrapped with.
+        n_workers: see `make_vec`.
+        backend: see `make_vec`.
+        settings: how states are captured; see `LiveRows`.
+        timeout: see `make_vec`.
+        invalid: see `make_vec`.
+        options: for `PlanVectorEnv`.
+    """
+    n_workers = _checked_workers(n_workers, backend)
+    makes = _constructors(make, num_envs)
+    if wrappers:
+        wrapped: dict[Any, Any] = {}
+        for one in makes:  # rows that shared a constructor go on sharing one
+            wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
+        makes = [wrapped[one] for one in makes]
+    engine = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
+    try:
+        return PlanVectorEnv(engine, len(makes), **options)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
+    """A vector env whose rows are states that `env` steps; it belongs to the result.
+
+    Args:
+        env: on a native backend.
+        num_envs: how many; 1 if None.
+        options: for `PlanVectorEnv`.
+    """
+    assert isinstance(env, LiveStepper)
+    try:
+        num = _checked_number(num_envs) or 1
+        return PlanVectorEnv(StateBackend(env, num), num, **options)
+    except BaseException:
+        env.close()
+        raise
+
+
+def _wrapped(make: Make, wrappers: tuple[Wrap, ...]) -> Any:
+    env = make()
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
+def _checked_workers(n_workers: int | None, backend: str) -> int | None:
+    """Number of worker processes; None for none."""
+    if backend not in BACKENDS:
+        raise UnknownName(
+            f"make_vec: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
+            f"{suggestion(str(backend), BACKENDS)}"
+        )
+    if backend == "serial" and n_workers is not None:
+        raise ValueError(
+            f"make_vec: the serial backend has no workers; got n_workers={n_workers!r}. "
+            "Leave it out, or choose backend='process'."
+        )
+    if backend == "process" and n_workers is None:
+        n_workers = default_n_workers()
+    if n_workers is not None and (
+        isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1
+    ):
+        raise ValueError(f"make_vec: n_workers must be an int >= 1; got {n_workers!r}")
+    return n_workers
+
+
+def _checked_number(num_envs: int | None) -> int | None:
+    if num_envs is not None and (
+        isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1
+    ):
+        raise ValueError(f"make_vec: num_envs must be an int >= 1; got {num_envs!r}")
+    return num_envs
+
+
+def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:
+    """One constructor for each sub-env."""
+    num_envs = _checked_number(num_envs)
+    if callable(make):
+        return [make] * (num_envs or 1)
+    makes = list(make)
+    if not makes or num_envs not in (None, len(makes)):
+        raise ValueError(
+            f"make_vec: expected {num_envs or 'some'} constructors, one for each sub-env; "
+            f"got {len(makes)}"
+        )
+    for row, one in enumerate(makes):
+        if not callable(one):
+            raise TypeError(
+                f"make_vec: constructor {row} must be a callable that returns a gymnasium env; "
+                f"got {one!r}"
+            )
+    return makes

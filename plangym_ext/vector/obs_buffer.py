@@ -1,0 +1,172 @@
+"""What every row of a vector env shows now: arrays where the space has an array form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
+from plangym_ext.errors import InvalidObservation
+
+
+def layout_of(space: spaces.Space[Any]) -> SpaceLayout | None:
+    """Layout of a space whose values are arrays of fixed sizes, else None."""
+    try:
+        return SpaceLayout(space)
+    except TypeError:
+        return None
+
+
+def board_bytes(layout: SpaceLayout, num_rows: int) -> int:
+    """Bytes of the memory for a board of arrays."""
+    return max(1, sum(_size(shape, dtype) for shape, dtype in _fields(layout, num_rows)))
+
+
+def _fields(layout: SpaceLayout, num_rows: int) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [((num_rows, *leaf.shape), leaf.dtype) for leaf in layout.leaves]
+
+
+def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    # To a cache line: rows of two leaves never share one.
+    return -(-int(np.prod(shape)) * dtype.itemsize // 64) * 64
+
+
+class ObsBuffer:
+    """The observations of n rows.
+
+    Args:
+        space: of one row.
+        num_rows: n.
+        memory: uint8 array of at least `board_bytes`, such as memory that workers write to;
+            None for memory of its own.
+        strict: refuse observations that do not have the very shape and type of the space.
+
+    Attributes:
+        space, num_rows, strict: as given.
+        is_array: whether observations are kept in arrays; else they are kept as they came,
+            and what is kept elsewhere is brought here by `put`.
+    """
+
+    def __init__(
+        self,
+        space: spaces.Space[Any],
+        num_rows: int,
+        memory: np.ndarray | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        self.space, self.num_rows, self.strict = space, num_rows, strict
+        self._layout = layout_of(space)
+        self.is_array = self._layout is not None
+        self._leaves: tuple[np.ndarray, ...] = ()
+        self._values: list[Any] = [None] * num_rows
+        if self._layout is not None:
+            self._leaves = _views(self._layout, num_rows, memory)
+        self.put = self._putter()
+
+    def _putter(self) -> Callable[[int, Any], None]:
+        """Function of a row and an observation that keeps it."""
+        layout = self._layout
+        if layout is None:
+            return self._values.__setitem__
+        if self.strict:
+            return ObsWriter(layout).into(self._leaves)
+        if not layout.is_flat:
+            return self._put_leaves
+        (leaf,), (array,) = layout.leaves, self._leaves
+        shape, dtype = leaf.shape, leaf.dtype
+
+        def put(row: int, obs: Any) -> None:
+            if type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype:
+                array[row] = obs
+            else:
+                self._put_leaves(row, obs)
+
+        return put
+
+    def _put_leaves(self, row: int, obs: Any) -> None:
+        assert self._layout is not None
+        try:
+            parts = self._layout.split(obs)
+        except (KeyError, IndexError, TypeError) as error:
+            raise InvalidObservation(
+                f"row {row}: expected an observation nested as {self.space}; "
+                f"got {type(obs).__name__} ({error!r})"
+            ) from error
+        for leaf, array, part in zip(self._layout.leaves, self._leaves, parts, strict=True):
+            value = np.asarray(part)
+            # As gymnasium's own vector envs: cast, but only to the same kind of number.
+            if value.shape != leaf.shape or not np.can_cast(value.dtype, leaf.dtype, "same_kind"):
+                raise InvalidObservation(
+                    f"row {row}: observation{leaf.name} must be {leaf.shape} {leaf.dtype}; "
+                    f"got {value.shape} {value.dtype}. Correct the env, or cast in a wrapper."
+                )
+            array[row] = value
+
+    def put_batch(self, rows: Any, obs: Any) -> None:
+        """Keep a batch of observations, nested as the space: what `rows` show, an index."""
+        if self._layout is None:
+            raise TypeError(f"put_batch: {self.space} has no array form")
+        for array, part in zip(self._leaves, self._layout.split(obs), strict=True):
+            array[rows] = part
+
+    def batch(self, rows: Sequence[int] | None = None, *, copy: bool = True) -> Any:
+        """Observations of some rows or of all, nested as the batched space.
+
+        Args:
+            rows: which; None for all.
+            copy: whether they are the caller's own; without, those of all rows are this
+                memory itself, which later steps change.
+        """
+        if self._layout is not None:
+            leaves = self._leaves
+            if rows is not None:
+                leaves = tuple(leaf[rows] for leaf in leaves)
+            elif copy:
+                leaves = tuple(leaf.copy() for leaf in leaves)
+            return self._layout.join(leaves)
+        chosen = range(self.num_rows) if rows is None else rows
+        values = [self._values[row] for row in chosen]
+        out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
+        return concatenate(self.space, values, out)
+
+    def taken(self, rows: range) -> tuple[Any, ...]:
+        """What adjoining rows show, for `give`; nothing that later steps change."""
+        if self._layout is None:
+            return tuple(self._values[rows.start : rows.stop])
+        return tuple(leaf[rows.start : rows.stop].copy() for leaf in self._leaves)
+
+    def give(self, rows: range, shown: tuple[Any, ...]) -> None:
+        """Have rows show again what they showed when it was `taken`."""
+        if self._layout is None:
+            self._values[rows.start : rows.stop] = shown
+            return
+        for leaf, part in zip(self._leaves, shown, strict=True):
+            leaf[rows.start : rows.stop] = part
+
+    def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
+        """`[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
+
+        There are none where observations have no array form.
+        """
+        return tuple(leaf[rows] for leaf in self._leaves)
+
+    def rows(self, rows: Sequence[int]) -> list[Any]:
+        """The observation of each row, nested as the space, and the caller's own."""
+        if self._layout is None:
+            return [self._values[row] for row in rows]
+        return [self._layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]
+
+
+def _views(layout: SpaceLayout, num_rows: int, memory: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    if memory is None:
+        memory = np.zeros(board_bytes(layout, num_rows), np.uint8)
+    views, start = [], 0
+    for shape, dtype in _fields(layout, num_rows):
+        views.append(np.ndarray(shape, dtype, memory, start))
+        start += _size(shape, dtype)
+    return tuple(views)

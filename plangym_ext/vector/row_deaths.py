@@ -1,0 +1,86 @@
+"""Workers of a vector env that die again and again while one call is made: when to give up."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from plangym_ext.errors import PoisonState, WorkerDied
+from plangym_ext.workers.rows_message import NO_ROW
+
+#: Deaths after which a cause is held to be one: of the worker's own making, and by a signal that
+#: others send, too, such as the system when memory runs short. Of the latter those that hit the
+#: same row's step each time, and those at any other moment, if they have gone on for some
+#: seconds, too: on a busy machine workers may be killed faster than they start.
+_OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, 300.0
+_FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
+
+
+class RowDeaths:
+    """The deaths of one worker over one call.
+
+    Args:
+        first: number in the vector env of its first row.
+        rows: how many it has.
+    """
+
+    def __init__(self, first: int, rows: int) -> None:
+        self._first, self._rows = first, rows
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._begun: float | None = None
+
+    def note(
+        self, death: WorkerDied, doing: str, row: int, action: Callable[[int], str]
+    ) -> WorkerDied | None:
+        """Note one.
+
+        Args:
+            death: how the worker ended.
+            doing: what it was at, in words.
+            row: number in the worker of the row that was moved, or `NO_ROW`.
+            action: what was played in a row, in words.
+
+        Returns:
+            None to try again, or the error for the caller.
+        """
+        self._counts[doing, row] += 1
+        count = self._counts[doing, row]
+        others = death.exit_status in _FROM_OTHERS
+        now = time.monotonic()
+        self._begun = self._begun or now
+        if row == NO_ROW:
+            often = count >= (_OTHERS if others else _OWN)
+            long = not others or now - self._begun >= _OTHERS_SECONDS
+            return self.named(death, row) if often and long else None
+        if count < (_OTHERS_ROW if others else _OWN):
+            return None
+        number = self._first + row
+        return PoisonState(
+            f"sub-env {number} has killed {count} workers, one after the other, with "
+            f"{action(row)}; the last: {death} All sub-envs are where they were before.",
+            row=number,
+            worker=death.worker,
+            pid=death.pid,
+            exit_status=death.exit_status,
+            last_command=death.last_command,
+        )
+
+    def named(self, death: WorkerDied, row: int) -> WorkerDied:
+        """The same error, with the sub-envs that it concerns."""
+        return WorkerDied(
+            f"{self.where(row)}: {death}",
+            worker=death.worker,
+            pid=death.pid,
+            exit_status=death.exit_status,
+            last_command=death.last_command,
+        )
+
+    def where(self, row: int) -> str:
+        """A row by its number in the vector env; all of the worker's for `NO_ROW`."""
+        if row != NO_ROW:
+            return f"sub-env {self._first + row}"
+        if self._rows == 1:
+            return f"sub-env {self._first}"
+        return f"sub-envs {self._first} to {self._first + self._rows - 1}"

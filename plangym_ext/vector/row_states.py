@@ -1,0 +1,129 @@
+"""How the states of the rows of one process are captured, found without touching them.
+
+What is to be learned of an env is learned from a twin: one more env from the same constructor,
+which is reset, stepped and closed. The rows' own envs are left as their constructors made them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.gym_env import made_env
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states.codec import layers
+from plangym_ext.states.late_state import Binding, LateState, binding_of
+
+RowState = LateState | IncompleteState
+
+
+def row_states(
+    makes: Sequence[Callable[[], Any]],
+    envs: Sequence[gym.Env[Any, Any]],
+    *,
+    state: str,
+    check: bool,
+    trust: bool,
+) -> list[RowState]:
+    """How each row's state is captured, or why it cannot be.
+
+    One twin is made for all envs of one kind: of the same spec and classes.
+
+    Args:
+        makes: constructor of each row's env.
+        envs: what they have made, all of it.
+        state: as for `LiveRows`.
+        check: as for `GymEnv`.
+        trust: as for `GymEnv`.
+    """
+    if state == "off":
+        off = IncompleteState("states are off; leave out state='off' to have them")
+        return [off] * len(envs)
+    known: dict[Any, Binding | IncompleteState] = {}
+    found: list[RowState] = []
+    for make, env in zip(makes, envs, strict=True):
+        # Constructors that differ in what they enclose mostly make envs of one kind.
+        kind = (str(env.spec), *(type(layer) for layer in layers(env)))
+        if kind not in known:
+            with _unseen():
+                known[kind] = _binding(make, envs, state, check, trust)
+        binding = known[kind]
+        if isinstance(binding, Binding):
+            found.append(LateState(env, binding, trusted=trust))
+        else:
+            found.append(binding)
+    return found
+
+
+def _binding(
+    make: Callable[[], Any],
+    envs: Sequence[gym.Env[Any, Any]],
+    state: str,
+    check: bool,
+    trust: bool,
+) -> Binding | IncompleteState:
+    """What a twin shows; whatever it raises, its kind is played without states."""
+    try:
+        twin, is_new = _twin(make)
+        if not is_new or _shares_a_layer(twin, envs):
+            return IncompleteState(
+                "its state cannot be captured: its constructor returns an env that existed "
+                "before, so there is no twin to try it on. Let the constructor make a new env."
+            )
+        try:
+            return _proved(twin, state, check, trust)
+        finally:
+            twin.close()
+    except IncompleteState as error:
+        return error
+    except (Exception, SystemExit) as error:  # whatever a constructor or a probed env raises
+        return IncompleteState(
+            f"its state cannot be captured: a twin that was made to try it raised "
+            f"{type(error).__name__}: {error}"
+        )
+
+
+def _proved(twin: gym.Env[Any, Any], state: str, check: bool, trust: bool) -> Binding:
+    try:
+        SpaceLayout(twin.observation_space, objects=True)  # what the proof compares
+    except TypeError as error:
+        raise IncompleteState(f"its state cannot be captured: {error}") from error
+    return binding_of(twin, state, check=check, trusted=trust)
+
+
+def _twin(make: Callable[[], Any]) -> tuple[gym.Env[Any, Any], bool]:
+    """One more env, and whether all of it was made now."""
+    # What is made while nothing is collected is among the youngest objects.
+    collects = gc.isenabled()
+    gc.collect(0)
+    gc.disable()
+    try:
+        twin = made_env(make)
+        young = set(map(id, gc.get_objects(generation=0)))
+    finally:
+        if collects:
+            gc.enable()
+    return twin, all(id(layer) in young for layer in layers(twin))
+
+
+def _shares_a_layer(twin: gym.Env[Any, Any], envs: Sequence[gym.Env[Any, Any]]) -> bool:
+    known = {id(layer) for env in envs for layer in layers(env)}
+    return any(id(layer) in known for layer in layers(twin))
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Leaves the process's random generators as they were: a twin may draw from them."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - envs use it
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002

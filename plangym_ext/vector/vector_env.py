@@ -1,0 +1,507 @@
+"""A `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.vector.arguments import (
+    checked_actions,
+    checked_autoreset,
+    checked_mask,
+    checked_options,
+    checked_rows,
+    checked_seeds,
+    per_row,
+)
+from plangym_ext.vector.backend import VectorBackend
+from plangym_ext.vector.episodes import Episodes
+from plangym_ext.vector.errors import VectorResetNeeded
+from plangym_ext.vector.grouped_infos import GroupedInfos
+from plangym_ext.vector.infos import (
+    batched_infos,
+    listed_infos,
+    some_infos,
+)
+from plangym_ext.vector.live_rows import OWN_CALLS
+from plangym_ext.vector.obs_buffer import layout_of
+from plangym_ext.vector.pending import PendingCall
+from plangym_ext.vector.played import Played
+from plangym_ext.vector.spaces import ObservationMode, observation_spaces
+
+StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+# skrl asks for the names of the direct bases, so there is nothing in between.
+class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
+    """n envs stepped at once, as gymnasium's own vector envs step them, and from any state.
+
+    What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
+    for bit and for any number of workers. Arrays are fresh and belong to the caller.
+
+    A call that fails (an env raises, hangs or shows what is refused, or Ctrl-C comes) has not
+    happened: the next call finds every sub-env where it was before. A worker that dies is
+    replaced and its sub-envs go on from where they were: the step is not lost. Both need states;
+    without them all sub-envs have to be reset.
+
+    Args:
+        engine: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
+        num_envs: n.
+        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
+        observation_mode: "same", "different", or a tuple of batched and single space.
+        copy: whether observations are the caller's own. Otherwise those of `step` and
+            `reset` are memory that the next call changes.
+
+    Attributes:
+        list_infos: whether infos come as a list of n dicts, each as the sub-env gave it, with
+            `final_obs` and `final_info` of one that was reset in the same step; False for
+            gymnasium's dict of arrays. For adapters to frameworks that expect lists.
+
+    Raises:
+        RuntimeError: spaces of sub-envs differ in a way that `observation_mode` forbids.
+    """
+
+    def __init__(
+        self,
+        engine: VectorBackend,
+        num_envs: int,
+        *,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        observation_mode: ObservationMode = "same",
+        copy: bool = True,
+    ) -> None:
+        self._engine = engine
+        self.num_envs, self.copy = num_envs, copy
+        self._one_caller = OneCaller("PlanVectorEnv")
+        if engine.worker_pids:
+            self._one_caller.bind_to_process()
+        self.autoreset_mode = checked_autoreset(autoreset_mode)
+        self.observation_mode = observation_mode
+        found = engine.description
+        self._name = found.name
+        # A dict of its own: gymnasium's metadata belong to the env's class.
+        self.metadata = {**found.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = found.render_mode
+        self.single_action_space = found.action_spaces[0]
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space, self.single_observation_space = observation_spaces(
+            found, observation_mode
+        )
+        self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
+        engine.use(self.single_observation_space)
+        self.list_infos = False
+        #: Why `make_vec` chose workers, if nobody asked for them.
+        self.choice_note = ""
+        engine.keep(Episodes(num_envs))
+        self._pending = PendingCall()
+
+    @property
+    def _episodes(self) -> Episodes:
+        """Where sub-envs are in their episodes: kept together with where they are."""
+        found: Episodes = self._engine.note
+        return found
+
+    # Reset --------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset all sub-envs, or those of a mask.
+
+        Args:
+            seed: None, an int for seeds `seed + i`, or one seed or None for each sub-env.
+            options: for every sub-env's `reset`; `options["reset_mask"]`, `[n]` bool, says
+                which are reset and is not passed on. The dict is not changed.
+
+        Returns:
+            obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
+        """
+        with self._one_caller, self._pending.whole("reset"):
+            self.reset_async(seed=seed, options=options)
+            return self.reset_wait()
+
+    def reset_async(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Begin `reset`; `reset_wait` gives what it returns."""
+        with self._one_caller:
+            rows: Sequence[int] = range(self.num_envs)
+            seeds = checked_seeds(seed, self.num_envs)
+            mask, options = checked_options(options, self.num_envs)
+            if mask is not None:
+                rows = np.flatnonzero(mask).tolist()
+                seeds = [seeds[row] for row in rows]
+            self._begin_reset(rows, seeds, options)
+
+    def _begin_reset(
+        self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> None:
+        self._pending.check_idle("reset")
+        if self._engine.lost and len(rows) < self.num_envs:
+            raise self._lost("reset")
+        self._pending.begin("reset", rows, self._engine.begin_reset(rows, seeds, options))
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        """What `reset` returns.
+
+        Args:
+            timeout: seconds after which sub-envs that have not answered are stopped, and
+                all are brought back to where they were.
+
+        Raises:
+            VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
+        """
+        with self._one_caller:
+            rows, played = self._pending.wait("reset", timeout)
+            infos = self._infos(rows, played)
+            obs = self._engine.board.batch(copy=self.copy)
+            self._engine.keep(self._episodes.begun(rows))
+            return obs, infos
+
+    def reset_some(
+        self,
+        env_ids: Sequence[int] | np.ndarray,
+        *,
+        seed: Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset some sub-envs.
+
+        Args:
+            env_ids: `[k]` distinct ints, the sub-envs.
+            seed: None, or one seed or None for each of them.
+            options: for their `reset`, as they are.
+
+        Returns:
+            obs `[k, *obs]`, fresh, and infos of these sub-envs, in their order.
+        """
+        with self._one_caller, self._pending.whole("reset"):
+            chosen = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
+            self._begin_reset(chosen, checked_seeds(seed, len(chosen)), options)
+            rows, played = self._pending.wait("reset", None)
+            infos = self._infos(rows, played)
+            if not self.list_infos:
+                infos = some_infos(infos, rows)
+            obs = self._engine.board.batch(rows)
+            self._engine.keep(self._episodes.begun(rows))
+            return obs, infos
+
+    def observations(self) -> Any:
+        """Observations `[n, *obs]`: what every sub-env shows now."""
+        return self._engine.board.batch(copy=self.copy)
+
+    # Step ---------------------------------------------------------------------------
+
+    def step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> StepResult:
+        """Step all sub-envs, or some.
+
+        Args:
+            actions: one for each sub-env that is stepped: an element of `action_space`.
+            env_ids: `[k]` distinct ints, the sub-envs to step; None for all.
+
+        Returns:
+            obs `[n, *obs]`, rewards `[n]` float64, terminations and truncations `[n]` bool,
+            infos; `[k]` of each with `env_ids`, in their order.
+
+        Raises:
+            ValueError: another number of actions.
+            ResetNeeded: (gymnasium's too) a sub-env has ended and is not reset by itself, or
+                was never reset and refuses to be stepped so.
+        """
+        with self._one_caller, self._pending.whole("step"):
+            self._begin_step(actions, env_ids)
+            return self._stepped(None)
+
+    def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
+        """Begin `step`; `step_wait` gives what it returns."""
+        with self._one_caller:
+            self._pending.check_idle("step")
+            self._begin_step(actions, env_ids)
+
+    def _begin_step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None) -> None:
+        rows = checked_rows(env_ids, self.num_envs)
+        actions = self._row_actions(actions, len(rows))
+        engine, mode = self._engine, self.autoreset_mode
+        if engine.lost:
+            raise self._lost("step")
+        episodes = self._episodes
+        episodes.check_steppable(rows, mode)
+        resets = episodes.resets(rows, mode)
+        later = engine.begin_step(rows, actions, resets, mode == AutoresetMode.SAME_STEP)
+        self._pending.begin("step", rows, later)
+
+    def step_wait(self, timeout: float | None = None) -> StepResult:
+        """What `step` returns; `timeout` as for `reset_wait`."""
+        with self._one_caller:
+            return self._stepped(timeout)
+
+    def _stepped(self, timeout: float | None) -> StepResult:
+        rows, played = self._pending.wait("step", timeout)
+        whole = isinstance(rows, range)
+        over = played.terminations | played.truncations
+        episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
+        infos = self._infos(rows, played)
+        if not whole and not self.list_infos:
+            infos = some_infos(infos, rows)
+        obs = played.batch
+        if obs is None or not self.copy:
+            obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
+        self._engine.keep(episodes)
+        return obs, played.rewards, played.terminations, played.truncations, infos
+
+    def _row_actions(self, actions: Any, num_rows: int) -> Any:
+        space = self.action_space
+        if num_rows != self.num_envs:
+            space = batch_space(self.single_action_space, num_rows)
+        return checked_actions(actions, space, num_rows, arrays=self._flat_actions)
+
+    # States -------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> np.ndarray:
+        """`[n]` bool, fresh: sub-envs whose episode is over and that were not reset yet."""
+        return self._episodes.ended.copy()
+
+    def get_states(self) -> np.ndarray:
+        """`[n, S]` uint8, fresh: the complete state of every sub-env.
+
+        They are states as of `plangym_ext.make` for an equal env: a planner may start from
+        them, and they may be set here again, on any row whose env is equal.
+
+        Raises:
+            IncompleteState: the state of a sub-env cannot be captured.
+            ResetNeeded: a sub-env was never reset.
+        """
+        with self._one_caller:
+            self._pending.check_idle("get_states")
+            return _stacked(self._engine.get_states(range(self.num_envs)))
+
+    def set_states(
+        self,
+        states: np.ndarray,
+        mask: np.ndarray | None = None,
+        *,
+        ended: np.ndarray | None = None,
+    ) -> None:
+        """Bring sub-envs to saved states; nothing is reset.
+
+        The observation of a state is that of the step before it, so a reset by mask shows
+        the old one until a sub-env has been stepped.
+
+        Args:
+            states: `[n, S]` uint8; rows outside of the mask are not looked at.
+            mask: `[n]` bool, which sub-envs; None for all.
+            ended: `[n]` bool, which states are of episodes that are over, as `ended` was when
+                they were saved; None for none.
+
+        Raises:
+            StateError: a state is damaged or of another env.
+        """
+        with self._one_caller:
+            self._pending.check_idle("set_states")
+            if self._engine.lost:
+                raise self._lost("set_states")
+            given = np.asarray(states)
+            if given.ndim != 2 or len(given) != self.num_envs or given.dtype != np.uint8:
+                raise ValueError(
+                    f"set_states: states must be ({self.num_envs}, S) uint8 from get_states; "
+                    f"got {given.shape} {given.dtype}"
+                )
+            chosen = range(self.num_envs) if mask is None else self._masked(mask, "mask")
+            over = np.zeros(self.num_envs, bool)
+            if ended is not None:
+                over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
+            self._engine.set_states(chosen, [given[row] for row in chosen], None)
+            self._engine.keep(self._episodes.begun(chosen, over[chosen]))
+
+    def _masked(self, mask: Any, name: str) -> list[int]:
+        checked = checked_mask(mask, self.num_envs, f"set_states: {name}", some=False)
+        found: list[int] = np.flatnonzero(checked).tolist()
+        return found
+
+    def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
+        """Branch a sub-env: others go on from where it is, with its random generator.
+
+        They show its observation and have its future: given the same actions, they do the
+        same for ever.
+
+        Args:
+            row: number of the sub-env.
+            rows: number or numbers of those that become like it.
+
+        Raises:
+            IndexError: there is no such sub-env.
+            StateError: two of the envs are not equal.
+        """
+        with self._one_caller:
+            self._pending.check_idle("fork")
+            (source,) = checked_rows([row], self.num_envs, "fork: row")
+            targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
+            (state,) = self._engine.get_states([source])
+            shown = self._engine.board.rows([source] * len(targets))
+            self._engine.set_states(targets, [state] * len(targets), shown)
+            episodes = self._episodes
+            self._engine.keep(episodes.begun(targets, episodes.ended[source]))
+
+    @property
+    def backend(self) -> str:
+        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        return self._engine.backend
+
+    @property
+    def backend_note(self) -> str:
+        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        return "\n".join(filter(None, [self.choice_note, self._engine.backend_note]))
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The sub-envs themselves, where they live in this process.
+
+        Raises:
+            AttributeError: they live in workers, or are rows of states.
+        """
+        return self._engine.envs
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers now; none if the sub-envs live in this process."""
+        return self._engine.worker_pids
+
+    # The sub-envs' own --------------------------------------------------------------
+
+    def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Attribute of every sub-env, or what its method returns.
+
+        Args:
+            name: of the attribute or method; or a function of a sub-env, which travels to
+                the workers by pickle.
+            *args: for the method or function.
+            **kwargs: for the method or function.
+        """
+        with self._one_caller, self._pending.whole("call"):
+            self.call_async(name, *args, **kwargs)
+            return self.call_wait()
+
+    def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
+        """Begin `call`; `call_wait` gives what it returns."""
+        with self._one_caller:
+            self._begin_call(range(self.num_envs), name, args, kwargs)
+
+    def _begin_call(
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._pending.check_idle("call")
+        if name in OWN_CALLS:
+            raise ValueError(
+                f"call: {name!r} of single sub-envs would be hidden from the vector env. "
+                "Use its own method of that name."
+            )
+        self._pending.begin("call", rows, self._engine.begin_call(rows, name, args, kwargs))
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """What `call` returns; `timeout` as for `reset_wait`."""
+        with self._one_caller:
+            return tuple(self._pending.wait("call", timeout)[1])
+
+    def call_some(
+        self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """`call` for some sub-envs."""
+        with self._one_caller, self._pending.whole("call"):
+            self._begin_call(checked_rows(env_ids, self.num_envs, "call"), name, args, kwargs)
+            return self.call_wait()
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Attribute of every sub-env."""
+        return self.call(name)
+
+    def set_attr(
+        self,
+        name: str,
+        values: list[Any] | tuple[Any, ...] | Any,
+        env_ids: Sequence[int] | None = None,
+    ) -> None:
+        """Set an attribute of every sub-env, or of some.
+
+        Args:
+            name: of the attribute; "unwrapped.NAME" sets it on the env under all wrappers.
+            values: a list or tuple has one for each sub-env; anything else is for all.
+            env_ids: which sub-envs; None for all.
+        """
+        with self._one_caller:
+            self._pending.check_idle("set_attr")
+            rows = checked_rows(env_ids, self.num_envs, "set_attr")
+            self._engine.set_attr(rows, name, per_row(values, len(rows)))
+
+    def render(self) -> tuple[Any, ...]:
+        """Picture of every sub-env."""
+        return self.call("render")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Seed of every sub-env."""
+        return self.get_attr("np_random_seed")
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """Copy of the generator of every sub-env."""
+        return self.get_attr("np_random")
+
+    # Life ---------------------------------------------------------------------------
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
+        """Release everything; called once by `close`."""
+        if hasattr(self, "_pending") and self._pending.name:
+            gym.logger.warn(
+                f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
+                "complete. Its results are lost."
+            )
+        for part in ("_pending", "_engine"):
+            if hasattr(self, part):  # a vector env that was not built may be closed
+                getattr(self, part).close()
+
+    def __reduce__(self) -> NoReturn:
+        self._one_caller.__reduce__()
+
+    def __enter__(self) -> PlanVectorEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _infos(self, rows: Sequence[int], played: Played) -> Any:
+        if isinstance(played.infos, GroupedInfos):
+            if not self.list_infos:
+                return played.infos.batched(self.num_envs, rows)
+            played = played._replace(finals=played.infos.finals())
+        if self.list_infos:
+            return listed_infos(len(rows), played.infos, played.finals)
+        infos = [(rows[k], info) for k, info in played.infos]
+        finals = [(rows[k], obs, info) for k, obs, info in played.finals]
+        return batched_infos(self.num_envs, infos, finals, self._add_info)
+
+    def _lost(self, where: str) -> VectorResetNeeded:
+        return VectorResetNeeded(
+            f"{where}: an earlier call failed, and sub-envs could not be brought back to where "
+            "they were. Reset all of them first."
+        )
+
+
+def _stacked(states: list[np.ndarray]) -> np.ndarray:
+    """States as rows of one array; zeros may follow a narrower one."""
+    found = np.zeros((len(states), max(map(len, states))), np.uint8)
+    for row, state in zip(found, states, strict=True):
+        row[: len(state)] = state
+    return found

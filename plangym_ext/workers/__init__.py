@@ -1,0 +1,1 @@
+"""The process backend: worker processes that step env rows in shared memory."""

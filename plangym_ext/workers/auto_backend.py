@@ -1,0 +1,72 @@
+"""What "auto" means where no native backend runs an env: workers, or this process."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.workers.processors import default_n_workers, is_subprocess, workers_pay
+
+
+def chosen_workers(env: GymEnv, target: Any, rows: int) -> tuple[int | None, str]:
+    """Choose between workers and this process by what a step costs.
+
+    Results are the same either way, so that it is no matter if two runs choose differently.
+
+    Args:
+        env: the env, serial; what its steps cost was noted when its states were proved.
+        target: what makes it: a name, a class, or another callable.
+        rows: of a small batch, for which workers have to be worth it.
+
+    Returns:
+        The number of workers, None for none; and the reason.
+    """
+    n_workers, seconds = default_n_workers(), env.step_seconds
+    refused = _refusal(env, target)
+    if refused or seconds is None:
+        return None, refused
+    cost = f"a step takes about {_shown(seconds)}"
+    if workers_pay(seconds, rows, n_workers):
+        return n_workers, f"{n_workers} worker processes, as {cost}"
+    return None, f"no worker processes, as {cost}"
+
+
+def _refusal(env: GymEnv, target: Any) -> str:
+    """Say why the env has to stay in this process; "" if it need not."""
+    if is_subprocess():
+        return "no worker processes, as this is one itself"
+    if default_n_workers() == 1:
+        return "no worker processes, as there is one processor"
+    if env.gym_env.render_mode == "human":
+        return "no worker processes, as each would open a window"
+    if not env.exact or env.step_seconds is None:
+        return "no worker processes, as its states are not proved to be exact"
+    if not _is_importable(target):
+        return (
+            "no worker processes, as what makes it cannot be imported by its name and may share "
+            "objects with this process; n_workers=N has them all the same"
+        )
+    return ""
+
+
+def _is_importable(target: Any) -> bool:
+    """Whether a worker finds what makes an env by its name, as it is here.
+
+    A function may hold objects of this process, of which a worker would have copies.
+    """
+    if isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, str):
+        return target.partition(":")[0] != "__main__"
+    if not isinstance(target, type) or target.__module__ == "__main__":
+        return False
+    found: Any = sys.modules.get(target.__module__)
+    for name in target.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is target
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds > 1e-3 else f"{seconds * 1e6:.0f} us"

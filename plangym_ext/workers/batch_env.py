@@ -1,0 +1,317 @@
+"""Several worker processes stepped as one batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.one_caller import OneCaller, one_call
+from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
+from plangym_ext.core.slot_stepper import SlotStepper
+from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
+from plangym_ext.states.envelope import HEADER, Envelope, fingerprint
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
+from plangym_ext.workers.flight import Flight
+from plangym_ext.workers.promise import Promise
+from plangym_ext.workers.worker_pool import WorkerPool
+
+#: Seconds that a worker may spend on one row, unless told otherwise.
+ROW_TIMEOUT = 300.0
+
+
+class BatchEnv(SlotStepper):
+    """Combine envs in worker processes to step them together.
+
+    With states, any number of rows is shared out among the workers. Without, row i
+    goes on from where `reset`, `sync_states` or the last step left it.
+
+    Args:
+        envs: `ExternalProcess` of equal envs.
+        blocking: step in one process after another rather than in parallel.
+        timeout: seconds that a worker may spend on one row before it is held to hang:
+            it is stopped, replaced and named. None waits for ever.
+        on_widening: called with the new width when state rows have become wider.
+        one_caller: the guard of a handle that this one is part of.
+
+    Raises:
+        ValueError: no envs, or two of them differ.
+    """
+
+    slot_storage = "shared"
+    rows_are_checked_where_they_run = True
+
+    def __init__(
+        self,
+        envs: Iterable[ExternalProcess],
+        blocking: bool = False,
+        *,
+        timeout: float | None = ROW_TIMEOUT,
+        on_widening: Callable[[int], None] | None = None,
+        one_caller: OneCaller | None = None,
+    ) -> None:
+        super().__init__()
+        if one_caller is not None:
+            self._one_caller = one_caller
+        self._one_caller.bind_to_process()
+        self._envs = list(envs)
+        self._blocking, self._timeout = blocking, timeout
+        self._on_widening = on_widening
+        if not self._envs:
+            raise ValueError("BatchEnv: expected at least one env; got none")
+        first, *others = [env.describe() for env in self._envs]
+        for index, other in enumerate(others, start=1):
+            for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
+                # Arguments may be arrays, which have no plain equality.
+                same = (
+                    fingerprint(other[what]) == fingerprint(first[what])
+                    if what == "identity"
+                    else other[what] == first[what]
+                )
+                if not same:
+                    raise ValueError(
+                        f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
+                        f"env 0 has {first[what]}"
+                    )
+        self.layout, self.autoreset = first["layout"], first["autoreset"]
+        self.envelope = Envelope(first["identity"], first["payload_width"])
+        for env in self._envs:
+            env.one_caller = self._one_caller
+        self._crew = WorkerPool(self._envs)
+        self._closed = False
+        #: States of rows that were reset before one in front of them.
+        self._waiting: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self._envs)
+
+    def __getitem__(self, index: int) -> ExternalProcess:
+        return self._envs[index]
+
+    def __getattr__(self, name: str) -> Any:
+        """Attribute of the first env; the envs are equal."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._envs[0], name)
+
+    def make_transitions(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+    ) -> Transitions | StateTransitions:
+        """Step rows; the seed's name for `step_batch`."""
+        return self.step_batch(actions, states, dt, return_state)
+
+    @one_call
+    def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
+        """Continue every row, and the env in every process, from one `[S]` state.
+
+        Args:
+            state: from `get_state` of an equal env.
+            blocking: set one process after another rather than all at once.
+
+        Raises:
+            ValueError: not one state.
+            StateError: the state is damaged or belongs to another env.
+        """
+        if np.ndim(state) != 1:
+            raise ValueError(
+                f"sync_states: state must be ({self.state_width},) uint8 from get_state; "
+                f"got shape {np.shape(state)}"
+            )
+        self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
+        self._waiting.clear()
+        for envs in [[env] for env in self._envs] if blocking else [self._envs]:
+            _asked(envs, [functools.partial(env.set_state, state, blocking=False) for env in envs])
+
+    @one_call
+    def reset(
+        self, indices: Sequence[int] | None = None, return_states: bool = True, **kwargs: Any
+    ) -> Any:
+        """Reset some envs; their rows begin there.
+
+        Args:
+            indices: which; all if None.
+            return_states: whether to return their states too.
+            kwargs: passed to each env's reset; an int `seed` becomes `seed + i` for env i.
+
+        Returns:
+            obs `[len(indices), *obs]`, or `(obs, states)` with states `[len(indices), S]`.
+        """
+        everyone = range(len(self._envs))
+        chosen = list(everyone) if indices is None else [everyone[int(i)] for i in indices]
+        if not chosen:
+            raise ValueError("reset: indices must name at least one env; got none")
+        self._check_rows_free("reset")
+        seed = kwargs.pop("seed", None)
+        requests = [
+            functools.partial(
+                self._envs[i].reset,
+                blocking=False,
+                return_states=True,
+                seed=None if seed is None else seed + i,
+                **kwargs,
+            )
+            for i in chosen
+        ]
+        found = _asked([self._envs[i] for i in chosen], requests)
+        width = max(self.layout.state_width, *(len(state) for state, _, _ in found))
+        if width > self.layout.state_width:
+            self.widen(width)
+        states = np.zeros((len(found), width), np.uint8)
+        for row, (state, _, _) in zip(states, found, strict=True):
+            row[: len(state)] = state
+        self._begin_rows(dict(zip(chosen, states, strict=True)))
+        obs = self.layout.obs.stack([obs for _, obs, _ in found])
+        return (obs, states) if return_states else obs
+
+    def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
+        """Rows begin at these states; one behind a row without a state waits for it."""
+        self._waiting |= states
+        count = known = len(self._continued.states)
+        while count in self._waiting:
+            count += 1
+        rows = np.zeros((count, self.layout.state_width), np.uint8)
+        ended = np.zeros(count, bool)
+        rows[:known, : self._continued.states.shape[1]] = self._continued.states
+        ended[:known] = self._continued.ended
+        for i in range(count):
+            state = self._waiting.pop(i, None)
+            if state is not None:
+                rows[i, : len(state)], ended[i] = state, False
+        if count:
+            self._continued.keep(rows, ended)
+
+    def _first_state(self) -> np.ndarray:
+        raise ResetNeeded(
+            f"BatchEnv: only rows that were reset can go on without states, at most "
+            f"{len(self._envs)}. Call reset or sync_states first, or pass states."
+        )
+
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        return self._run(request)
+
+    def _run(self, request: RowRequest) -> RowResults:
+        return self._start(request).wait(None)
+
+    def _start(self, request: RowRequest) -> RunningRows:
+        if self._closed:
+            raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
+        self._crew.reap()
+        return _Running(self, request)
+
+    def begin(self, request: RowRequest) -> Flight:
+        """Have the workers run a request."""
+        return Flight(
+            self._crew,
+            self.layout,
+            request,
+            one_by_one=self._blocking,
+            row_timeout=self._timeout,
+        )
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+        # Their rows are as wide as they were when they began.
+        self._crew.settle()
+        self.envelope = Envelope(self.envelope.identity, width - HEADER)
+        self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
+        for env in self._envs:
+            env.widen(self.envelope.width)
+        if self._on_widening is not None:
+            self._on_widening(self.envelope.width)
+
+    def close(self) -> None:
+        """Close all envs and end their processes; further calls do nothing."""
+        with self._one_caller.after_interrupting(self._kill, CLOSE_GRACE):
+            self._closed = True
+            if self._one_caller.inherited:
+                return  # workers and queues are the parent's
+            for env in self._envs:
+                env.begin_close()
+            deadline = time.monotonic() + CLOSE_GRACE
+            errors = [env.end(max(0.0, deadline - time.monotonic())) for env in self._envs]
+            self._crew.close(EnvClosed("BatchEnv: closed before this batch was done."))
+        warn_of(errors)
+
+    def _kill(self) -> None:
+        """Have a call that another thread is in the middle of fail."""
+        self._closed = True
+        for env in self._envs:
+            env.kill()
+
+    def _end_abandoned(self) -> None:
+        self._crew.end_abandoned()
+
+
+def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Promise]]) -> list[Any]:
+    """Results of one request for each env; a worker that is gone is replaced and asked again."""
+    promises = [_begun(request) for request in requests]
+    found = []
+    for env, request, promise in zip(envs, requests, promises, strict=True):
+        if promise is not None:
+            try:
+                found.append(promise())
+                continue
+            except WorkerDied:
+                pass
+        env.restart()
+        found.append(request()())
+    return found
+
+
+def _begun(request: Callable[[], Promise]) -> Promise | None:
+    try:
+        return request()
+    except WorkerDied:
+        return None
+
+
+class _Running:
+    """Rows in flight that are run again if their states outgrow the rows they have."""
+
+    def __init__(self, env: BatchEnv, request: RowRequest) -> None:
+        self._env, self._request = env, request
+        self._flight = env.begin(request)
+
+    def poll(self, timeout: float) -> bool:
+        """Whether they are done, as far as one attempt tells."""
+        return self._flight.poll(timeout)
+
+    def wait(self, timeout: float | None) -> RowResults:
+        """Their results; see `Flight.wait`."""
+        while True:
+            width = self._flight.state_width
+            try:
+                return self._flight.wait(timeout)
+            except StateTooWide as error:
+                # Another batch may have made them wider since this one began.
+                short = width + error.excess - self._env.state_width
+            except Exception:
+                if self._request.unchecked:
+                    # A refusal names the first of all rows, and goes before other errors.
+                    self._env.envelope.check(self._request.states, self._request.unchecked)
+                raise
+            if short > 0:
+                self._env.widen(self._env.wider(short))
+            slots = self._request.slots
+            if slots is not None:
+                slots.store.widen(self._env.state_width)
+                self._request = dataclasses.replace(self._request, states=slots.store.rows)
+            self._flight = self._env.begin(self._request)
+
+    def __del__(self) -> None:
+        flight = getattr(self, "_flight", None)
+        if flight is not None:
+            flight.abandoned = True

@@ -1,0 +1,423 @@
+"""One env in a worker process of its own, and the requests it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import pickle
+import time
+from collections.abc import Callable, Container
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
+from plangym_ext.workers.channel import (
+    ChannelClosed,
+    ChannelDamaged,
+    ChannelFull,
+    wait_readable,
+)
+from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.descriptors import check_descriptors
+from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.program import CLOSED, READY
+from plangym_ext.workers.promise import Promise
+
+#: Seconds that `close` waits for a worker to leave before it is killed.
+CLOSE_GRACE = 1.0
+#: Seconds that a new worker may take to build its env.
+START_TIMEOUT = 120.0
+#: Seconds that a worker may leave a request unread.
+_SEND_TIMEOUT = 300.0
+
+_requests = itertools.count(READY + 1)
+
+
+def next_request() -> int:
+    """Number for one request; never used again in this process."""
+    return next(_requests)
+
+
+class ExternalProcess(Closing):
+    """Step an env in a separate process.
+
+    Methods that take `blocking` return their result, or with `blocking=False` a
+    promise: a callable that waits for the result and returns it.
+
+    Args:
+        constructor: callable that returns a gymnasium env or a `GymEnv`; it is
+            called in the worker. Lambdas and local classes travel by cloudpickle.
+        index: number of the worker, for messages.
+        wait: whether to return only once the env is built.
+
+    Raises:
+        TypeError: the constructor is not callable or cannot be pickled.
+        WorkerDied: the worker ended while it built the env.
+        Exception: whatever the constructor raised, with the worker's traceback.
+    """
+
+    def __init__(
+        self, constructor: Callable[[], Any], *, index: int = 0, wait: bool = True
+    ) -> None:
+        self.index = index
+        #: The guard of its calls; handles that share workers share it.
+        self.one_caller = OneCaller("ExternalProcess")
+        self.one_caller.bind_to_process()
+        self._closed = False
+        #: Seconds that the worker may leave a request unread before it counts as hung.
+        self.send_timeout: float | None = _SEND_TIMEOUT
+        self._constructor = _pickled(constructor, index)
+        self._description: dict[str, Any] | None = None
+        self._width: int | None = None
+        #: Answers that have come and that nobody has taken yet, those of workers that
+        #: were replaced since among them.
+        self._answers: dict[int, tuple[str, Any]] = {}
+        #: Requests that nobody will ask about any more.
+        self._forgotten: set[int] = set()
+        check_descriptors(1)
+        self._begin()
+        if wait:
+            try:
+                self.describe()
+            except BaseException:
+                self.close()
+                raise
+
+    def _begin(self) -> None:
+        self.process = WorkerProcess(self._constructor, self.index)
+        self._description = None
+        self._last_command = "start"
+        self._answers.pop(READY, None)  # that of the worker before
+        self._forgotten.clear()  # it will not answer them
+
+    @property
+    def fallen(self) -> WorkerDied | None:
+        """How the worker ended, once that was seen; None again when it is restarted."""
+        return self.process.fallen
+
+    def restart(self) -> None:
+        """Replace the worker, dead or alive, by a new one with a new env."""
+        self._check_open()
+        self.process.stop(0.0)
+        if self.process.fallen is None:
+            self.process.fallen = WorkerDied(
+                f"{self.where} was replaced before it had answered. Ask again.",
+                worker=self.index,
+                pid=self.process.pid,
+                last_command=self._last_command,
+            )
+        self._begin()
+
+    def describe(self) -> dict[str, Any]:
+        """Name, spaces and row layout of the env; waits until it is built."""
+        if self._description is None:
+            self._description = self.result(READY, START_TIMEOUT)
+            if self._width is not None:
+                self.post(("widen", self._width))
+        return self._description
+
+    @property
+    def ready(self) -> bool:
+        """Whether the env is built, as far as answers have been received."""
+        return self._description is not None or READY in self._answers
+
+    def widen(self, width: int) -> None:
+        """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
+        self._width = width
+        with contextlib.suppress(WorkerDied):
+            self.post(("widen", width))
+
+    @property
+    def observation_space(self) -> Any:
+        """Observation space of the env."""
+        return self.describe()["observation_space"]
+
+    @property
+    def action_space(self) -> Any:
+        """Action space of the env."""
+        return self.describe()["action_space"]
+
+    # Requests -------------------------------------------------------------------
+
+    def post(self, message: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
+        """Send a request without waiting for its answer.
+
+        Args:
+            message: its name, then what belongs to it.
+            fds: descriptors to send along.
+
+        Raises:
+            EnvClosed: `close` was called.
+            WorkerDied: the worker is gone.
+            WorkerTimeout: it has left so much unread that there is no room for this, and
+                was stopped.
+        """
+        self._check_open()
+        if self.fallen is not None:
+            raise self.fallen
+        self.begun(message[0])
+        timeout = self.send_timeout
+        try:
+            self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
+        except ChannelFull:
+            raise self.hung(timeout) from None
+        except ChannelClosed:
+            raise self.death() from None
+
+    def begun(self, command: str) -> None:
+        """Note what the worker is about to do, for messages."""
+        self._last_command = command
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
+
+    def receive(self) -> None:
+        """Take what has come off the channel, without waiting, and keep answers for `taken`.
+
+        If the worker is gone, it has `fallen` from then on.
+        """
+        # Noted, not raised: an error that is kept would keep whatever its traceback holds.
+        try:
+            for (request, status, payload), _ in self.process.channel.collect():
+                if request in self._forgotten:
+                    self._forgotten.discard(request)
+                else:
+                    self._answers[request] = (status, payload)
+        except ChannelDamaged as error:
+            self.damaged(error)
+        except ChannelClosed:
+            self.death()
+        except BaseException:  # an interrupt: answers may have been lost
+            self.process.channel.shut()
+            raise
+
+    def forget(self, request: int) -> None:
+        """Nobody will ask for the answer to a request any more."""
+        if self._answers.pop(request, None) is None:
+            self._forgotten.add(request)
+
+    def taken(self, request: int) -> tuple[str, Any] | None:
+        """Answer to a request, if it has come; it is given once."""
+        return self._answers.pop(request, None)
+
+    def has_answer(self, request: int) -> bool:
+        """Whether the answer to a request has come and was not taken yet."""
+        return request in self._answers
+
+    def death(self) -> WorkerDied:
+        """Error that says how the worker, which is gone, ended."""
+        if self.process.fallen is None:
+            self.process.fallen = self.process.death(self._last_command)
+            self._forgotten.clear()  # it will not answer them
+        return self.process.fallen
+
+    def damaged(self, error: ChannelDamaged) -> None:
+        """Note that what comes from the worker cannot be read, and end it."""
+        self._fall(
+            f"{self.where} was stopped during {self._last_command!r}, for {error}: an env has "
+            "written to a descriptor that is not its own."
+        )
+
+    def _fall(self, message: str) -> None:
+        self.process.stop(0.0)
+        self.process.fallen = WorkerDied(
+            message, worker=self.index, pid=self.process.pid, last_command=self._last_command
+        )
+        self._forgotten.clear()  # it will not answer them
+
+    def result(
+        self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
+    ) -> Any:
+        """Wait for the answer to a request and return or raise what it says.
+
+        Args:
+            request: its number.
+            timeout: seconds to wait; None waits as long as the worker lives.
+            process: the one that was asked; the present one if None.
+
+        Raises:
+            EnvClosed: `close` was called.
+            WorkerTimeout: no answer in time. The worker has been stopped.
+            WorkerDied: the worker is gone.
+        """
+        with self.one_caller:
+            return self._result(request, timeout, process or self.process)
+
+    def _result(self, request: int, timeout: float | None, process: WorkerProcess) -> Any:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        looked = False
+        while (answer := self.taken(request)) is None:
+            self._check_open()
+            if process.fallen is not None:
+                raise process.fallen
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            # One that goes on sending without ever coming to an end is late, too.
+            late = looked and left == 0.0
+            if late or not (ready := wait_readable(self.process.signs, left)):
+                raise self.hung(timeout)
+            self.look(ready)
+            looked = True
+        return self.opened(answer)
+
+    def look(self, ready: Container[int]) -> None:
+        """Take what has come, or note the end of the worker.
+
+        Args:
+            ready: descriptors that are readable, of the process's `signs` and others.
+        """
+        if self.process.channel.fileno() in ready:
+            self.receive()
+        elif self.process.pidfd in ready:
+            # A process that the env started may still hold the socket open.
+            self.death()
+
+    def opened(self, answer: tuple[str, Any]) -> Any:
+        """Return or raise what an answer says."""
+        status, payload = answer
+        if status == "error":
+            raise payload.rebuild(self.where)
+        return pickle.loads(payload) if status == "pickled" else payload
+
+    def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
+        """Error for a worker that has not answered in time; ends it, whatever it does."""
+        stack = self.process.stack()
+        self._fall(
+            f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
+            "Call restart() to go on with a new one."
+        )
+        return WorkerTimeout(
+            f"{self.where} did not answer {self._last_command!r} within {seconds} s{doing} and "
+            f"was stopped.\n{stack or 'It gave no stack.'}".rstrip(),
+            workers=(self.index,),
+        )
+
+    @property
+    def where(self) -> str:
+        """The worker by name, for messages."""
+        return f"worker {self.index} (pid {self.process.pid})"
+
+    def _ask(self, kind: str, *arguments: Any) -> Promise:
+        with self.one_caller:
+            self.describe()
+            request = next_request()
+            self.post((kind, request, *arguments))
+            process = self.process
+            return Promise(
+                lambda timeout: self.result(request, timeout, process),
+                functools.partial(self.forget, request),
+            )
+
+    # The env --------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        """Read an attribute of the env; one round trip to the worker."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._ask("get", name)()
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Promise:
+        """Call a method of the env in the worker; returns a promise of its result."""
+        return self._ask("call", name, pickle.dumps((args, kwargs), protocol=5))
+
+    def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
+        """Reset the env.
+
+        Returns:
+            `(obs, info)`, or `(state, obs, info)` with `return_states`.
+        """
+        return _now(self.call("reset", return_state=return_states, **kwargs), blocking)
+
+    def set_state(self, state: np.ndarray, blocking: bool = True) -> Any:
+        """Bring the env to a saved state."""
+        return _now(self.call("set_state", state), blocking)
+
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        blocking: bool = True,
+        return_state: bool | None = None,
+    ) -> Any:
+        """Step the env; arguments and result as `PlanEnv.step`."""
+        return _now(self.call("step", action, state, dt, return_state), blocking)
+
+    def step_batch(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray | None = None,
+        return_state: bool | None = None,
+        blocking: bool = True,
+    ) -> Transitions | StateTransitions | Promise:
+        """Step rows; arguments and result as `PlanEnv.step_batch`; `dt` None is 1."""
+        dt = 1 if dt is None else dt
+        return _now(self.call("step_batch", actions, states, dt, return_state), blocking)
+
+    # Life -----------------------------------------------------------------------
+
+    def begin_close(self) -> None:
+        """Ask the worker to leave, without waiting for it."""
+        if not self._closed:
+            self.process.begin_stop()
+
+    def close(self, grace: float = CLOSE_GRACE) -> None:
+        """Close the env and end its process; a warning says what the env raises.
+
+        Further calls do nothing.
+
+        Args:
+            grace: seconds that the worker may take to leave before it is killed.
+        """
+        warn_of([self.end(grace)])
+
+    def end(self, grace: float = CLOSE_GRACE) -> BaseException | None:
+        """Close the env and end its process; further calls do nothing.
+
+        Args:
+            grace: seconds that the worker may take to leave before it is killed.
+
+        Returns:
+            What the env raised, if it did.
+        """
+        self.begin_close()
+        self._closed = True
+        # A worker that is still building its env has nothing to put in order.
+        left = self.process.stop(grace if self._description is not None else 0.0)
+        for request, _, payload in left:
+            if request == CLOSED:
+                error: BaseException = payload.rebuild(self.where)
+                return error
+        return None
+
+    def kill(self) -> None:
+        """End the worker under a call of another thread, which fails; `close` it afterwards."""
+        self._closed = True
+        self.process.kill()
+
+
+def _now(promise: Promise, blocking: bool) -> Any:
+    return promise() if blocking else promise
+
+
+def _pickled(constructor: Any, index: int) -> bytes:
+    if not callable(constructor):
+        raise TypeError(
+            f"worker {index}: constructor must be a callable that returns an env; "
+            f"got {constructor!r}"
+        )
+    try:
+        data: bytes = cloudpickle.dumps(constructor, protocol=5)
+        return data
+    except Exception as error:  # whatever a captured object's reduction raises
+        raise TypeError(
+            f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "
+            "Create what it captures inside it instead."
+        ) from error

@@ -1,0 +1,268 @@
+"""The process backend: one env here to play, its copies in workers to plan with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from plangym_ext.core.backend_env import BackendEnv
+from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
+from plangym_ext.states.envelope import fingerprint
+from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
+from plangym_ext.workers.descriptors import check_descriptors
+from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.processors import default_n_workers
+
+
+class ParallelEnv(BackendEnv):
+    """Step any env in parallel whenever `step_batch` is called.
+
+    A local env does everything but the batches; its copies run in worker processes
+    that write into shared memory.
+
+    Args:
+        env_class: callable that returns a gymnasium env, such as `gymnasium.make`;
+            called here and in every worker as `env_class(name, **kwargs)`. Lambdas
+            and local classes travel by cloudpickle.
+        name: the env's id, or None for a callable that takes none.
+        frameskip: env steps for which one control step holds an action.
+        autoreset: whether an env or row that ended is reset before its next step.
+        delay_setup: build nothing until `setup` or first use.
+        n_workers: worker processes; as many as there are processors if None.
+        blocking: run batches in one worker after another rather than in parallel.
+        timeout: seconds that a worker may spend on one row before it is held to hang:
+            it is stopped, replaced and named. None waits for ever.
+        state, check, trust: how states are captured; see `GymEnv`.
+        invalid: what batches do about values that are not a number; see `GymEnv`.
+        kwargs: further arguments for `env_class`.
+
+    Raises:
+        ValueError: `n_workers` is below 1.
+        Exception: whatever `env_class` raised, with the worker's traceback.
+    """
+
+    backend = "process"
+    slot_storage = "shared"
+    rows_are_checked_where_they_run = True
+
+    def __init__(
+        self,
+        env_class: Callable[..., Any],
+        name: str | None = None,
+        frameskip: int = 1,
+        autoreset: bool = True,
+        delay_setup: bool = False,
+        n_workers: int | None = None,
+        blocking: bool = False,
+        *,
+        timeout: float | None = ROW_TIMEOUT,
+        state: str = "auto",
+        check: bool = True,
+        trust: bool = False,
+        invalid: str = "raise",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if not callable(env_class):
+            raise WrongKind(
+                "ParallelEnv: env_class must be a callable that returns a gymnasium env; got "
+                f"{env_class!r}. For a name use plangym_ext.make({env_class!r}, n_workers=...), or "
+                f"ParallelEnv(gymnasium.make, {env_class!r})."
+            )
+        if n_workers is None:
+            n_workers = default_n_workers()
+        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
+            raise ValueError(f"ParallelEnv: n_workers must be an int >= 1; got {n_workers!r}")
+        self._arguments = {
+            "env_class": env_class,
+            "name": name,
+            "frameskip": frameskip,
+            "autoreset": autoreset,
+            "n_workers": n_workers,
+            "blocking": blocking,
+            "timeout": timeout,
+            "state": state,
+            "check": check,
+            "trust": trust,
+            "invalid": invalid,
+            **kwargs,
+        }
+        self.n_workers, self._blocking = n_workers, blocking
+        self._timeout = timeout
+        self.frameskip, self.autoreset = frameskip, autoreset
+        make = functools.partial(env_class, *([] if name is None else [name]), **kwargs)
+        self._constructor = functools.partial(
+            GymEnv,
+            make,
+            name=name,
+            frameskip=frameskip,
+            autoreset=autoreset,
+            state=state,
+            check=check,
+            trust=trust,
+            invalid=invalid,
+        )
+        self._given_name = name
+        self._closed = False
+        self._plan_env = None
+        self._batch_env: BatchEnv | None = None
+        if not delay_setup:
+            self.setup()
+
+    @classmethod
+    def around(cls, env: GymEnv, n_workers: int) -> Self:
+        """Return a parallel env that plays `env`, and starts workers for its first batch.
+
+        Args:
+            env: the local env; it belongs to the result.
+            n_workers: worker processes.
+        """
+        arguments = dict(env._arguments)
+        found = cls(arguments.pop("make"), n_workers=n_workers, delay_setup=True, **arguments)
+        found._plan_env = env
+        return found
+
+    def setup(self) -> None:
+        """Build the local env and the workers, unless that has been done."""
+        if self._closed:
+            raise EnvClosed(f"setup: this {self.name} env is closed. Make a new one.")
+        if self._batch_env is not None:
+            return
+        check_descriptors(self.n_workers)
+        workers: list[ExternalProcess] = []
+        try:
+            # All workers start before any is waited for; the local env is built meanwhile.
+            for index in range(self.n_workers):
+                workers.append(ExternalProcess(self._constructor, index=index, wait=False))
+            if self._plan_env is None:
+                self._plan_env = self._constructor()
+            batch_env = BatchEnv(
+                workers,
+                self._blocking,
+                timeout=self._timeout,
+                on_widening=self._widened,
+                one_caller=self._one_caller,
+            )
+            _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
+            self._batch_env = batch_env
+        except BaseException:
+            for worker in workers:
+                worker.begin_close()
+            for worker in workers:
+                worker.end()
+            if self._plan_env is not None:
+                self._plan_env.close()
+            raise
+
+    @property
+    def exact(self) -> bool | None:
+        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        if self._plan_env is None:  # `repr` is no reason to build anything
+            if self._arguments["state"] == "approximate":
+                return False
+            return self._arguments["check"] or None
+        return self._plan_env.exact
+
+    @property
+    def plan_env(self) -> GymEnv:
+        """The local env that `reset`, `step` and `set_state` move."""
+        if self._closed or self._plan_env is None:
+            self.setup()
+        assert self._plan_env is not None
+        return self._plan_env
+
+    @property
+    def batch_env(self) -> BatchEnv:
+        """The worker processes."""
+        if self._closed or self._batch_env is None:
+            self.setup()
+        assert self._batch_env is not None
+        return self._batch_env
+
+    @property
+    def blocking(self) -> bool:
+        """Whether batches run in one worker after another."""
+        return self._blocking
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The env's id."""
+        return self._given_name or (self._plan_env.name if self._plan_env else "unnamed")
+
+    # Rows -----------------------------------------------------------------------
+
+    def make_transitions(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+    ) -> Transitions | StateTransitions:
+        """Step rows; the seed's name for `step_batch`."""
+        return self.step_batch(actions, states, dt, return_state)
+
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        return self._run(request)
+
+    def _end_abandoned(self) -> None:
+        if self._batch_env is not None:
+            self._batch_env._end_abandoned()
+
+    def _run(self, request: RowRequest) -> RowResults:
+        return self._start(request).wait(None)
+
+    def _start(self, request: RowRequest) -> RunningRows:
+        batch_env, width = self.batch_env, self.plan_env.layout.state_width
+        if width > batch_env.layout.state_width:
+            batch_env.widen(width)
+        return batch_env._start(request)
+
+    def _widened(self, width: int) -> None:
+        """The workers have made their rows wider."""
+        if width > self.plan_env.state_width:
+            self.plan_env.widen(width)
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+        if self._batch_env is None:  # workers that start later learn of it with their first batch
+            self.plan_env.widen(width)
+        else:
+            self._batch_env.widen(width)
+
+    # Life -----------------------------------------------------------------------
+
+    def clone(self, **overrides: Any) -> Self:
+        """New env with workers of its own and the same settings; see `PlanEnv.clone`."""
+        return type(self)(**{**self._arguments, **overrides})
+
+    def close(self) -> None:
+        """Close the env and end its workers; further calls do nothing."""
+        self._closed = True
+        if self._batch_env is not None:
+            self._batch_env.close()
+        if self._plan_env is not None:
+            self._plan_env.close()
+
+
+def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+    """Make sure that states made here can be read in the workers, and the other way round."""
+    if fingerprint(here) != fingerprint(there):
+        # One by one as the whole: arguments may be arrays, which have no plain equality.
+        keys = (here | there).keys()
+        differing = [
+            k for k in keys if fingerprint({k: here.get(k)}) != fingerprint({k: there.get(k)})
+        ]
+        raise IncompleteState(
+            f"ParallelEnv: the env in the workers differs from the one here in {differing[0]}: "
+            f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "
+            "capture its state differs, the workers cannot import its classes: define them in a "
+            "module on sys.path, or choose a way with state=..."
+        )

@@ -1,0 +1,255 @@
+"""A worker's operating-system process: started, watched, stopped, always reaped.
+
+parent                                     worker
+socket (Channel) <--- requests, answers ---> socket
+lifeline, write end                          lifeline, read end
+pidfd: readable once the worker is gone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from plangym_ext.core import forks
+from plangym_ext.errors import WorkerDied
+from plangym_ext.states import trust
+from plangym_ext.states.families import custom_families
+from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.program import STACK_SIGNAL
+from plangym_ext.workers.registrations import Registrations
+
+_STACK_PATIENCE = 15  # hundredths of a second that it may take
+
+#: Seconds that a worker may take to read its first message, if that is larger than a socket.
+_FIRST_MESSAGE = 120.0
+
+_COMMAND = [sys.executable, "-P", "-m", "plangym_ext.workers.program"]
+
+
+class WorkerProcess:
+    """A fresh interpreter that runs the worker program.
+
+    It inherits its two ends of the connection and nothing else, so it needs no
+    `__main__` guard and no particular start method, and threads or libraries of the
+    parent cannot disturb it.
+
+    Args:
+        constructor: cloudpickle of the callable that builds the env.
+        index: number of the worker, for messages.
+
+    Attributes:
+        channel: the parent's end of the connection.
+        pidfd: readable once the worker is gone; -1 where the system has none.
+    """
+
+    def __init__(self, constructor: bytes, index: int) -> None:
+        self.index = index
+        #: How it ended, once that was seen.
+        self.fallen: WorkerDied | None = None
+        #: What it has been told of: memory, queues and kinds of batches, by number.
+        self.told: set[tuple[str, int]] = set()
+        #: What it has been told of and has to forget, for it is gone.
+        self.gone: list[tuple[str, int]] = []
+        # The parent's module path, so that the library and the caller's modules are
+        # found however the parent found them.
+        path = _module_path()
+        with contextlib.ExitStack() as undo:
+            mine, theirs = socket.socketpair()
+            undo.callback(mine.close)
+            with contextlib.ExitStack() as theirs_only:
+                theirs_only.callback(theirs.close)
+                life_read, life_write = os.pipe()
+                undo.callback(os.close, life_write)
+                theirs_only.callback(os.close, life_read)
+                # Where a worker writes its stack if it is asked for it; it alone keeps it open.
+                self._stack_fd = -1
+                if hasattr(os, "memfd_create"):
+                    self._stack_fd = os.memfd_create("stack")
+                    theirs_only.callback(os.close, self._stack_fd)
+                fds = (theirs.fileno(), life_read, self._stack_fd)
+                self._process = subprocess.Popen(
+                    [*_COMMAND, *map(str, fds)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[fd for fd in fds if fd >= 0],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                    # Its own group: a terminal's Ctrl-C reaches the parent alone, and
+                    # processes that an env starts end with their worker.
+                    process_group=0,
+                )
+            undo.callback(_end, self._process)
+            self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+            undo.pop_all()
+        self.channel = Channel(mine, self.pidfd)
+        kept = [life_write, self.pidfd] if self.pidfd >= 0 else [life_write]
+        # Holds no reference to self, so a forgotten worker is stopped when collected.
+        self._kill = weakref.finalize(self, _kill, self._process, self.channel, kept, os.getpid())
+        _workers.add(self)
+        # Its death is seen by the first wait, and so is that it reads nothing.
+        with contextlib.suppress(ChannelClosed, ChannelFull):
+            # Pickled by value, so that families of the caller's own script are found there.
+            families = cloudpickle.dumps(custom_families())
+            registered = Registrations.of_this_process()
+            # Proxies of a `multiprocessing.Manager` that an env holds prove who they are with it.
+            keys = trust.session_key(), bytes(multiprocessing.current_process().authkey)
+            message = path, keys, families, registered, constructor
+            self.channel.send(message, timeout=_FIRST_MESSAGE)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def signs(self) -> list[int]:
+        """Descriptors that become readable when an answer comes or the worker ends."""
+        return [fd for fd in (self.channel.fileno(), self.pidfd) if fd >= 0]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._kill.alive and self._process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it, and none has continued it."""
+        if not hasattr(os, "waitid"):
+            return False
+        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, flags) is not None
+        return False
+
+    def begin_stop(self) -> None:
+        """Ask the worker to leave, without waiting for it."""
+        if self._kill.alive:
+            # A worker that reads nothing is killed after the grace, like any other.
+            self.channel.try_send(("close",))
+
+    def kill(self) -> None:
+        """End the process without waiting for that or releasing anything."""
+        if self._kill.alive:
+            _kill_group(self._process)
+
+    def stop(self, grace: float) -> list[Any]:
+        """End the process and release everything; further calls do nothing.
+
+        Args:
+            grace: seconds that a worker asked to leave may take before it is killed.
+
+        Returns:
+            The messages that it has sent last.
+        """
+        found: list[Any] = []
+        if not self._kill.alive:
+            return found
+        self._wait_gone(grace)
+        if grace:
+            with contextlib.suppress(ChannelClosed, OSError):
+                found = [message for message, _ in self.channel.collect()]
+        self._kill()
+        return found
+
+    def _wait_gone(self, timeout: float) -> None:
+        """Wait for the end of the process without reaping it, where the system can."""
+        if self.pidfd >= 0:
+            wait_readable([self.pidfd], timeout)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+
+    def stack(self) -> str:
+        """Python stacks of the worker's threads, even if it hangs in native code.
+
+        Empty if the system cannot tell, or the process does not react.
+        """
+        path = Path(f"/proc/{self.pid}/fd/{self._stack_fd}")
+        text = ""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, STACK_SIGNAL)
+            for _ in range(_STACK_PATIENCE):
+                time.sleep(0.01)
+                before, text = text, path.read_text(errors="replace")
+                if text and text == before:
+                    break
+        return text
+
+    def death(self, last_command: str) -> WorkerDied:
+        """Error that says how a worker that is gone ended; reaps it."""
+        if self._process.returncode is None:
+            self._wait_gone(1.0)
+            # One that closed its socket yet lives on is of no more use than a dead one.
+            _kill_group(self._process)
+        code: int | None = self._process.wait()
+        hint = ""
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # The system keeps nothing of children then, and `wait` makes up a 0.
+            code, how = None, "ended, how is not known, for this process ignores SIGCHLD,"
+        elif code is not None and code < 0:
+            how = f"was killed by {_signal_name(-code)}"
+            if code == -signal.SIGKILL:
+                hint = " If the system ran out of memory, use fewer workers."
+        else:
+            how = f"exited with status {code}"
+        return WorkerDied(
+            f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}.{hint}",
+            worker=self.index,
+            pid=self.pid,
+            exit_status=code,
+            last_command=last_command,
+        )
+
+
+# A forked child lets go of them at once: a lifeline that it kept open would keep the workers
+# alive when their parent has ended.
+_workers = forks.each_in_child(lambda worker: worker._kill())
+
+
+def _module_path() -> list[str]:
+    """This process's module path, with the current folder by its name."""
+    try:
+        here = [os.getcwd()]
+    except FileNotFoundError:  # it was removed: nothing is found there any more
+        here = []
+    return [name for entry in sys.path for name in ([entry] if entry else here)]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:
+    # A forked child has inherited the handle, but the worker is not its to end.
+    if os.getpid() == owner:
+        _end(process)
+    else:
+        process.returncode = 0  # or its own finalizer would complain
+    channel.close()
+    for fd in fds:
+        os.close(fd)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _kill_group(process)
+    process.wait()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    # Before its leader is reaped: afterwards the number may serve another group.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

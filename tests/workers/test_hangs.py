@@ -1,0 +1,178 @@
+"""Workers that do not get on: named with their stack, replaced, and nobody else with them."""
+
+import functools
+import os
+import signal
+import time
+
+import leaks
+import numpy as np
+import pytest
+import toy_envs
+from batches import pids
+from contract.backend_contract import assert_equal
+from toy_envs import Faulty
+
+from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.parallel_env import ParallelEnv
+
+pytestmark = [
+    pytest.mark.slow,  # deadlines have to pass
+    pytest.mark.filterwarnings("ignore:.*You are calling 'step.*:UserWarning"),
+]
+
+
+def parallel(timeout, n_workers=2, **kwargs):
+    return ParallelEnv(functools.partial(Faulty, **kwargs), n_workers=n_workers, timeout=timeout)
+
+
+def replaced(env, before):
+    return [i for i, (a, b) in enumerate(zip(before, pids(env), strict=True)) if a != b]
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        ("step_batch", toy_envs.NATIVE),
+        ("step_slots", toy_envs.SLEEP),
+        ("out", toy_envs.NATIVE),
+        ("rollout", toy_envs.SLEEP),
+        ("rows", toy_envs.SLEEP),
+        ("poll", toy_envs.NATIVE),
+    ],
+)
+def test_hung_row_is_named_and_its_worker_alone_replaced(call, action, serial, walk):
+    # Native code holds the interpreter lock, and the process ignores SIGTERM.
+    with parallel(0.4, stubborn=True) as env:
+        env.set_state(walk[0])
+        slots = env.states.allocate(16)
+        env.states[slots] = walk
+        out = {"obs": np.zeros((16, 4), np.float32)}
+        before = pids(env)
+        actions = np.zeros(16, int)
+        actions[5] = action
+        pending = []
+        calls = {
+            "step_batch": lambda: env.step_batch(actions, walk),
+            "step_slots": lambda: env.step_slots(actions, slots, slots),
+            "out": lambda: env.step_batch(actions, walk, out=out),
+            "rollout": lambda: env.rollout_batch(np.stack([actions] * 2, 1), walk),
+            "rows": lambda: env.step_batch(actions),
+            "poll": lambda: pending[0].wait(),
+        }
+        if call == "poll":
+            pending.append(env.step_batch_async(actions, walk))
+            assert pending[0].poll(30.0), "a batch that hangs is done when that is known"
+        with pytest.raises(WorkerTimeout) as caught:
+            calls[call]()
+        (hung,) = caught.value.workers
+        text = str(caught.value)
+        assert f"worker {hung} (pid {before[hung]}) did not answer 'rows' within 0.4 s" in text
+        shown = f"[{action} {action}]" if call == "rollout" else str(action)
+        assert f"at row 5, action {shown}" in text
+        assert "_fault" in text
+        assert "toy_envs.py" in text
+        assert replaced(env, before) == [hung]
+        assert leaks.wait_until(lambda: not leaks.is_running(before[hung]))
+        # The rows and slots are where they were, and the handle works.
+        assert env.states[slots].tobytes() == walk.tobytes()
+        good = np.arange(16) % 2
+        want = serial.step_batch(good, walk)
+        assert_equal(env.step_batch(good, walk), want, "afterwards")
+        got = env.step_batch(good, return_state=True)
+        assert_equal(got, serial.step_batch(good, walk[[0] * 16]), "the rows go on")
+
+
+def test_rows_that_take_long_are_no_hang(serial, walk):
+    # 12 rows of 0.3 s on two workers: far longer than the limit, which is for one row.
+    actions = np.zeros(16, int)
+    actions[:12] = toy_envs.SLOW
+    with parallel(1.0, n_workers=2) as env:
+        before = pids(env)
+        got = env.step_batch(actions, walk)
+        assert_equal(got, serial.step_batch(np.zeros(16, int), walk), "slow rows")
+        assert replaced(env, before) == []
+
+
+def test_limit_can_be_left_out(walk):
+    with parallel(None, n_workers=1) as env:
+        pending = env.step_batch_async([toy_envs.SLOW], walk[:1])
+        assert not pending.poll(0.05)
+        assert pending.wait().rewards.tolist() == [1.0]
+
+
+def test_hang_in_one_of_two_batches_is_not_held_against_the_other(serial, walk):
+    with parallel(0.4, n_workers=2) as env:
+        before = pids(env)
+        hanging = env.step_batch_async([0, toy_envs.SLEEP, 0, 0], walk[:4])
+        good = env.step_batch_async([0] * 16, walk)
+        assert_equal(good.wait(), serial.step_batch([0] * 16, walk), "the innocent batch")
+        with pytest.raises(WorkerTimeout, match=r"at row 1, action 12"):
+            hanging.wait()
+        assert len(replaced(env, before)) == 1
+
+
+def test_hang_in_a_dropped_batch_does_not_stop_the_next(serial, walk):
+    with parallel(0.4, n_workers=1) as env:
+        dropped = env.step_batch_async([0, toy_envs.SLEEP], walk[:2])
+        del dropped
+        assert_equal(env.step_batch([0] * 16, walk), serial.step_batch([0] * 16, walk), "next")
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_stopped_worker_is_replaced(n_workers, serial, walk):
+    with parallel(0.5, n_workers=n_workers) as env:
+        before = pids(env)
+        env.step_batch([0] * 16, walk)
+        os.kill(before[0], signal.SIGSTOP)
+        with pytest.raises(WorkerTimeout, match=r"worker 0 .*\n?It gave no stack") as caught:
+            env.step_batch([0] * 16, walk)
+        assert caught.value.workers == (0,)
+        assert replaced(env, before) == [0]
+        assert_equal(env.step_batch([0] * 16, walk), serial.step_batch([0] * 16, walk), "after")
+
+
+def test_close_while_workers_are_stuck():
+    # The issue's number: two seconds in every state, for any number of workers.
+    env = parallel(None, n_workers=4, stubborn=True)
+    env.reset(seed=0)
+    found = pids(env)
+    for k, worker in enumerate(env.batch_env):
+        worker.reset(seed=0)
+        if k == 3:
+            os.kill(found[k], signal.SIGSTOP)
+        else:
+            worker.step((toy_envs.SLEEP, toy_envs.NATIVE)[k % 2], blocking=False)
+    begun = time.monotonic()
+    env.close()
+    assert time.monotonic() - begun < 2.0
+    assert not any(map(leaks.is_running, found))
+
+
+# Promises ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [toy_envs.SLEEP, toy_envs.NATIVE], ids=["sleep", "native"])
+def test_promise_with_a_time_limit(action, walk):
+    with ExternalProcess(Faulty, index=2) as process:
+        pid = process.process.pid
+        promise = process.step(action, walk[0], blocking=False)
+        behind = process.step(0, walk[0], blocking=False)
+        for _ in range(2):
+            with pytest.raises(WorkerTimeout, match=rf"worker 2 \(pid {pid}\).*within 0\.3 s") as e:
+                promise(timeout=0.3)
+        assert e.value.workers == (2,)
+        assert "_fault" in str(e.value)
+        for ask in (behind, lambda: process.step(0)):
+            with pytest.raises(WorkerDied, match=r"was stopped.*Call restart\(\)"):
+                ask()
+        process.restart()
+        assert process.step(0, walk[0]).reward == 1.0
+
+
+def test_promise_that_is_kept_in_time(walk):
+    with ExternalProcess(Faulty) as process:
+        promise = process.step(toy_envs.SLOW, walk[0], blocking=False)
+        assert promise(timeout=30.0).reward == 1.0
+        assert promise(timeout=0.0).reward == 1.0
