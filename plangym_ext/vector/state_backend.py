@@ -23,7 +23,7 @@ from plangym_ext.vector.backend import (
     VectorBackend,
 )
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.grouped_infos import Columns, GroupedInfos, InfoGroup
+from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
 from plangym_ext.vector.live_rows import UNWRAPPED
 from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.played import Played

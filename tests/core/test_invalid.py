@@ -192,7 +192,8 @@ def test_make_takes_the_policy():
 
 
 def test_wrong_settings():
-    with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off, strict; got 'mrak'"):
+    known = "invalid must be one of raise, mark, off, strict; got 'mrak'"
+    with pytest.raises(UnknownName, match=known):
         GymEnv(Wild, invalid="mrak")
     with pytest.raises(ValueError, match="info field 'invalid' of its own"):
         GymEnv(Marked, invalid="mark")
