@@ -7,8 +7,8 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, parse_env_id
 
-from plangym_ext.workers.registrations import UNREAD
-
+#: Attribute with what the spec is loaded from, until it is.
+UNREAD = "_unread"
 #: What lookups in the registry read of every spec in it.
 _KNOWN = frozenset({"id", "namespace", "name", "version"})
 

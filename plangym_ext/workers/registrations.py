@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 _MAIN = "__main__"
-#: Attribute of a `LazySpec`: what it is loaded from, until it is.
-UNREAD = "_unread"
 
 
 class LazyEntryPoint:
@@ -75,6 +73,8 @@ class Registrations:
         if "gymnasium" not in sys.modules:
             return None
         import gymnasium as gym
+
+        from plangym_ext.workers.lazy_spec import UNREAD
 
         plain: list[Any] = []
         others: list[tuple[str, bytes | str]] = []
