@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import gc
 import multiprocessing
 import os
 import pickle
@@ -20,7 +21,7 @@ import sys
 from plangym_ext.states import trust
 from plangym_ext.states.families import register_family
 from plangym_ext.workers.channel import Channel, ChannelClosed
-from plangym_ext.workers.protocol import READY, Failure, Value
+from plangym_ext.workers.protocol import READY, Failure, Start, Value
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
 _F_SETSIG = 10  # of Linux; Python has no name for it before 3.13
@@ -52,6 +53,21 @@ def watch_parent(lifeline: int) -> None:
             sys.exit(0)
 
 
+def _prepare(start: Start) -> None:
+    """Import what every worker needs, and make known what the parent knows."""
+    # Whatever is imported stays: to look for garbage in it takes a twentieth of the start.
+    gc.disable()
+    try:
+        import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
+
+        for family in pickle.loads(start.families):
+            register_family(family)
+        if start.registered is not None:
+            start.registered.install()
+    finally:
+        gc.enable()
+
+
 def main(argv: list[str]) -> int:
     """Run the worker; returns the exit status."""
     # The parent alone decides what an interrupt means.
@@ -69,10 +85,7 @@ def main(argv: list[str]) -> int:
         trust.join_session(key)
         multiprocessing.current_process().authkey = authkey
         try:
-            for family in pickle.loads(start.families):
-                register_family(family)
-            if start.registered is not None:
-                start.registered.install()
+            _prepare(start)
             # Imported here: the module path of the parent is in place only now.
             from plangym_ext.workers.row_worker import Worker
 

@@ -124,6 +124,7 @@ class Recovery:
         """Replace workers that have died or hang; have all finish if that is called for.
 
         Args:
+            run: the batch.
             came: whether anything has come from a worker since the last look.
         """
         for worker, process in run.round.asked.items():
@@ -159,6 +160,7 @@ class Recovery:
         """Return what has to be run again from the caller's states.
 
         Args:
+            run: the batch.
             deaths: of the round that is over.
 
         Raises:
