@@ -124,7 +124,7 @@ class Pending(Generic[Result]):
                 if self._error is not None:
                     raise self._error
                 result: Any = self._result
-                return result  # type: ignore[no-any-return]
+                return result
         finally:
             del self  # an error that is kept keeps this frame, which is not to keep the result
 

@@ -122,7 +122,9 @@ class Worker:
             case ForgetLayout():
                 self._env.forget(message.number)
             case OpenQueue():
-                queue = self._numbered[message.number] = QueueEnd(*fds, message.worker)
+                claim_fd, report_fd = fds
+                queue = QueueEnd(claim_fd, report_fd, message.worker)
+                self._numbered[message.number] = queue
                 self._queues[queue.claim_fd] = queue
                 self._poller.register(queue.claim_fd, select.POLLIN)
             case Finish():
