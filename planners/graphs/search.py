@@ -22,8 +22,7 @@ from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Leaves, Rater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.leaf_rater import default_depth, leaf_rater
-from plangym_ext.planners.rollouts.rollouts import Rollouts
+from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 
 # Nodes of a graph that only time bounds.
 _TIMED_CAPACITY = 10_000
@@ -138,7 +137,7 @@ class GraphSearch(Planner):
 
     def _rater(self, num_actions: int) -> Rater:
         assert self.rollout_depth is not None
-        rollouts = Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
+        rollouts = RolloutRater(self.rollout_depth, 1, self.discount, self.evaluator)
         return leaf_rater(rollouts, self.evaluator, num_actions)
 
     def _keys(self, states: States, obs: Any) -> list[bytes]:

@@ -10,8 +10,8 @@ from typing import ClassVar
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
-from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.mcts.base import TreeSearch
 from plangym_ext.planners.trees.selection import Selection
 
@@ -79,10 +79,10 @@ class MCTS(TreeSearch):
         c_scale = self._number("c_scale", 0.0, math.inf)
         return super()._selection()._replace(c_visit=c_visit, c_scale=c_scale)
 
-    def _rules(self, num_actions: int) -> Rules:
+    def _settings(self, num_actions: int) -> SearchSettings:
         """Return what the search runs with."""
         return dataclasses.replace(
-            super()._rules(num_actions),
+            super()._settings(num_actions),
             num_considered=self.num_considered,
             waves_in_flight=self.waves_in_flight,
         )

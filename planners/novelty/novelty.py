@@ -57,7 +57,7 @@ def new_novelty(
     )
 
 
-def taken(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
+def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     """Return what is known of the trees of some rows `[n]`."""
     pairs = Pairs._make([field[rows] for field in novelty.pairs])
     return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])

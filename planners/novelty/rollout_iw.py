@@ -65,4 +65,4 @@ class RolloutIW(NoveltySearch):
             search.done += np.bincount(wave[0], minlength=batch)
             if clock.over:
                 break
-        search.full = tree.size == search.rules.capacity
+        search.full = tree.size == search.settings.capacity

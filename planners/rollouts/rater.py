@@ -13,9 +13,11 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.model import Rng, SearchModel
 from plangym_ext.planners.rating import (
     Evaluator,
+    EvaluatorRater,
     Leaves,
     Rater,
     Rating,
+    ZeroRater,
     evaluate,
     unrated,
     value_code,
@@ -24,7 +26,7 @@ from plangym_ext.planners.rollouts.playouts import Policy, Starts, play_out, ret
 from plangym_ext.planners.simulator import RaterCode
 
 
-class Rollouts(Rater):
+class RolloutRater(Rater):
     """The mean discounted return of playing on from the leaf.
 
     Rollouts end at an ending or after `depth` steps. What would follow counts
@@ -99,3 +101,23 @@ def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.f
     for column in range(1, group):
         total += grouped[:, column]
     return total / group
+
+
+def default_depth(evaluator: Evaluator | None) -> int:
+    """How many steps rollouts have if nobody says so: none where an evaluator rates leaves."""
+    return 8 if evaluator is None else 0
+
+
+def leaf_rater(rollouts: RolloutRater, evaluator: Evaluator | None, num_actions: int) -> Rater:
+    """Return the rollouts if they have any steps, else the evaluator, else nothing.
+
+    Args:
+        rollouts: perhaps of no steps.
+        evaluator: rates leaves if there are no rollouts.
+        num_actions: A.
+    """
+    if rollouts.depth > 0:
+        return rollouts
+    if evaluator is not None:
+        return EvaluatorRater(evaluator, num_actions)
+    return ZeroRater()
