@@ -181,7 +181,7 @@ def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130
+    assert process.returncode == 130, stderr
     assert "interrupted" in stderr
     assert "Traceback" not in stderr
     # What was played until then is kept: moves, film and trees.

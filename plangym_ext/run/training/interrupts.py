@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import threading
@@ -44,7 +46,19 @@ class Interrupts:
         if self.seen:
             raise KeyboardInterrupt
         self.seen = True
-        print(
-            f"\ninterrupted: {self._ending}; Ctrl-C again stops at once",
-            file=sys.stderr,
-        )
+        _tell(f"\ninterrupted: {self._ending}; Ctrl-C again stops at once\n")
+
+
+def _tell(text: str) -> None:
+    """Write to standard error from a signal handler.
+
+    The signal may have come in the middle of a write to the stream, which refuses another one
+    inside of it: past its buffer, there is nothing to disturb.
+    """
+    try:
+        descriptor = sys.stderr.fileno()
+    except (OSError, ValueError):  # a stream in memory
+        sys.stderr.write(text)
+    else:
+        with contextlib.suppress(OSError):  # that it is shown is not what the handler is for
+            os.write(descriptor, text.encode())
