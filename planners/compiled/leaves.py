@@ -200,10 +200,10 @@ def make_value(
 
 
 def _itself(number: int, legal: Any) -> int:  # noqa: ARG001 - as `legal_action`
-    """The action, where every action is legal: numbers are actions then."""
+    """Return the action: where every action is legal, numbers are actions."""
     return number
 
 
 def _nothing(places: Any, rows: Any, row: int, lane: int) -> float:  # noqa: ARG001 - as `value_of`
-    """0: what nobody rates."""
+    """Return 0, the value of everything where no function rates leaves."""
     return 0.0

@@ -43,7 +43,7 @@ def compiled_search(
 
 @functools.cache
 def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[SimulatorFunctions], Any]:
-    """The same function for the same arguments: compiled code is found by it."""
+    """Return the same function for the same arguments: compiled code is cached by it."""
     return lambda functions: make_loop(functions, make_wave, value, has_masks)
 
 
@@ -51,7 +51,7 @@ class CompiledSearch:
     """Runs the waves of one search inside compiled code, whole simulations of it.
 
     Waves are what the planner's own would have been, bit for bit, so both may take turns.
-    Where compiled code meets what it has no words for, such as a reward that is not
+    Where compiled code meets what it cannot handle, such as a reward that is not
     finite, it undoes the wave, and the next one is left to the planner.
 
     Args:
@@ -161,7 +161,7 @@ class CompiledSearch:
                 self._job.draws[b, :count] = self._numbers(b, count)
 
     def _numbers(self, b: int, count: int) -> npt.NDArray[Any]:
-        """What `play_out` draws for so many rollouts of tree b."""
+        """Draw what `play_out` draws for `count` rollouts of tree b, `[count, depth]`."""
         size = (count, self._job.depth)
         if self._simulator.has_masks:
             return self.search.rngs[b].random(size)

@@ -21,7 +21,7 @@ from plangym_ext.planners.trees.tree import (
     backup_leaf,
 )
 
-# What a wave returns that compiled code has no words for. It is as if it had not begun.
+# What a wave returns that compiled code cannot handle. The trees are as before the wave.
 LEFT = -1
 
 #: Makes `wave(tree, job, selection, halving, places, b, lane) -> int` from `observe`: how

@@ -187,7 +187,7 @@ class TreeSearch(Planner):
         )
 
     def _capacity(self, num_actions: int) -> int:
-        """How many nodes a tree has room for."""
+        """Return how many nodes a tree has room for."""
         if self.capacity is not None:
             return self.capacity
         if self.most_simulations == UNBOUNDED:

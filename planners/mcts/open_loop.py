@@ -170,7 +170,7 @@ def _path(tree: Tree, b: int, node: int) -> list[int]:
 def _joined_masks(
     search: Search, parts: list[Any], order: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.bool_] | None:
-    """Return `[L, A]` what the states after the replays allow, None if nobody says so."""
+    """Return `[L, A]` what the states after the replays allow, None if the env does not say."""
     if not all(has_masks(out.infos) for out in parts):
         return None
     num_actions = search.tree.order.shape[1]

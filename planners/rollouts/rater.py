@@ -55,7 +55,7 @@ class RolloutRater(Rater):
         self.most_steps = depth * num_rollouts
 
     def code(self) -> RaterCode | None:
-        """Random rollouts, with an evaluator that has code of its own or none."""
+        """Return code for random rollouts; None with a policy, or an evaluator without code."""
         value = None if self.evaluator is None else value_code(self.evaluator)
         if self.policy is not None or (self.evaluator is not None and value is None):
             return None
@@ -104,7 +104,7 @@ def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.f
 
 
 def default_depth(evaluator: Evaluator | None) -> int:
-    """How many steps rollouts have if nobody says so: none where an evaluator rates leaves."""
+    """Return how many steps rollouts have by default: none where an evaluator rates leaves."""
     return 8 if evaluator is None else 0
 
 

@@ -24,7 +24,7 @@ from plangym_ext.planners.trees.tree import (
 
 @kernel
 def is_expanded(tree: Tree, b: int, node: int) -> bool:
-    """Whether a node has any child; such a node has all of its legal ones."""
+    """Return whether a node has any child; such a node has all of its legal ones."""
     found = False
     for a in range(tree.children.shape[2]):
         found |= tree.children[b, node, a] != UNVISITED
@@ -160,17 +160,16 @@ def observed(tree: Tree, rows: Array, leaves: Array) -> None:
 
 
 class Descent(NamedTuple):
-    """L simulations, and what each has to hand up.
+    """L simulations, and the return that each has yet to credit to the nodes above it.
 
-    That is a return, and the node above which it is credited. An ended leaf hands up
-    its own value once more.
+    An ended leaf credits its own value once more.
     """
 
     rows: npt.NDArray[np.int32]  # [L] tree of each, ascending
     at: npt.NDArray[np.int32]  # [L] node that it has come to
     above: npt.NDArray[np.int32]  # [L] node above which its return is credited
     returns: npt.NDArray[np.float64]  # [L] from that node on
-    owed: npt.NDArray[np.bool_]  # [L] whether it has not been handed up yet
+    owed: npt.NDArray[np.bool_]  # [L] whether it has not been credited yet
     done: npt.NDArray[np.bool_]  # [L] False where not even one expansion fitted
     going: npt.NDArray[np.int32]  # [L] the first of them are indices of those that go on
     counts: npt.NDArray[np.int32]  # [L] children of the nodes they expanded, -1: no room
@@ -228,7 +227,7 @@ def go_on(
         count: how many of them went on.
         full: `[B]` bool, written: True where there was no room for children.
         first: this was the first expansion.
-        early: hand up what those that go on have come to.
+        early: credit what those that go on have come to.
 
     Returns:
         How many go on.
@@ -254,12 +253,12 @@ def go_on(
     if early:
         for k in range(on):
             # As the indices of `end_descent`: other types would compile it once more.
-            hand_up(tree, descent, int(going[k]))
+            credit(tree, descent, int(going[k]))
     return on
 
 
 @kernel_inline
-def hand_up(tree: Tree, descent: Descent, i: int) -> None:
+def credit(tree: Tree, descent: Descent, i: int) -> None:
     """Credit what simulation i has come to, in place."""
     backup_return(tree, descent.rows[i], descent.above[i], descent.returns[i])
     descent.owed[i] = False
@@ -267,11 +266,11 @@ def hand_up(tree: Tree, descent: Descent, i: int) -> None:
 
 @kernel_inline
 def end_descent(tree: Tree, descent: Descent) -> int:
-    """Hand up whatever is still owed; return how many simulations found room."""
+    """Credit the returns that are still owed; return how many simulations found room."""
     count = 0
     for i in range(len(descent.rows)):
         if descent.done[i]:
             count += 1
             if descent.owed[i]:
-                hand_up(tree, descent, i)
+                credit(tree, descent, i)
     return count
