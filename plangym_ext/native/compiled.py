@@ -82,7 +82,7 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
 def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     numba = _module("numba")
     _register_marked(function)
-    loop = numba.njit(nogil=True, error_model="numpy")(function)
+    loop = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     if not hasattr(loop, "compile"):  # NUMBA_DISABLE_JIT: for debuggers
         return np.errstate(over="ignore")(function)  # generators multiply beyond 64 bits
     signature = tuple(map(type_of, example))
@@ -116,7 +116,7 @@ def _register_marked(function: Callable[..., Any]) -> None:
     for marked in found:
         if isinstance(marked, types.FunctionType) and marked not in _registered:
             _registered.add(marked)
-            register_jitable(forceinline=marked in _inline)(marked)
+            register_jitable(forceinline=marked in _inline, no_cfunc_wrapper=True)(marked)
 
 
 class _DiskCache:

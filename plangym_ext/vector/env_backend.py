@@ -28,7 +28,6 @@ from plangym_ext.vector.hosts import (
     WorkerHost,
     row_memory,
 )
-from plangym_ext.vector.lane_watch import LaneWatch
 from plangym_ext.vector.obs_buffer import ObsBuffer, board_bytes, layout_of
 from plangym_ext.vector.past import Past
 from plangym_ext.vector.played import Called, Played
@@ -36,6 +35,7 @@ from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.shared_call import (
     ChosenRows,
+    LaneWatch,
     SharedCall,
     chosen_rows,
     merged,

@@ -20,13 +20,11 @@ from plangym_ext.core.gym_env import made_env
 from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
-from plangym_ext.vector.capture_pace import CapturePace
-from plangym_ext.vector.distinct_envs import check_distinct
 from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.played import Called, Played, PlayedNotes
-from plangym_ext.vector.row_states import row_states
+from plangym_ext.vector.row_states import CapturePace, check_distinct, row_states
 from plangym_ext.vector.seen import Seen
-from plangym_ext.vector.unknown_space import space_of
+from plangym_ext.vector.spaces import space_of
 from plangym_ext.workers.rows_message import NO_ROW
 
 #: Names that `call` refuses: the vector env has to know of these calls.

@@ -1,4 +1,4 @@
-"""How the states of the rows of one process are captured, found without touching them.
+"""How and when the states of the rows of one process are captured, found without touching them.
 
 What is to be learned of an env is learned from a twin: one more env from the same constructor,
 which is reset, stepped and closed. The rows' own envs are left as their constructors made them.
@@ -17,11 +17,20 @@ import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.gym_env import made_env
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.states.codec import layers
 from plangym_ext.states.late_state import Binding, LateState, binding_of
 
 RowState = LateState | IncompleteState
+
+#: Calls after which states are captured, and bytes of states that one call more may cost:
+#: large states are captured less often.
+_CALLS, _BYTES_PER_CALL = 64, 1024
+#: Seconds of env time that may have to be played again: at least, and at most.
+_LEAST, _MOST = 0.1, 1.0
+#: Of the time that envs take, capturing takes at most a fiftieth, if that bound allows it;
+#: at most a tenth in any case.
+_CHEAP, _DEAR = 50, 10
 
 
 def row_states(
@@ -127,3 +136,45 @@ def _unseen() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+
+
+def check_distinct(envs: Sequence[gym.Env[Any, Any]], first: int) -> None:
+    """Refuse rows whose envs are, or wrap, one and the same instance.
+
+    Args:
+        envs: of the rows.
+        first: number of the first row, for messages.
+
+    Raises:
+        InvalidOption: two rows share an instance.
+    """
+    owners: dict[int, int] = {}
+    for row, env in enumerate(envs, first):
+        for layer in layers(env):
+            owner = owners.setdefault(id(layer), row)
+            if owner != row:
+                raise InvalidOption(
+                    f"make_vec: the constructors of sub-envs {owner} and {row} return the same "
+                    f"{type(layer).__qualname__} instance, so that each would step the other's "
+                    "env. Let each constructor make an env of its own: `lambda: MyEnv()`."
+                )
+
+
+class CapturePace:
+    """Measures what steps and captures cost."""
+
+    def __init__(self) -> None:
+        self._calls, self._seconds = 0, 0.0
+        self._longest, self._bound = _CALLS, _LEAST
+
+    def note(self, seconds: float) -> bool:
+        """Note a call that took some seconds; whether states should be captured now."""
+        self._calls += 1
+        self._seconds += seconds
+        return self._calls >= self._longest or self._seconds >= self._bound
+
+    def captured(self, seconds: float, nbytes: int) -> None:
+        """Note that states of some bytes were captured, which took some seconds."""
+        self._calls, self._seconds = 0, 0.0
+        self._longest = max(_CALLS, nbytes // _BYTES_PER_CALL)
+        self._bound = max(_LEAST, min(_MOST, _CHEAP * seconds), _DEAR * seconds)

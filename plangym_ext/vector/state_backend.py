@@ -22,7 +22,7 @@ from plangym_ext.vector.backend import (
     RowsDescription,
     VectorBackend,
 )
-from plangym_ext.vector.grouped_infos import Columns, GroupedInfos, InfoGroup
+from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
 from plangym_ext.vector.live_rows import UNWRAPPED
 from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.played import Played

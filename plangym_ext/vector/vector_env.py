@@ -23,8 +23,8 @@ from plangym_ext.vector.arguments import (
 from plangym_ext.vector.backend import VectorBackend
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.grouped_infos import GroupedInfos
 from plangym_ext.vector.infos import (
+    GroupedInfos,
     batched_infos,
     listed_infos,
     some_infos,

@@ -129,8 +129,9 @@ def make_rate(
             rated = value_of(places, places.nodes, b * tree.parent.shape[1] + node, lane)
         if cut or job.depth == 0:
             return rated
-        total = rollout(tree, job, places, b, node, lane)
-        for _ in range(1, job.num_rollouts):
+        # One place that calls it: it is part of whatever calls it. -0.0 + x is x, of 0.0 too.
+        total = -0.0
+        for _ in range(job.num_rollouts):
             total += rollout(tree, job, places, b, node, lane)
         # A value that is none is one even where rollouts make it count for nothing.
         return total / job.num_rollouts + (0.0 * rated)

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.states.codec import layers
-from plangym_ext.vector.unknown_space import space_of
+from plangym_ext.vector.spaces import space_of
 
 
 def attribute(env: gym.Env[Any, Any], name: str) -> Any:
