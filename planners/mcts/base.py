@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -118,8 +119,8 @@ class TreeSearch(Planner):
         self._in_code: tuple[Search, CompiledSearch | None] | None = None
 
     @abstractmethod
-    def _wave(self, search: Search) -> bool:
-        """Run one wave of simulations; return False if there was none left to run."""
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return what runs one wave of simulations and returns False if there was none left."""
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
         """Most nodes that a simulation adds."""
@@ -149,13 +150,13 @@ class TreeSearch(Planner):
             search = Search(request, self._settings(num_actions), self._rater(num_actions))
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
-        clock, run = request.clock, functools.partial(self._wave, search)
+        clock, run_wave = request.clock, self._wave_of(search)
         in_code = self._compiled_search(search) if self.compiled else None
         if in_code is not None:
             in_code.check(request.states)
-            run = functools.partial(in_code.run, run, timed=clock.limited)
+            run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
         search.start(request)
-        while run() and not clock.over:
+        while run_wave() and not clock.over:
             pass
         search.finish_all()
         self._kept = search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,9 +66,9 @@ class MCTS(TreeSearch):
                 f"draws the action; got {self.temperature}."
             )
 
-    def _wave(self, search: Search) -> bool:
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Add one node per simulation."""
-        return search.run_wave()
+        return search.run_wave
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,8 +75,12 @@ class OpenLoopMCTS(TreeSearch):
         """Return what the search runs with."""
         return dataclasses.replace(super()._settings(num_actions), stores_states=False)
 
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return `_wave` of a search."""
+        return functools.partial(self._wave, search)
+
     def _wave(self, search: Search) -> bool:
-        """Choose, replay, rate and back up a wave of sequences."""
+        """Choose, replay, rate and back up a wave; return False if there was none left."""
         tree, settings = search.tree, search.settings
         # No walk of this wave goes further than one step beyond the deepest node.
         cost = 1 + deepest(tree) + search.rater.most_steps

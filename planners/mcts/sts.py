@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,8 +59,12 @@ class STS(TreeSearch):
         """Every expansion adds all children."""
         return self.num_expansions * num_actions
 
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return `_wave` of a search."""
+        return functools.partial(self._wave, search)
+
     def _wave(self, search: Search) -> bool:
-        """Run a wave of simulations side by side; False if there was none left."""
+        """Run a wave of simulations side by side; return False if there was none left."""
         tree, settings = search.tree, search.settings
         num_actions = tree.order.shape[1]
         cost = self.num_expansions * num_actions * (1 + search.rater.most_steps)
