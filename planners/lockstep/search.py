@@ -138,9 +138,10 @@ class Search:
             if rating.prior is not None:
                 self.tree.prior[fresh, ROOT] = rating.prior
         # `reuse` has done the same for the roots that were kept.
-        for b in fresh.tolist() if request.legal is not None else ():
-            self.tree.legal[b, ROOT] = request.legal[b]
-            restrict_prior(self.tree, b, ROOT)
+        if request.legal is not None:
+            for b in fresh.tolist():
+                self.tree.legal[b, ROOT] = request.legal[b]
+                restrict_prior(self.tree, b, ROOT)
 
     def _reuse(self, request: PlanRequest) -> npt.NDArray[np.intp]:
         """Go on with the subtrees of the states; return the rows `[n]` that have none."""
