@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """1 at every step of an episode that was solved, 0 of any other."""
+    """Return 1 at every step of an episode that was solved, 0 of any other."""
     if "solved" not in record.attributes:
         raise InvalidSamples(
             f"targets: 'solved' needs records whose attributes say so; got "
@@ -32,12 +32,12 @@ def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # n
 
 
 def undiscounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """What was earned from each step on, undiscounted."""
+    """Return what was earned from each step on, undiscounted."""
     return discounted_return(record, 1.0, n_steps)
 
 
 def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """G_t = r_t + gamma G_{t+1}; after the last step 0 or, if the episode was cut, its value."""
+    """Return G_t = r_t + gamma G_{t+1}; after the last step 0, or the value of a cut episode."""
     tail = value_behind(record, discount)
     rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
     found: Floats = rows[:, 0]
@@ -45,12 +45,12 @@ def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> F
 
 
 def root_value(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """What the search said: bootstrapped by its own rollouts or evaluator."""
+    """Return what the search said: bootstrapped by its own rollouts or evaluator."""
     return _root_values(record, "value")
 
 
 def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
-    """Rewards of n steps, then the search's value of the state that they led to."""
+    """Return the rewards of n steps, then the search's value of the state that they led to."""
     rows = multistep(
         record.rewards[:, None],
         _root_values(record, "n_return")[:, None],
@@ -64,18 +64,18 @@ def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
 
 
 def weights(record: EpisodeRecord) -> Floats:
-    """The plans' own policies: visit shares, or Gumbel's improved policy."""
+    """Return the plans' own policies: visit shares, or Gumbel's improved policy."""
     return _known(record.policies, "weights", "weights")
 
 
 def action_histogram(record: EpisodeRecord) -> Floats:
-    """Visits as shares, of planners that choose by them."""
+    """Return the visits as shares, of planners that choose by them."""
     visits = _known(record.visits, "action_histogram", "visits").astype(np.float64)
     return visits / visits.sum(axis=1, keepdims=True)
 
 
 def action_histogram_smooth(record: EpisodeRecord) -> Floats:
-    """Visits plus one as shares of the legal actions: never zero, and never 0 / 0."""
+    """Return the visits plus one as shares of the legal actions: never zero, and never 0 / 0."""
     visits = _known(record.visits, "action_histogram_smooth", "visits") + 1.0
     if record.legal is not None:
         visits = np.where(record.legal, visits, 0.0)
@@ -83,7 +83,7 @@ def action_histogram_smooth(record: EpisodeRecord) -> Floats:
 
 
 def qualities(record: EpisodeRecord) -> Floats:
-    """What each action returned in the search, NaN where that is unknown."""
+    """Return what each action returned in the search, NaN where that is unknown."""
     return _known(record.q, "qualities", "q")
 
 
