@@ -309,12 +309,12 @@ class EnvBackend(VectorBackend):
         ):
             past = self._kept[0][k]
             states = found.states
-            if states is None or not past.captures:
+            if states:
+                past = past.captured(call, states, self.board.taken(lane.rows))
+            elif states is None or not past.captures:
                 past = past.after(call, found.seen if isinstance(found, Played) else None)
                 if not self.board.is_array and past.captures:
                     past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
-            elif states:
-                past = past.captured(call, states, self.board.taken(lane.rows))
             else:
                 past = past.given_up(call)
             lane.arrived(past)

@@ -26,7 +26,8 @@ class Past:
         shown: what the rows showed when these were captured (later, where observations have
             no array form), as the board keeps it.
         calls: calls since, of which the first `count` belong to this.
-        attributes: that were set, by row and name: states need not hold them.
+        attributes: that were set, by row and name, until the states were captured, which need
+            not hold them.
         captures: whether states can be captured.
         played: whether a row was moved.
         seen: what the rows have shown since; see `Played.seen`.
@@ -60,8 +61,8 @@ class Past:
         name = call[0]
         if name in READING:
             return self
-        attributes = self.attributes if name == "step" else self._attributes_after(call)
         if not self.captures:
+            attributes = self.attributes if name == "step" else self._attributes_after(call)
             played = self.played or name not in ("call", "set_attr")
             return Past(self.states, False, self.shown, attributes=attributes, played=played)
         # Shared with this one, which goes on ending where it does. What lies beyond is of a
@@ -71,7 +72,14 @@ class Past:
         seen = self.seen if seen is None else seen
         count = self.count + 1
         return Past(
-            self.states, True, self.shown, self.calls, count, attributes, played=True, seen=seen
+            self.states,
+            True,
+            self.shown,
+            self.calls,
+            count,
+            self.attributes,
+            played=True,
+            seen=seen,
         )
 
     def captured(self, call: Call, states: list[np.ndarray | None], shown: Any) -> Past:
@@ -85,8 +93,10 @@ class Past:
         return Past(self.states, False, attributes=attributes, played=True)
 
     def _attributes_after(self, call: Call) -> dict[tuple[int, str], Any]:
-        if call[0] != "set_attr":
-            return self.attributes
-        rows, name, values = call[1]
-        new = {(row, name): value for row, value in zip(rows, values, strict=True)}
-        return {**self.attributes, **new}
+        found = self.attributes
+        for done, arguments in (*self.recorded(), call):
+            if done == "set_attr":
+                rows, name, values = arguments
+                new = {(row, name): value for row, value in zip(rows, values, strict=True)}
+                found = {**found, **new}
+        return found

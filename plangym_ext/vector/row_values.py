@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.invalid import MARKS, LeafCheck
+from plangym_ext.core.invalid import MARKS, leaf_checks, remedy
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.obs_buffer import ObsBuffer, layout_of
 from plangym_ext.vector.played import Played
 
-_REMEDY = "Correct the env, or make it with invalid='mark' or invalid='off'."
-
 
 class RowValues:
-    """Refuses or marks what is no number, or infinite where the space has a bound.
+    """Refuses or marks what is no number, infinite, or out of bounds, as a policy says.
 
     Args:
         policy: one of `POLICIES`.
@@ -27,14 +25,10 @@ class RowValues:
     def __init__(self, policy: str, board: ObsBuffer, name: str) -> None:
         self._policy, self._board, self._name = policy, board, name
         layout = layout_of(board.space)
-        leaves = [] if layout is None else layout.leaves
+        checks = [] if layout is None else leaf_checks(policy, layout)
         self._layout = layout
         shown = board.leaves(slice(None))
-        self._checks = [
-            (LeafCheck(k, leaf), shown[k])
-            for k, leaf in enumerate(leaves)
-            if leaf.dtype.kind == "f"
-        ]
+        self._checks = [(check, shown[check.index]) for check in checks]
 
     def checked(self, played: Played, rows: Sequence[int]) -> Played:
         """What came of a step or a reset, with marks if they are wanted.
@@ -52,7 +46,7 @@ class RowValues:
         suspects = np.count_nonzero(np.isnan(played.rewards)) + len(played.finals)
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
-        if not suspects and self._policy == "raise":
+        if not suspects and self._policy != "mark":
             return played
         marks = self._marks(played, rows)
         if self._policy == "mark":
@@ -95,4 +89,6 @@ class RowValues:
             words = self._invalid_leaf(finals[k])
         if words is None:
             words = "reward: expected a number; got nan"
-        return InvalidObservation(f"{self._name}, sub-env {rows[k]}: {words}. {_REMEDY}")
+        return InvalidObservation(
+            f"{self._name}, sub-env {rows[k]}: {words}. {remedy(self._policy)}"
+        )

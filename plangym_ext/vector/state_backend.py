@@ -15,17 +15,19 @@ from plangym_ext.core.continued_rows import equally_wide
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import ResetNeeded
+from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.vector.backend import (
     PlayedLater,
     ResultsLater,
     RowsDescription,
     VectorBackend,
 )
+from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
 from plangym_ext.vector.live_rows import UNWRAPPED
 from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.played import Played
+from plangym_ext.vector.row_values import RowValues
 
 _COUNTS = ("n_step", "dt")
 
@@ -46,9 +48,12 @@ class StateBackend(VectorBackend):
         self._env, self._num_envs = env, num_envs
         self._gym_env = env.gym_env
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
+        #: That of the marks of invalid values, if they are wanted.
+        self._marks = env.plan_env.layout.info[len(self._columns) :]
         #: As `step_live` returns them; replaced when a whole call has succeeded.
         self._states = np.zeros((num_envs, env.state_width), np.uint8)
-        self._fresh = np.ones(num_envs, bool)
+        #: Rows that were never reset, and whether there is one.
+        self._fresh, self._any_fresh = np.ones(num_envs, bool), True
         self._numbers = np.arange(num_envs)
 
     @property
@@ -82,6 +87,7 @@ class StateBackend(VectorBackend):
         """See `VectorBackend`."""
         self.board = ObsBuffer(space, self._num_envs)
         # A space of the caller's own may ask for another dtype than the env's.
+        self._values = RowValues(self._env.plan_env.values.policy, self.board, self._env.name)
         self._is_cast = space.dtype != self._env.observation_space.dtype
 
     # All rows at once ---------------------------------------------------------------
@@ -94,6 +100,11 @@ class StateBackend(VectorBackend):
         same_step: bool,
     ) -> PlayedLater:
         """See `VectorBackend`."""
+        if self._any_fresh and self._fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
+                "reset first."
+            )
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
@@ -133,15 +144,16 @@ class StateBackend(VectorBackend):
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """The infos of rows that were stepped, or reset instead."""
-        if not self._columns and not self._env.reset_columns:
+        marks, on_reset = self._marks, self._env.reset_columns or ()
+        if not self._columns and not on_reset and not marks:
             return []
         if not resets.any():
             everyone = self._numbers[: len(resets)]
-            return [InfoGroup(everyone, [(c, infos[c.key]) for c in self._columns])]
+            return [InfoGroup(everyone, [(c, infos[c.key]) for c in (*self._columns, *marks)])]
         stepped, reset = np.flatnonzero(~resets), np.flatnonzero(resets)
         return [
-            InfoGroup(stepped, _columns(self._columns, infos, stepped)),
-            InfoGroup(reset, _columns(self._env.reset_columns or (), infos, reset)),
+            InfoGroup(stepped, _columns((*self._columns, *marks), infos, stepped)),
+            InfoGroup(reset, _columns((*on_reset, *marks), infos, reset)),
         ]
 
     def _reset_all(
@@ -166,10 +178,14 @@ class StateBackend(VectorBackend):
         found.obs[0][ended] = anew.obs[0]
         found.states[ended] = anew.states
         return [
-            InfoGroup(others, _columns(self._columns, found.infos, others)),
+            InfoGroup(others, _columns((*self._columns, *self._marks), found.infos, others)),
             InfoGroup(
                 ended,
-                _columns(self._env.reset_columns or (), anew.infos, slice(None)),
+                [
+                    *_columns(self._env.reset_columns or (), anew.infos, slice(None)),
+                    # What an episode ends with is looked at, too.
+                    *_columns(self._marks, found.infos, ended),
+                ],
                 final_obs,
                 _columns(self._columns, found.infos, ended),
             ),
@@ -195,10 +211,11 @@ class StateBackend(VectorBackend):
             played = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
             if played is not None:
                 return functools.partial(_give, played)
-        found = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
-        states, shown, infos = zip(*found, strict=True)
-        self._keep(rows, states, shown)
-        return functools.partial(_give, _played(len(rows), infos, []))
+        begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
+        states, shown, infos = zip(*begun, strict=True)
+        found = self._shown(rows, shown, _played(len(rows), infos, []))
+        self._keep(rows, states, None)
+        return functools.partial(_give, found)
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
@@ -239,8 +256,25 @@ class StateBackend(VectorBackend):
             kept.append((state, obs))
             infos.append(info)
         states, shown = zip(*kept, strict=True)
-        self._keep(rows, states, shown)
-        return found._replace(infos=_noted(infos))
+        found = self._shown(rows, shown, found._replace(infos=_noted(infos)))
+        self._keep(rows, states, None)
+        return found
+
+    def _shown(self, rows: Sequence[int], shown: Sequence[Any], played: Played) -> Played:
+        """Have rows show observations; what came of the call, with marks if they are wanted.
+
+        Raises:
+            InvalidObservation: a value is refused; rows show what they showed before.
+        """
+        before = self.board.rows(rows)
+        for row, obs in zip(rows, shown, strict=True):
+            self.board.put(row, obs)
+        try:
+            return self._values.checked(played, rows)
+        except InvalidObservation:
+            for row, obs in zip(rows, before, strict=True):
+                self.board.put(row, obs)
+            raise
 
     def _keep(self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Any) -> None:
         for row, state in zip(rows, states, strict=True):
@@ -248,6 +282,7 @@ class StateBackend(VectorBackend):
                 self._states, _ = equally_wide(self._states, state[None])
             self._states[row, : len(state)], self._states[row, len(state) :] = state, 0
             self._fresh[row] = False
+        self._any_fresh = bool(self._fresh.any())
         if shown is not None:
             for row, obs in zip(rows, shown, strict=True):
                 self.board.put(row, obs)
