@@ -65,7 +65,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Draw the first cell; options are not used."""
+        """Draw the first cell; return it one-hot, `[n + 1]` float32, fresh. No options are used."""
         super().reset(seed=seed, options=options)
         self.cell = int(self.np_random.integers(self.n + 1))
         return self._observe(), {}

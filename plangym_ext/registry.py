@@ -403,7 +403,7 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
             raise
         raise _unknown_option(unknown[1], spec, names) from error
     assert env.unwrapped.spec is not None
-    env.unwrapped.spec.entry_point = spec.entry_point  # anybody may build another one from it
+    env.unwrapped.spec.entry_point = spec.entry_point  # others may be built from it
     wrap = family.load_wrap() if family is not None else None
     return env if wrap is None else wrap(env, **options)
 

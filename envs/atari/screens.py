@@ -103,7 +103,10 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return self._shrunk.of(newest)
 
     def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the brighter of the last two frames, the one before the last, and the stack."""
+        """Return the live frames, the brighter of the last two and the one before, and the stack.
+
+        All uint8; the stack is `[stack, size, size]`. The next step changes them.
+        """
         newest, before = self._frames
         return newest, before, self._stack
 
@@ -133,7 +136,7 @@ class Shrunk:
         self._small = np.zeros((rows, self._columns), np.uint8)
 
     def of(self, picture: np.ndarray) -> np.ndarray:
-        """Return the smaller picture; this one's memory, which the next call changes."""
+        """Return the smaller picture, uint8, in memory that the next call changes."""
         # No attribute: what a wrapper remembers is copied now and then.
         import cv2
 

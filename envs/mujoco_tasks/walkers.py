@@ -11,7 +11,7 @@ from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 
 def between(low: float, values: np.ndarray, high: float) -> np.ndarray:
-    """Return whether values lie strictly between two bounds."""
+    """Return bool of the values' shape: whether they lie strictly between two bounds."""
     inside: np.ndarray = (low < values) & (values < high)
     return inside
 

@@ -64,7 +64,7 @@ class NativeEnv(LiveStepper):
         return chosen
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """Return states from `step_live` as states that any equal env takes; fresh."""
+        """Return `[B, S]` uint8 from `step_live` as states that any equal env takes; fresh."""
         found = np.zeros((len(rows), self.state_width), np.uint8)
         found[:, : rows.shape[1]] = rows
         self.envelope.seal(found, sum(part.width for part in self.codec.parts))

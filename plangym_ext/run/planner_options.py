@@ -56,7 +56,7 @@ def add_planner_options(
 
 
 def _limits_first(options: Sequence[Option]) -> list[Option]:
-    """Put what bounds a plan, which everybody sets, before what shapes it."""
+    """Put what bounds a plan, which is set most often, before what shapes it."""
     return sorted(options, key=lambda option: option.name not in _LIMITS)
 
 

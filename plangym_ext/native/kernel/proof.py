@@ -29,7 +29,7 @@ class GuardedMemory:
         self._guards: list[np.ndarray] = []
 
     def new(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Return a new array, as `numpy.empty` does."""
+        """Return a new array of a shape and dtype, as `numpy.empty` does."""
         size, *rest = (shape,) if isinstance(shape, int) else shape
         whole = np.empty((size + 2, *rest), dtype)
         whole.view(np.uint8).reshape(-1)[...] = _GUARD

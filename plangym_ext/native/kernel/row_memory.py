@@ -185,5 +185,5 @@ def _apart(size: int) -> np.ndarray:
 
 
 def usable(array: np.ndarray) -> np.ndarray:
-    """Return the array, or a copy if compiled code would have to be made for its memory layout."""
+    """Return the array, or a copy of its shape if its memory layout is another than compiled."""
     return array if is_plain(array) else array.copy()
