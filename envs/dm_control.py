@@ -1,6 +1,6 @@
 """DeepMind's Control Suite as gymnasium envs: `dm_control/cheetah-run-v0` and the like.
 
-Its endings are told apart: discount 0 is a termination, the time limit (discount 1) a
+Its endings are kept apart: discount 0 is a termination, the time limit (discount 1) a
 truncation. Its package needs `mujoco<4` and so an environment of its own:
 `pip install '.[dm_control]'` in a checkout, into a virtual environment of its own.
 """

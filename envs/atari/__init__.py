@@ -130,7 +130,7 @@ class Game(ale_py.AtariEnv):  # type: ignore[misc]
 def prepare(env: Any) -> None:
     """Complete the emulator of a new env: its first reset need not load the game again."""
     if not (env.sound_obs or isinstance(env.ale, Emulator)):
-        # The codec will say so again, where it can be told.
+        # The codec sets it again, where the emulator accepts it.
         with suppress(IncompleteState):
             _complete(env)
 

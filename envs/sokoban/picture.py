@@ -20,7 +20,7 @@ from plangym_ext.envs.sokoban.cells import (
 #: Pixels along one side of a drawn tile.
 TILE = 16
 
-#: `[7, 3]` uint8: one colour per cell code, told apart also without colour vision.
+#: `[7, 3]` uint8: one colour per cell code, distinct without colour vision too.
 COLOURS = np.array(
     [
         (44, 48, 60),  # wall

@@ -185,7 +185,7 @@ def _hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
         return
     seen.add(plain)
     if (plain.__module__ or "").partition(".")[0] in _COMPILER:
-        # What it refers to would be told by its place in memory, another one every time.
+        # What it refers to would be identified by its address, another one every time.
         digest.update(f"{plain.__module__}.{plain.__qualname__}".encode())
         return
     _hash_code(plain.__code__, digest)

@@ -211,7 +211,7 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
         ]
         if not missing:
             continue
-        with _env(name, options, told=False) as env:
+        with _env(name, options, shown=False) as env:
             state, obs, info = env.reset(seed=0)
             for planner in missing:
                 planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
@@ -265,13 +265,13 @@ def _planner(spec: str, model_steps: int) -> Any:
     return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
 
 
-def _env(name: str, options: argparse.Namespace, *, told: bool = True) -> Any:
-    """Make the env; `told`: print why it runs where it runs."""
+def _env(name: str, options: argparse.Namespace, *, shown: bool = True) -> Any:
+    """Make the env; print why it runs where it runs, if `shown`."""
     import plangym_ext
 
     arguments = {"frameskip": options.frameskip, **env_arguments(options)}
     env = plangym_ext.make(name, n_workers=options.n_workers, **arguments)
-    if env.backend_note and told:
+    if env.backend_note and shown:
         print(f"{env.name}: {env.backend_note}", file=sys.stderr)
     return env
 

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(checkpoint: Path) -> Path:
-    """Return where results go unless told otherwise."""
+    """Return the folder for results, unless one is given."""
     return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 

@@ -186,7 +186,7 @@ def register_family(family: Family, *, builtin: bool = False) -> None:
 
 
 def custom_families() -> tuple[Family, ...]:
-    """Return families that did not come with the library; workers have to be told of them."""
+    """Return families that did not come with the library; they have to be sent to workers."""
     return tuple(_custom)
 
 

@@ -3,7 +3,7 @@
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, and references to classes, functions and the env's own layers. Objects
 that are shared stay shared, and equal graphs give equal bytes: mutable objects are
-told apart by identity, all others by value alone. `graph_reader` is the way back.
+distinguished by identity, all others by value alone. `graph_reader` is the way back.
 
 Layout: the sizes of four blocks as uint32, then the blocks. A JSON table of texts, of
 classes with their attribute names, and of references; the graph, depth first, as

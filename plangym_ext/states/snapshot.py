@@ -28,7 +28,7 @@ from plangym_ext.states.part import StatePart, get_block, put_block
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.random_bytes import RANDOM_TYPES
 
-#: Most bytes that a snapshot may take, unless `SnapshotPart` is told otherwise. Every row
+#: Most bytes that a snapshot may take, unless `SnapshotPart` is given another limit. Every row
 #: of every batch is that wide and copied with each step; a state of more is as a rule a
 #: buffer that no step reads.
 MAX_BYTES = 16 << 20
@@ -103,7 +103,7 @@ def _is_named(kind: Any) -> bool:
 
 
 class LayerAttributes:
-    """The attributes of one layer, told apart into state and the rest."""
+    """The attributes of one layer, divided into state and the rest."""
 
     def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
         self.layer = layer

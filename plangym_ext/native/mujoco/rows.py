@@ -178,7 +178,7 @@ class MujocoRows:
         return InfoBatch(columns, own)
 
     def _looked_at(self, batch: _Batch, own: dict[int, dict[str, Any]]) -> np.ndarray | None:
-        """Refuse or mark values that are no numbers, as the env was told to.
+        """Refuse or mark values that are no numbers, by the env's `invalid`.
 
         Args:
             batch: with its rewards and observations.

@@ -20,7 +20,7 @@ def tensorboard_is_there() -> bool:
 
 
 class TensorBoardFile:
-    """Scalars by step. Files cannot be cut back, but readers can be told to forget.
+    """Scalars by step. Files cannot be cut back, but readers can be made to forget.
 
     Args:
         folder: where the event file is made, when there is something to write.
