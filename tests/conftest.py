@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -41,6 +42,13 @@ def pytest_make_collect_report(collector):
     return report
 
 
+def pytest_collection_finish():
+    """Look for garbage among what tests make, and not so often: thousands of tests stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def envs_of_the_test_reach_the_workers(request):
     """Send a test module's own classes by value: workers cannot import test modules."""
@@ -58,7 +66,7 @@ def one_thread_per_process():
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request):
-    """Fail a test that leaves processes, descriptors or shared memory behind."""
+    """Fail a test that leaves processes, descriptors or shared memory."""
     before = leaks.snapshot()
     yield
     if request.node.stash.get(_FAILED, False):

@@ -1,4 +1,4 @@
-"""What a test may leave behind: nothing.
+"""What a test may leave: nothing.
 
 `snapshot()` lists what this process holds of the system; `leaked(before)` names what
 has been added since.
@@ -158,7 +158,10 @@ def _descriptors() -> frozenset[tuple[int, str]]:
 
 def _memfd_mappings() -> frozenset[tuple[str, str]]:
     with open("/proc/self/maps") as file:
-        lines = [line.split(maxsplit=5) for line in file if "/memfd:" in line]
+        text = file.read()
+    if "/memfd:" not in text:
+        return frozenset()
+    lines = [line.split(maxsplit=5) for line in text.splitlines() if "/memfd:" in line]
     return frozenset((line[4], line[5].strip()) for line in lines)
 
 
@@ -170,7 +173,7 @@ def _segments() -> frozenset[str]:
 
 
 def _used_elsewhere(name: str) -> bool:
-    """Whether a segment belongs to somebody else: others use the machine too."""
+    """Whether a segment is not ours: others use the machine too."""
     path = f"/dev/shm/{name}"
     try:
         segment = os.stat(path)

@@ -108,7 +108,7 @@ class _Served:
         self._collector = parts.collector(env, self._evaluator, slots)
 
     def description(self) -> dict[str, Any]:
-        """Nothing that the parent has to know."""
+        """Return nothing: the parent has to know nothing."""
         return {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
