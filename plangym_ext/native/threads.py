@@ -9,7 +9,7 @@ from plangym_ext.core.own_process import usable_processors
 
 
 def checked_threads(threads: Any) -> int:
-    """Threads to use: those asked for, or as many as there are processors if None.
+    """Return the threads to use: those asked for, or as many as there are processors if None.
 
     Raises:
         InvalidOption: not an integer >= 1.
