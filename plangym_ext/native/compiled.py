@@ -27,7 +27,7 @@ from plangym_ext.core.compiling import announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: What is compiled for their functions is their own business, and goes by their versions.
+#: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
 
 #: Threads may make envs side by side; what is marked is registered once.
