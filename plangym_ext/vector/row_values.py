@@ -10,7 +10,7 @@ import numpy as np
 from plangym_ext.core.invalid import MARKS, LeafCheck
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.obs_buffer import ObsBuffer, layout_of
-from plangym_ext.vector.played import Played
+from plangym_ext.vector.results import StepResults
 
 _REMEDY = "Correct the env, or make it with invalid='mark' or invalid='off'."
 
@@ -36,7 +36,7 @@ class RowValues:
             if leaf.dtype.kind == "f"
         ]
 
-    def checked(self, played: Played, rows: Sequence[int]) -> Played:
+    def checked(self, played: StepResults, rows: Sequence[int]) -> StepResults:
         """What came of a step or a reset, with marks if they are wanted.
 
         Args:
@@ -61,7 +61,7 @@ class RowValues:
             raise self._refusal(played, rows, int(np.argmax(marks)))
         return played
 
-    def _marks(self, played: Played, rows: Sequence[int]) -> np.ndarray:
+    def _marks(self, played: StepResults, rows: Sequence[int]) -> np.ndarray:
         """`[k]` bool, which rows have an invalid value."""
         marks = np.isnan(played.rewards)
         for check, leaf in self._checks:
@@ -70,7 +70,7 @@ class RowValues:
             marks[k] |= self._invalid_leaf(obs) is not None
         return marks
 
-    def _marked(self, played: Played, marks: np.ndarray) -> Played:
+    def _marked(self, played: StepResults, marks: np.ndarray) -> StepResults:
         known = dict(played.infos)
         infos = [
             (k, {**known.get(k, {}), MARKS.key: mark}) for k, mark in enumerate(marks.tolist())
@@ -87,7 +87,7 @@ class RowValues:
                 return words
         return None
 
-    def _refusal(self, played: Played, rows: Sequence[int], k: int) -> InvalidObservation:
+    def _refusal(self, played: StepResults, rows: Sequence[int], k: int) -> InvalidObservation:
         finals = {place: obs for place, obs, _ in played.finals}
         (shown,) = self._board.rows([rows[k]])
         words = self._invalid_leaf(shown)
