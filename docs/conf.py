@@ -1,5 +1,8 @@
 from importlib.metadata import version as _installed_version
 
+from pygments.lexers.special import TextLexer as _TextLexer
+from sphinx.highlighting import lexers as _lexers
+
 project = "plangym-ext"
 author = "The plangym-ext authors"
 copyright = "The plangym-ext authors"
@@ -12,6 +15,9 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"plangym-ext {release}"
 html_static_path = ["_static"]
+
+# The flows of contributing.md, which a test reads, are shown as text.
+_lexers["hops"] = _TextLexer()
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -73,7 +73,8 @@ def make(
         trust: open pickles in states that another session made. They can run any code.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
-            rows in an info column `invalid`, or "off".
+            rows in an info column `invalid`, "off", or "strict": as "raise", and finite
+            observations out of their space's bounds are refused as well.
         threads: of the kernel backend, to share the rows of a batch; None lets the size
             of the batch decide.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
@@ -258,8 +259,10 @@ def make_vec(
             `WorkerTimeout`, which names it and shows its stack. None for no limit.
         invalid: what is done about rewards and observations that are not a number, or infinite
             where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
-            infos under `invalid`, or "off". Unless "off", observations must have the very shape
-            and type of the space; "off" casts, as gymnasium's own vector envs do.
+            infos under `invalid`, "off", or "strict": as "raise", and finite observations out
+            of their space's bounds are refused as well. Unless "off", observations must have the
+            shape of the space and be held by its type unchanged; "off" casts, as gymnasium's own
+            vector envs do.
         kwargs: for the env's constructor; only with a name.
 
     Raises:

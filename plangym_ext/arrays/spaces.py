@@ -161,8 +161,8 @@ class ObsWriter:
         Args:
             arrays: one `[B, *leaf.shape]` array per leaf.
 
-        The function raises `InvalidObservation` if shape or dtype is not the space's.
-        Nothing is ever broadcast or cast into a row.
+        The function raises `InvalidObservation` if the shape is not the space's, or the dtype
+        is another that the space's cannot take without changing a value.
         """
         layout = self._layout
         if not self._flat:
@@ -240,13 +240,28 @@ def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
         )
     # A Discrete observation may be a Python int; its value decides, not its type.
     is_int = isinstance(leaf.space, spaces.Discrete) and value.dtype.kind in "iu"
-    if value.shape != leaf.shape or (value.dtype != leaf.dtype and not is_int):
+    if value.shape != leaf.shape or not (
+        value.dtype == leaf.dtype or is_int or _holds(leaf.dtype, value)
+    ):
         raise InvalidObservation(
             f"observation{leaf.name}: expected {leaf.shape} {leaf.dtype} as in its space; "
             f"got {value.shape} {value.dtype}. Correct the env or wrap it with a "
             "TransformObservation that casts."
         )
     return value
+
+
+def _holds(dtype: np.dtype[Any], value: np.ndarray) -> bool:
+    """Whether a dtype takes values as gymnasium's vector envs cast them, and changes none.
+
+    Of floats the types alone decide: values that happen to be short say nothing of the next.
+    """
+    if dtype.kind not in "biuf" or value.dtype.kind not in "biuf":
+        return False
+    if value.dtype.kind == "f" or not np.can_cast(value.dtype, dtype, "same_kind"):
+        return bool(np.can_cast(value.dtype, dtype, "safe"))
+    with np.errstate(all="ignore"):
+        return bool((value.astype(dtype).astype(value.dtype) == value).all())
 
 
 def own_copy(action: Any) -> Any:

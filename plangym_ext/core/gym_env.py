@@ -43,7 +43,8 @@ class GymEnv(PlanEnv):
         trust: open pickles in states that another session made. They can run any code.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
-            rows in an info column `invalid`, or "off".
+            rows in an info column `invalid`, "off", or "strict": as "raise", and finite
+            observations out of their space's bounds are refused as well.
 
     Raises:
         IncompleteState: the env's state cannot be captured exactly.

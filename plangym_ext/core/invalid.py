@@ -1,10 +1,13 @@
 """Values that an observation or a reward must not have, and what is done about them.
 
-Not a number is never valid. An infinity is, where the env's own Box has no bound.
+Not a number is never valid. An infinity is, where the env's own Box has no bound. Finite numbers
+out of bounds are looked for on demand only: many a well-known env leaves its bounds a little.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +18,14 @@ from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.errors import InvalidObservation, UnknownName, suggestion
 
-#: Refuse them, name the rows that have them in an info column, or do not look.
-POLICIES = ("raise", "mark", "off")
+#: Refuse them, name the rows that have them in an info column, do not look, or refuse finite
+#: observations out of their space's bounds as well.
+POLICIES = ("raise", "mark", "off", "strict")
+_REMEDIES = {
+    "raise": "Correct the env, or make it with invalid='mark' or invalid='off'.",
+    "strict": "Correct the env or its space, or make it with invalid='raise', which lets finite "
+    "numbers out of bounds pass.",
+}
 #: The info column of "mark".
 MARKS = InfoColumn("invalid", bool, "|b1")
 
@@ -43,8 +52,13 @@ def checked_policy(policy: str, where: str) -> str:
     return policy
 
 
+def remedy(policy: str) -> str:
+    """Advice to whom a policy has refused a value."""
+    return _REMEDIES[policy]
+
+
 class ValuePolicy:
-    """Looks at rewards and float observations, a range of rows at once.
+    """Looks at rewards and observations, a range of rows at once.
 
     Args:
         policy: one of `POLICIES`.
@@ -56,16 +70,15 @@ class ValuePolicy:
         ValueError: marks are asked for, and the env has an info field of their name.
 
     Attributes:
+        policy: as given.
         columns: the env's, and that of the marks if there is one.
     """
 
     def __init__(
         self, policy: str, name: str, obs: SpaceLayout, columns: tuple[InfoColumn, ...]
     ) -> None:
-        self._policy, self._name = policy, name
-        self._leaves = [
-            LeafCheck(k, leaf) for k, leaf in enumerate(obs.leaves) if leaf.dtype.kind == "f"
-        ]
+        self.policy, self._name = policy, name
+        self._leaves = leaf_checks(policy, obs)
         self._marks_at = len(columns)
         self.columns = columns
         if policy == "mark":
@@ -76,20 +89,27 @@ class ValuePolicy:
                 )
             self.columns = (*columns, MARKS)
 
+    def bounds_kept(self, obs: Sequence[np.ndarray]) -> bool:
+        """Whether finite observations, an array for each leaf, need no further look."""
+        return not (
+            self.policy == "strict"
+            and any(check.suspects(obs[check.index]) for check in self._leaves)
+        )
+
     def apply(self, batch: RowBatch, rows: slice) -> None:
         """Look at `rows` of a batch, whose observations and rewards are in place.
 
         Raises:
             InvalidValue: the first row that has one, if they are refused.
         """
-        if self._policy == "off":
+        if self.policy == "off":
             return
         # Nearly always there is none, which a look at each array finds out.
         suspects = np.count_nonzero(np.isnan(batch.rewards[rows]))
         for check in self._leaves:
             suspects += check.suspects(batch.obs[check.index][rows])
         marks = self._marks(batch, rows) if suspects else None
-        if self._policy == "mark":
+        if self.policy == "mark":
             self._mark(batch, rows, marks)
         elif marks is not None and marks.any():
             row = rows.start + int(np.argmax(marks))
@@ -110,32 +130,54 @@ class ValuePolicy:
 
     def _refusal(self, batch: RowBatch, row: int) -> InvalidObservation:
         """Error that names the first invalid value of a row."""
-        remedy = "Correct the env, or make it with invalid='mark' or invalid='off'."
+        words = "reward: expected a number; got nan"
         for check in self._leaves:
-            if words := check.words(batch.obs[check.index][row]):
-                return InvalidObservation(f"{self._name}: {words}. {remedy}")
-        return InvalidObservation(f"{self._name}: reward: expected a number; got nan. {remedy}")
+            if found := check.words(batch.obs[check.index][row]):
+                words = found
+                break
+        return InvalidObservation(f"{self._name}: {words}. {remedy(self.policy)}")
 
 
-class LeafCheck:
-    """The invalid values of one float leaf.
+def leaf_checks(policy: str, obs: SpaceLayout) -> list[LeafCheck]:
+    """Checks of the leaves of observations that a policy looks at."""
+    found: list[LeafCheck] = []
+    for index, leaf in enumerate(obs.leaves):
+        if policy == "strict" and _is_bounded(leaf):
+            found.append(BoundsCheck(index, leaf))
+        elif leaf.dtype.kind == "f":
+            found.append(FiniteCheck(index, leaf))
+    return found
+
+
+def _is_bounded(leaf: Leaf) -> bool:
+    """Whether a leaf's dtype has numbers that its space does not allow."""
+    if leaf.dtype.kind not in "biuf":
+        return False
+    low, high = leaf.bounds
+    if leaf.dtype.kind == "f":
+        return bool(np.isfinite(low).any() or np.isfinite(high).any())
+    kind = np.iinfo(np.int8 if leaf.dtype.kind == "b" else leaf.dtype)
+    return bool((low > kind.min).any() or (high < kind.max).any())
+
+
+class LeafCheck(ABC):
+    """The invalid values of one leaf.
 
     Attributes:
-        unbounded: whether infinities are valid everywhere.
+        index: number of the leaf among all of the observation.
+        leaf: as given.
     """
 
     def __init__(self, index: int, leaf: Leaf) -> None:
         self.index, self.leaf = index, leaf
-        box = leaf.space
-        assert isinstance(box, spaces.Box)
-        self._no_inf, self._no_minus_inf = np.isfinite(box.high), np.isfinite(box.low)
-        self.unbounded = not (self._no_inf.any() or self._no_minus_inf.any())
 
+    @abstractmethod
     def suspects(self, values: np.ndarray) -> int:
         """How many values may be invalid; 0 if none is."""
-        if self.unbounded:
-            return int(np.count_nonzero(np.isnan(values)))
-        return int(values.size - np.count_nonzero(np.isfinite(values)))
+
+    @abstractmethod
+    def values(self, values: np.ndarray) -> np.ndarray:
+        """`[..., *leaf.shape]` bool, which values are invalid."""
 
     def words(self, values: np.ndarray) -> str:
         """The first invalid value of one row, in words; empty if there is none."""
@@ -148,12 +190,45 @@ class LeafCheck:
             f"{self.leaf.space}; got {values[at]} at index {at}"
         )
 
-    def values(self, values: np.ndarray) -> np.ndarray:
-        """`[..., *leaf.shape]` bool, which values are invalid."""
-        infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
-        return np.isnan(values) | infinite
-
     def rows(self, values: np.ndarray) -> np.ndarray:
         """`[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
         found: Any = self.values(values).reshape(len(values), -1).any(axis=1)
         return found
+
+
+class FiniteCheck(LeafCheck):
+    """What is no number, or infinite where the leaf's Box has a bound."""
+
+    def __init__(self, index: int, leaf: Leaf) -> None:
+        super().__init__(index, leaf)
+        box = leaf.space
+        assert isinstance(box, spaces.Box)
+        self._no_inf, self._no_minus_inf = np.isfinite(box.high), np.isfinite(box.low)
+        #: Whether infinities are valid everywhere.
+        self._unbounded = not (self._no_inf.any() or self._no_minus_inf.any())
+
+    def suspects(self, values: np.ndarray) -> int:
+        """See `LeafCheck`."""
+        if self._unbounded:
+            return int(np.count_nonzero(np.isnan(values)))
+        return int(values.size - np.count_nonzero(np.isfinite(values)))
+
+    def values(self, values: np.ndarray) -> np.ndarray:
+        """See `LeafCheck`."""
+        infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
+        return np.isnan(values) | infinite
+
+
+class BoundsCheck(LeafCheck):
+    """What is out of the bounds of the leaf's space, or no number."""
+
+    def suspects(self, values: np.ndarray) -> int:
+        """See `LeafCheck`."""
+        return int(np.count_nonzero(self.values(values)))
+
+    def values(self, values: np.ndarray) -> np.ndarray:
+        """See `LeafCheck`."""
+        low, high = self.leaf.bounds
+        good = np.asarray(np.greater_equal(values, low))  # False for what is no number
+        good &= values <= high
+        return ~good

@@ -29,7 +29,8 @@ class Checkpoint:
         shown: what the rows showed when these were captured (later, where observations have
             no array form), as `ObsBuffer.taken` gives it.
         calls: calls since, of which the first `count` belong to this.
-        attributes: that were set, by row and name: states need not hold them.
+        attributes: that were set, by row and name, until the states were captured, which need
+            not hold them.
         moved: whether a row was ever moved.
         checksum: of what the rows have shown since; see `Reply.checksum`.
     """
@@ -60,12 +61,14 @@ class Checkpoint:
             reply: to it.
             shown: what the rows show now if `reply` has states, or as before.
         """
-        name = call[0]
-        attributes = self._attributes_after(call) if name == "set_attr" else self.attributes
+        name, states = call[0], reply.states
+        if states:
+            attributes = self._attributes_after(call)
+            return Checkpoint(tuple(states), True, shown, attributes=attributes, moved=True)
         if not self.captures:
+            attributes = self.attributes if name == "step" else self._attributes_after(call)
             moved = self.moved or name not in ("call", "set_attr")
             return Checkpoint(self.states, False, self.shown, attributes=attributes, moved=moved)
-        states = reply.states
         if states is None:
             # The list is shared with this one, which goes on ending where it does. What lies
             # beyond is of a call that failed or was interrupted.
@@ -74,13 +77,17 @@ class Checkpoint:
             checksum = self.checksum if reply.checksum is None else reply.checksum
             count = self.count + 1
             return Checkpoint(
-                self.states, True, shown, self.calls, count, attributes, True, checksum
+                self.states, True, shown, self.calls, count, self.attributes, True, checksum
             )
-        if not states:  # they turned out not to be capturable
-            return Checkpoint(self.states, False, attributes=attributes, moved=True)
-        return Checkpoint(tuple(states), True, shown, attributes=attributes, moved=True)
+        # They turned out not to be capturable.
+        attributes = self._attributes_after(call)
+        return Checkpoint(self.states, False, attributes=attributes, moved=True)
 
     def _attributes_after(self, call: Call) -> dict[tuple[int, str], Any]:
-        rows, name, values = call[1]
-        new = {(row, name): value for row, value in zip(rows, values, strict=True)}
-        return {**self.attributes, **new}
+        found = self.attributes
+        for done, arguments in (*self.recorded(), call):
+            if done == "set_attr":
+                rows, name, values = arguments
+                new = {(row, name): value for row, value in zip(rows, values, strict=True)}
+                found = {**found, **new}
+        return found

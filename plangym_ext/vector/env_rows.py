@@ -25,6 +25,7 @@ from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.results import Reply, StepMemory
 from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
+from plangym_ext.vector.steps_ahead import StepsAhead
 from plangym_ext.workers.rows_message import NO_ROW
 
 #: Names that `call` refuses: the vector env has to know of these calls.
@@ -77,7 +78,9 @@ class EnvRows:
     ) -> None:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
-        self._fresh = [True] * len(makes)
+        #: Rows that were never reset, and whether there may be one.
+        self._fresh, self._any_fresh = [True] * len(makes), True
+        self._ahead = StepsAhead(first)
         self._pace = CapturePace()
         self._checksum = ResultChecksum()
         try:
@@ -187,6 +190,9 @@ class EnvRows:
         rewards, terminations, truncations = self._cells
         put, first, envs, progress = self._obs.put, self._first, self.envs, self._progress
         is_array = self._obs.is_array
+        if self._any_fresh:
+            self._any_fresh = any(self._fresh)
+            self._ahead.note(rows, resets, self._fresh)
         progress[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
@@ -194,6 +200,7 @@ class EnvRows:
             try:
                 if reset:
                     obs, info = env.reset()
+                    self._fresh[row] = False
                     rewards[row], terminations[row], truncations[row] = 0.0, False, False
                 else:
                     obs, reward, ended, cut, info = env.step(action)
@@ -208,8 +215,10 @@ class EnvRows:
                         # Copied: the env may use its memory again.
                         finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
                         obs, info = env.reset()
+                        self._fresh[row] = False
                 put(first + row, obs)
             except (Exception, SystemExit) as error:
+                self._ahead.note_error(error, env, rows[k:])
                 if str(error) == FOUR_VALUES:
                     error.add_note(wrong_step(env, 4))
                 error.add_note(f"in row {first + row}, action {action}")
@@ -349,10 +358,15 @@ class EnvRows:
     # Being brought back -------------------------------------------------------------
 
     def restore_all(self, states: Sequence[np.ndarray | None]) -> None:
-        """Bring all rows of this process to states; None for rows that were never reset."""
+        """Bring all rows of this process to states; None for rows that were never reset.
+
+        Raises:
+            ResetNeeded: such a row was stepped here.
+        """
+        self._ahead.check_back(states)
         known = {row: state for row, state in enumerate(states) if state is not None}
         self._restore(list(known), list(known.values()))
-        self._fresh = [state is None for state in states]
+        self._fresh, self._any_fresh = [state is None for state in states], True
         self._checksum.restart()
 
     def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
@@ -376,6 +390,8 @@ class EnvRows:
         due = begun is not None and self._pace.note(time.perf_counter() - begun)
         if capture is False or (capture is None and not due):
             return None
+        if self._ahead.open(self._fresh):
+            return [] if self._ahead.too_many else None
         self._checksum.restart()
         begun = time.perf_counter()
         try:

@@ -11,7 +11,7 @@ from plangym_ext.vector.errors import VectorResetNeeded
 
 
 class Episodes:
-    """The episodes of n sub-envs: not begun, running, or over.
+    """The episodes of n sub-envs: running, or over.
 
     Never changed: what happens leads to another one, so that it can be kept together with
     where the rows are, at one moment. Methods take the vector env's present `AutoresetMode`:
@@ -26,30 +26,22 @@ class Episodes:
 
     def __init__(self, num_envs: int) -> None:
         self.ended = np.zeros(num_envs, bool)
-        self._fresh = np.ones(num_envs, bool)
-        self._any_fresh = True
         self._none = np.zeros(num_envs, bool)
         self._none.flags.writeable = False
 
-    def _with(self, ended: np.ndarray, fresh: np.ndarray) -> Episodes:
+    def _with(self, ended: np.ndarray) -> Episodes:
         found = Episodes.__new__(Episodes)
-        found.ended, found._fresh, found._none = ended, fresh, self._none
-        found._any_fresh = self._any_fresh and bool(fresh.any())
+        found.ended, found._none = ended, self._none
         return found
 
     def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
         """Sub-envs were reset, or brought to states of which some are of ended episodes."""
-        over, fresh = self.ended.copy(), self._fresh.copy()
-        over[rows], fresh[rows] = ended, False
-        return self._with(over, fresh)
+        over = self.ended.copy()
+        over[rows] = ended
+        return self._with(over)
 
     def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
-        """Refuse to step what was never reset, or has ended and is not reset by itself."""
-        if self._any_fresh and self._fresh[list(rows)].any():
-            raise VectorResetNeeded(
-                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
-                "reset first."
-            )
+        """Refuse to step what has ended and is not reset by itself."""
         if mode == AutoresetMode.DISABLED and self.ended[list(rows)].any():
             ended = [row for row in rows if self.ended[row]]
             raise VectorResetNeeded(
@@ -71,4 +63,4 @@ class Episodes:
             over = self.ended.copy()
             over[rows] = ended
             ended = over
-        return self._with(ended, self._fresh)
+        return self._with(ended)

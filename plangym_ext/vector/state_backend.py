@@ -16,13 +16,15 @@ from plangym_ext.core.continued_rows import equally_wide
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import ResetNeeded
+from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.vector.arguments import stacked_states
 from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
+from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
 from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.row_values import RowValues
 
 _COUNTS = ("n_step", "dt")
 #: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
@@ -46,12 +48,16 @@ class StateBackend(VectorBackend):
         self._env, self._num_envs = env, num_envs
         self._gym_env = env.gym_env
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
+        #: That of the marks of invalid values, if they are wanted.
+        self._marks = env.plan_env.layout.info[len(self._columns) :]
         self._numbers = np.arange(num_envs)
         states = np.zeros((num_envs, env.state_width), np.uint8)
         #: States of all rows as `step_live` returns them, which of them were never reset, and
         #: the note that belongs to that: one object, so that an interrupt finds all of it
         #: replaced or nothing. Its arrays are never written to.
         self._kept: _Kept = states, np.ones(num_envs, bool), None
+        #: What was kept for rows that were never reset, if it was found to name none.
+        self._none_fresh: np.ndarray | None = None
         #: The same of a call that was not kept yet.
         self._reached: tuple[np.ndarray, np.ndarray] | None = None
         #: Whether a native call was begun whose states were not kept. The memory of those kept
@@ -123,6 +129,19 @@ class StateBackend(VectorBackend):
     def _fresh(self) -> np.ndarray:
         return self._kept[1]
 
+    def _check_begun(self, rows: Sequence[int]) -> None:
+        """Refuse to step rows that were never reset."""
+        fresh = self._fresh
+        if fresh is self._none_fresh:
+            return
+        if fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
+                "first."
+            )
+        if not fresh.any():
+            self._none_fresh = fresh
+
     @property
     def lost(self) -> bool:
         """False: states are replaced when all has succeeded."""
@@ -132,6 +151,7 @@ class StateBackend(VectorBackend):
         """See `VectorBackend`."""
         self.obs = ObsBuffer(space, self._num_envs)
         # A space of the caller's own may ask for another dtype than the env's.
+        self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
         self._is_cast = space.dtype != self._env.observation_space.dtype
 
     # All rows at once ---------------------------------------------------------------
@@ -145,6 +165,7 @@ class StateBackend(VectorBackend):
     ) -> Later[StepResults]:
         """See `VectorBackend`."""
         self._forget_unkept()
+        self._check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
@@ -183,15 +204,16 @@ class StateBackend(VectorBackend):
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """The infos of rows that were stepped, or reset instead."""
-        if not self._columns and not self._env.reset_columns:
+        marks, on_reset = self._marks, self._env.reset_columns or ()
+        if not self._columns and not on_reset and not marks:
             return []
         if not resets.any():
             everyone = self._numbers[: len(resets)]
-            return [InfoGroup(everyone, [(c, infos[c.key]) for c in self._columns])]
+            return [InfoGroup(everyone, [(c, infos[c.key]) for c in (*self._columns, *marks)])]
         stepped, reset = np.flatnonzero(~resets), np.flatnonzero(resets)
         return [
-            InfoGroup(stepped, _columns(self._columns, infos, stepped)),
-            InfoGroup(reset, _columns(self._env.reset_columns or (), infos, reset)),
+            InfoGroup(stepped, _columns((*self._columns, *marks), infos, stepped)),
+            InfoGroup(reset, _columns((*on_reset, *marks), infos, reset)),
         ]
 
     def _reset_all(
@@ -216,10 +238,14 @@ class StateBackend(VectorBackend):
         found.obs[0][ended] = anew.obs[0]
         found.states[ended] = anew.states
         return [
-            InfoGroup(others, _columns(self._columns, found.infos, others)),
+            InfoGroup(others, _columns((*self._columns, *self._marks), found.infos, others)),
             InfoGroup(
                 ended,
-                _columns(self._env.reset_columns or (), anew.infos, slice(None)),
+                [
+                    *_columns(self._env.reset_columns or (), anew.infos, slice(None)),
+                    # What an episode ends with is looked at, too.
+                    *_columns(self._marks, found.infos, ended),
+                ],
                 final_obs,
                 _columns(self._columns, found.infos, ended),
             ),
@@ -246,10 +272,11 @@ class StateBackend(VectorBackend):
             results = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
             if results is not None:
                 return functools.partial(_give, results)
-        found = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
-        states, shown, infos = zip(*found, strict=True)
+        begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
+        states, shown, infos = zip(*begun, strict=True)
         self._reach_rows(rows, states, shown)
-        return functools.partial(_give, _quiet_results(len(rows), infos, []))
+        results = self._checked(rows, _quiet_results(len(rows), infos, []))
+        return functools.partial(_give, results)
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
@@ -291,7 +318,19 @@ class StateBackend(VectorBackend):
             infos.append(info)
         states, shown = zip(*kept, strict=True)
         self._reach_rows(rows, states, shown)
-        return found._replace(infos=_noted(infos))
+        return self._checked(rows, found._replace(infos=_noted(infos)))
+
+    def _checked(self, rows: Sequence[int], results: StepResults) -> StepResults:
+        """Return results of rows that show their observations, with marks if they are wanted.
+
+        Raises:
+            InvalidObservation: a value is refused; rows show what they showed before.
+        """
+        try:
+            return self._values.checked(results, rows)
+        except InvalidObservation:
+            self._forget_unkept()
+            raise
 
     def _reach_rows(
         self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None

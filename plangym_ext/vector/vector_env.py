@@ -212,8 +212,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         Raises:
             ValueError: another number of actions.
-            ResetNeeded: (gymnasium's too) a sub-env was never reset, or has ended and is
-                not reset by itself.
+            ResetNeeded: (gymnasium's too) a sub-env has ended and is not reset by itself, or
+                was never reset and refuses to be stepped so.
         """
         with self._one_caller, self._pending.whole("step"):
             self._begin_step(actions, env_ids)

@@ -108,11 +108,41 @@ def test_spaces_without_an_array_form_are_refused_where_they_hang(space):
     ],
     ids=repr,
 )
-def test_observation_is_never_cast_or_broadcast_into_a_row(obs, got):
+def test_observation_is_never_cut_or_broadcast_into_a_row(obs, got):
     batch = arrays(SpaceLayout(BOX), 1)
     with pytest.raises(InvalidObservation, match=rf"expected \(2,\) float32.*got {got}"):
         ObsWriter(SpaceLayout(BOX)).into(batch)(0, obs)
     assert not batch[0].any()
+
+
+@pytest.mark.parametrize(
+    ("obs", "dtype", "taken"),
+    [
+        (np.array([3, -4]), np.float32, True),
+        ([True, False], np.float32, True),
+        (np.array([1.5, 2.5], np.float32), np.float64, True),
+        (np.array([7, -7]), np.int8, True),
+        (np.array([2**24 + 1, 0]), np.float32, False),
+        (np.array([2**53 + 1, 0]), np.float64, False),
+        (np.array([200, 0]), np.int8, False),
+        (np.array([1.0, 2.0]), np.float32, False),
+        (np.array([1.0, 2.0]), np.int64, False),
+        (["1", "2"], np.float32, False),
+        ([None, None], np.float64, False),
+    ],
+    ids=repr,
+)
+def test_another_dtype_is_taken_where_no_value_changes(obs, dtype, taken):
+    layout = SpaceLayout(spaces.Box(-100, 100, (2,), dtype))
+    batch = arrays(layout, 1)
+    put = ObsWriter(layout).into(batch)
+    if taken:
+        put(0, obs)
+        assert batch[0][0].tolist() == list(obs)
+    else:
+        with pytest.raises(InvalidObservation, match=rf"expected \(2,\) {np.dtype(dtype)}"):
+            put(0, obs)
+        assert not batch[0].any()
 
 
 def test_observation_of_an_image_too_large_for_its_bytes_is_refused():

@@ -11,6 +11,7 @@ from plangym_ext.errors import InvalidObservation, UnknownName
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 FINE, NAN, INF_FREE, INF_BOUND, NAN_REWARD, NAN_AND_ODD, INF_REWARD, SHAPE, DTYPE = range(9)
+FAR, COUNT = range(9, 11)  # finite numbers out of bounds
 INVALID = {NAN, INF_BOUND, NAN_REWARD, NAN_AND_ODD}
 
 
@@ -24,7 +25,7 @@ class Wild(gym.Env):
             "count": spaces.Discrete(5),
         }
     )
-    action_space = spaces.Discrete(9)
+    action_space = spaces.Discrete(11)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -42,6 +43,10 @@ class Wild(gym.Env):
             obs["bound"][1] = -np.inf
         if action == INF_BOUND:
             obs["bound"][:] = -np.inf
+        if action == FAR:
+            obs["bound"][1] = 1.5
+        if action == COUNT:
+            obs["count"] = 5
         if action == SHAPE:
             obs["free"] = np.zeros(3, np.float32)
         if action == DTYPE:
@@ -105,6 +110,34 @@ def test_refused_unless_asked_otherwise(made, action, match):
     assert rewards.tolist() == [1, 1, np.inf, 1, np.inf]
 
 
+@pytest.mark.parametrize(
+    ("action", "match"),
+    [
+        (FAR, r"Wild: observation\['bound'\]: .*Box.*got 1\.5 at index \(1,\).*invalid='raise'"),
+        (COUNT, r"Wild: observation\['count'\]: .*Discrete\(5\); got 5 at index \(\)"),
+    ],
+)
+def test_finite_numbers_out_of_bounds_are_refused_on_demand(made, action, match):
+    actions = np.array([FINE, INF_FREE, action])
+    env, state = made(invalid="strict")
+    with pytest.raises(InvalidObservation, match=match) as caught:
+        env.step_batch(actions, np.stack([state] * 3))
+    assert f"row 2, action [{action}]" in caught.value.__notes__[0]
+    for refused in sorted(INVALID):
+        with pytest.raises(InvalidObservation):
+            env.step_batch(np.array([refused]), state[None])
+    assert env.step_batch(actions[:2], np.stack([state] * 2)).rewards.tolist() == [1.0] * 2
+
+
+@pytest.mark.parametrize("policy", ["raise", "mark", "off"])
+def test_finite_numbers_out_of_bounds_pass_unless_asked_otherwise(policy):
+    with GymEnv(Wild, invalid=policy) as env:
+        states = np.stack([env.reset(seed=0)[0]] * 3)
+        found = env.step_batch(np.array([FINE, FAR, COUNT]), states)
+    assert found.obs["bound"][1].tolist() == [0, 1.5]
+    assert found.obs["count"].tolist() == [1, 1, 5]
+
+
 def test_reward_within_a_rollout_is_looked_at(made):
     env, state = made()
     actions = np.array([[FINE, FINE, FINE], [FINE, NAN_REWARD, FINE]])
@@ -159,7 +192,8 @@ def test_make_takes_the_policy():
 
 
 def test_wrong_settings():
-    with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off; got 'mrak'"):
+    known = "invalid must be one of raise, mark, off, strict; got 'mrak'"
+    with pytest.raises(UnknownName, match=known):
         GymEnv(Wild, invalid="mrak")
     with pytest.raises(ValueError, match="info field 'invalid' of its own"):
         GymEnv(Marked, invalid="mark")

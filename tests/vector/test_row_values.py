@@ -17,7 +17,7 @@ every_backend = pytest.mark.parametrize(
 
 
 #: What is wrong with what a sub-env shows after an action; 0 is right.
-WRONG = ("", "nan", "bound", "reward", "dtype", "shape", "final")
+WRONG = ("", "nan", "bound", "reward", "dtype", "shape", "final", "far", "whole")
 
 
 class Odd(gym.Env):
@@ -46,6 +46,8 @@ class Odd(gym.Env):
                     "bound": np.array([np.inf, 0], np.float32),
                     "dtype": np.zeros(2, np.float64),
                     "shape": np.zeros(3, np.float32),
+                    "far": np.array([0, 9.5], np.float32),
+                    "whole": np.array([self.t, self.t]),
                 }[wrong]
         return obs, reward, ended, False, {}
 
@@ -109,8 +111,34 @@ def test_wrong_values_can_pass(options):
         assert venv.step(last("dtype"))[0].dtype == np.float32
 
 
+@every_backend
+def test_finite_numbers_out_of_bounds_are_refused_on_demand(options):
+    with odd(**options) as venv, odd(invalid="strict", **options) as strict:
+        for one in (venv, strict):
+            one.reset(seed=0)
+        assert venv.step(last("far"))[0][2, 1] == 9.5
+        text = r"sub-env 2: observation: .*got 9\.5 at index \(1,\)\..*invalid='raise'"
+        with pytest.raises(InvalidObservation, match=text):
+            strict.step(last("far"))
+        for wrong in ("nan", "bound", "reward"):
+            with pytest.raises(InvalidObservation, match="sub-env 2"):
+                strict.step(last(wrong))
+        assert strict.step(np.zeros(3, int))[0][:, 0].tolist() == [1, 1, 1]
+
+
+@every_backend
+def test_whole_numbers_that_a_float_holds_are_taken_as_upstream(options):
+    theirs = gym.vector.SyncVectorEnv([Odd] * 3)
+    with odd(**options) as venv:
+        for one in (venv, theirs):
+            one.reset(seed=0)
+        found = venv.step(last("whole"))[0]
+        np.testing.assert_array_equal(found, theirs.step(last("whole"))[0])
+        assert found.dtype == np.float32
+
+
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off"):
+    with pytest.raises(UnknownName, match="invalid must be one of raise, mark, off, strict"):
         odd(invalid="refuse")
 
 

@@ -113,7 +113,7 @@ class KernelEnv(NativeEnv):
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
     ) -> RowResults | None:
-        """Results of the compiled loop; None if it refused a state, or raised."""
+        """Results of the compiled loop; None if it refused a state or a value, or raised."""
         assert self._loop is not None
         arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
         seal = request.wants_states or "states_out" in request.out
@@ -127,7 +127,10 @@ class KernelEnv(NativeEnv):
                 refused = self._shared(arrays, threads, seal=seal)
         except Exception:
             return None
-        return None if refused >= 0 else self._memory.results(request, arrays)
+        if refused >= 0:
+            return None
+        found = self._memory.results(request, arrays)
+        return found if self.plan_env.values.bounds_kept(found.obs) else None
 
     def _shared(self, arrays: RowArrays, threads: int, *, seal: bool) -> int:
         """What the loop returns, its rows shared among threads."""
@@ -185,11 +188,12 @@ class KernelEnv(NativeEnv):
         """The kernel for compiled loops of others, such as a search.
 
         Returns:
-            What it offers; None if the kernel is not used, or its arrays are not plain.
+            What it offers; None if the kernel is not used, or bounds are looked at (it does
+            not look), or its arrays are not plain.
         """
         self.plan_env._check_open("simulator")
         self.warm_up()
-        if self.backend != "kernel":
+        if self.backend != "kernel" or self.plan_env.values.policy == "strict":
             return None
         name = type(self.gym_env.unwrapped).__name__
         return KernelSimulator(name, self.kernel, self._memory, self._simulated)

@@ -11,7 +11,7 @@ from gymnasium import wrappers
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
-from plangym_ext.errors import BackendUnavailable, EnvClosed
+from plangym_ext.errors import BackendUnavailable, EnvClosed, InvalidObservation
 from plangym_ext.native.mujoco.library import batch_library
 from plangym_ext.native.mujoco.live import MujocoLive
 from plangym_ext.native.mujoco.play import prepared_seconds
@@ -181,7 +181,12 @@ class MujocoEnv(NativeEnv):
         assert request.reset_first is not None
         if self.reset_columns is None and request.reset_first.any():
             return None
-        return self._live.run(request)
+        try:
+            found = self._live.run(request)
+        except InvalidObservation:
+            return None  # the env itself plays the rows again, and finds the one
+        kept = found is None or self.plan_env.values.bounds_kept(found.obs)
+        return found if kept else None
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""

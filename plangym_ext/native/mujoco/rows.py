@@ -107,6 +107,7 @@ class MujocoRows:
                 self._play(batch, fresh)
             # One look at all values; a sum that is no number has to be looked into.
             sound = bool(np.isfinite(batch.rewards.sum() + batch.obs.sum()))
+        sound = sound and self._env.values.bounds_kept((batch.obs,))
         if self._states.limit is None:
             truncated = np.zeros(request.num_rows, bool)
         else:
@@ -146,6 +147,8 @@ class MujocoRows:
             _, infos = self._task.reward(played.before, after, actions)
         none = np.zeros(num_rows, np.int32)
         columns = {column.key: _owned(infos[column.key]) for column in self._columns}
+        if MARKS in self._env.layout.info:
+            columns[MARKS.key] = np.zeros(num_rows, bool)
         return RowResults(
             states,
             (_owned(self._task.observation(after)),),
