@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -39,6 +40,13 @@ def pytest_make_collect_report(collector):
     report = yield
     no_skips.refuse(report)
     return report
+
+
+def pytest_collection_finish():
+    """Look for garbage among what tests make, and not so often: thousands of tests stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(scope="module", autouse=True)

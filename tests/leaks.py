@@ -158,7 +158,10 @@ def _descriptors() -> frozenset[tuple[int, str]]:
 
 def _memfd_mappings() -> frozenset[tuple[str, str]]:
     with open("/proc/self/maps") as file:
-        lines = [line.split(maxsplit=5) for line in file if "/memfd:" in line]
+        text = file.read()
+    if "/memfd:" not in text:
+        return frozenset()
+    lines = [line.split(maxsplit=5) for line in text.splitlines() if "/memfd:" in line]
     return frozenset((line[4], line[5].strip()) for line in lines)
 
 

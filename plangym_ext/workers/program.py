@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import gc
 import multiprocessing
 import os
 import pickle
@@ -261,6 +262,21 @@ def _pickled(value: Any) -> bytes:
         return data
 
 
+def _prepare(families: bytes, registered: Any) -> None:
+    """Import what every worker needs, and make known what the parent knows."""
+    # Whatever is imported stays: to look for garbage in it takes a twentieth of the start.
+    gc.disable()
+    try:
+        import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
+
+        for family in pickle.loads(families):
+            register_family(family)
+        if registered is not None:
+            registered.install()
+    finally:
+        gc.enable()
+
+
 def main(argv: list[str]) -> int:
     """Run the worker; returns the exit status."""
     # The parent alone decides what an interrupt means.
@@ -277,10 +293,7 @@ def main(argv: list[str]) -> int:
         trust.join_session(key)
         multiprocessing.current_process().authkey = authkey
         try:
-            for family in pickle.loads(families):
-                register_family(family)
-            if registered is not None:
-                registered.install()
+            _prepare(families, registered)
             worker = Worker(channel, pickle.loads(constructor))
             description = _pickled(worker.description())
         except (Exception, SystemExit) as error:  # whatever the caller's constructor raises

@@ -57,7 +57,8 @@ class Registrations:
 
     Attributes:
         plain: pickle of the specs that consist of names, numbers and lazy entry points.
-        others: id and cloudpickle of each other spec; or what went wrong, as text.
+        others: id and cloudpickle of each other spec, loaded when an env is made of it; or
+            what went wrong, as text.
         main: cloudpickle, or what went wrong, of each object of `__main__` that an entry point
             names.
     """
@@ -73,11 +74,16 @@ class Registrations:
             return None
         import gymnasium as gym
 
+        from plangym_ext.workers.lazy_spec import UNREAD
+
         plain: list[Any] = []
         others: list[tuple[str, bytes | str]] = []
         main: dict[str, None] = {}  # in order
         # Copied: another thread may register meanwhile.
         for name, spec in list(gym.registry.items()):
+            if (unread := vars(spec).get(UNREAD)) is not None:  # of the parent of this worker
+                others.append((name, unread))
+                continue
             named = _with_lazy_entry_points(_with_names(spec))
             if not _is_plain(vars(named)):
                 others.append((name, _pickled(named)))
@@ -97,11 +103,12 @@ class Registrations:
         # for an env. The parent has warned if any were others before.
         warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")
         gym.registry.update((spec.id, spec) for spec in pickle.loads(self.plain))
-        for name, data in self.others:
-            loaded = _loaded(data)
-            if isinstance(loaded, str):
-                loaded = gym.envs.registration.EnvSpec(name, _refusal(name, loaded))
-            gym.registry[name] = loaded
+        if self.others:
+            from plangym_ext.workers.lazy_spec import LazySpec
+
+            gym.registry.update(
+                (name, LazySpec(name, data, _other_spec)) for name, data in self.others
+            )
         if self.main:
             _install_main(self.main)
 
@@ -167,6 +174,14 @@ def _loaded(data: bytes | str) -> Any:
         return pickle.loads(data)
     except Exception as error:  # whatever imports and constructors raise
         return f"it cannot be loaded: {type(error).__name__}: {error}"
+
+
+def _other_spec(name: str, data: bytes | str) -> Any:
+    """Load a spec that travelled by value, or make one that says why that cannot be."""
+    from gymnasium.envs.registration import EnvSpec
+
+    loaded = _loaded(data)
+    return EnvSpec(name, _refusal(name, loaded)) if isinstance(loaded, str) else loaded
 
 
 def _refusal(name: str, reason: str) -> Callable[..., Any]:

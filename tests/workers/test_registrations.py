@@ -145,9 +145,29 @@ def test_specs_import_nothing_before_their_env_is_made(tmp_path, monkeypatch, un
         "from gymnasium.envs.classic_control import CartPoleEnv\nclass Heavy(CartPoleEnv): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    gym.register("Heavy-v0", importlib.import_module("heavy_module").Heavy)
+    heavy = importlib.import_module("heavy_module").Heavy
+    gym.register("Heavy-v0", heavy)
+    gym.register("Held-v0", make_held, kwargs={"cls": heavy})
     with ExternalProcess(Imported) as worker:
         assert worker.imported is False
+    with ExternalProcess(lambda: LooksUp(gym.make("CartPole-v1"))) as worker:
+        assert worker.found == (True, False)
+    with ExternalProcess(functools.partial(gym.make, "Held-v0")) as worker:
+        assert worker.imported is True
+
+
+def make_held(cls):
+    assert issubclass(cls, CartPoleEnv)
+    return Imported()
+
+
+class LooksUp(gym.Wrapper):
+    """Whether its process knows an id and newer versions of it, and has imported its module."""
+
+    @property
+    def found(self):
+        version = gym.envs.registration.find_highest_version(None, "Held")
+        return version == 0 and "Held-v0" in gym.registry, "heavy_module" in sys.modules
 
 
 class Imported(CartPoleEnv):
