@@ -132,24 +132,26 @@ def test_a_busy_env_that_handles_sigio_ends_with_its_parent(tmp_path):
     (tmp_path / "main.py").write_text(
         textwrap.dedent(
             """
-            import pathlib, signal, sys, time
+            import pathlib, signal, time
             import toy_envs
             from plangym_ext.workers.external_process import ExternalProcess
 
             class Deaf(toy_envs.Faulty):
                 def step(self, action):
+                    if action != toy_envs.SLEEP:
+                        return super().step(action)
                     signal.signal(signal.SIGIO, signal.SIG_IGN)
-                    pathlib.Path(sys.argv[1]).touch()
+                    pathlib.Path(BUSY).touch()
                     while True:
                         pass
 
-            process = ExternalProcess(lambda: Deaf())
+            process = ExternalProcess(Deaf)
             process.reset(seed=0)
-            process.step(0, blocking=False)
+            process.step(toy_envs.SLEEP, blocking=False)
             print(process.process.pid, flush=True)
             time.sleep(300)
             """
-        ).replace("sys.argv[1]", repr(str(busy)))
+        ).replace("BUSY", repr(str(busy)))
     )
     path = os.pathsep.join(filter(None, sys.path))
     parent = subprocess.Popen(
