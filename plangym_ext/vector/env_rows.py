@@ -124,8 +124,9 @@ class EnvRows:
         hosted = slice(self._first, self._first + len(self.envs))
         self._obs = memory.obs
         # Cells of memory take single values faster than arrays do.
-        self._shown, self._results = memory.obs.leaves(hosted), memory.steps.rows(hosted)
-        self._cells: Any = tuple(array.data for array in self._results)
+        self._shown = memory.obs.leaves(hosted)
+        self._arrays: tuple[np.ndarray, ...] = memory.steps.rows(hosted)
+        self._cells: Any = tuple(array.data for array in self._arrays)
         self._progress: Any = memory.progress[index].data
         self._progress[0] = NO_ROW
 
@@ -240,12 +241,12 @@ class EnvRows:
         begun: float | None = None,
     ) -> Reply:
         """Return what came of a call, with the checksum that a replay of it has to come to."""
-        results, shown = self._results, self._shown
+        arrays, shown = self._arrays, self._shown
         if len(rows) < len(self.envs):
             some = list(rows)
-            results = tuple(array[some] for array in results)
+            arrays = tuple(array[some] for array in arrays)
             shown = tuple(leaf[some] for leaf in shown)
-        self._checksum.add(results, shown)
+        self._checksum.add(arrays, shown)
         own = None if self._obs.is_array else obs
         if own is not None:
             self._checksum.add_values(own)

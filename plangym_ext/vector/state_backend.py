@@ -298,7 +298,8 @@ class StateBackend(VectorBackend):
     ) -> StepResults:
         """What `_step_all` does, by the env proper."""
         infos: list[dict[str, Any]] = []
-        found = _quiet_results(len(rows), infos, [])
+        finals: list[tuple[int, Any, dict[str, Any]]] = []
+        found = _quiet_results(len(rows), infos, finals)
         kept: list[tuple[np.ndarray, Any]] = []
         for k, row in enumerate(rows):
             if resets[k]:
@@ -311,7 +312,7 @@ class StateBackend(VectorBackend):
                 info = {key: value for key, value in info.items() if key not in _COUNTS}
                 found.rewards[k], found.terminations[k], found.truncations[k] = reward, ended, cut
                 if same_step and (ended or cut):
-                    found.finals.append((k, obs, info))
+                    finals.append((k, obs, info))
                     self._env.set_state(state)
                     state, obs, info = self._env.reset()
             kept.append((state, obs))
