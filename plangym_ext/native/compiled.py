@@ -27,7 +27,7 @@ from plangym_ext.core.compiling import announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: What is compiled for their functions is their own business, and goes by their versions.
+#: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
 
 #: Threads may make envs side by side; what is marked is registered once.
@@ -47,7 +47,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_inline(function: Function) -> Function:
-    """As `compiled`, for functions that become part of whatever calls them.
+    """Mark a function as `compiled` does, to become part of the functions that call it.
 
     They may pass many arrays on: a call would copy what describes each of them.
     """
@@ -56,7 +56,7 @@ def compiled_inline(function: Function) -> Function:
 
 
 def cache_folder() -> Path:
-    """Where compiled loops are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
+    """Return where compiled loops are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -67,7 +67,7 @@ def cache_folder() -> Path:
 def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     """Compile a function for arguments like those of an example, or load it from disk.
 
-    Nothing is ever compiled behind the caller's back, and nothing is checked: what comes
+    Nothing is ever compiled unasked, and nothing is checked: what comes
     back must be called with arguments of the very types and memory layouts of the example.
 
     Args:
@@ -100,12 +100,12 @@ def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) ->
 
 
 def _module(name: str) -> Any:
-    """A module of the compiler, which only those pay for who compile."""
+    """Return a module of the compiler, which only those pay for who compile."""
     return importlib.import_module(name)
 
 
 def type_of(value: Any) -> Any:
-    """The compiler's type of a value; equal types have equal texts."""
+    """Return the compiler's type of a value; equal types have equal texts."""
     return _module("numba").typeof(value)
 
 
@@ -139,11 +139,11 @@ class _DiskCache:
         return Path(self.cache_path) / f"{plain}-{digest.hexdigest()}.nbc"
 
     def keeps(self, signature: Any, codegen: Any) -> bool:
-        """Whether there is a file of the compiled function."""
+        """Return whether there is a file of the compiled function."""
         return self._path(signature, codegen).exists()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled function, or None."""
+        """Return the compiled function, or None."""
         rebuild = _module("numba.core.compiler").CompileResult._rebuild
         target_context.refresh()
         path = self._path(signature, target_context.codegen())
@@ -169,13 +169,13 @@ class _DiskCache:
             os.replace(unfinished, path)
 
     def enable(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
     def disable(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
     def flush(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
 
 def _hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
@@ -185,7 +185,7 @@ def _hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
         return
     seen.add(plain)
     if (plain.__module__ or "").partition(".")[0] in _COMPILER:
-        # What it refers to would be told by its place in memory, another one every time.
+        # What it refers to would be identified by its address, another one every time.
         digest.update(f"{plain.__module__}.{plain.__qualname__}".encode())
         return
     _hash_code(plain.__code__, digest)
@@ -234,7 +234,7 @@ def built_once(
     example: tuple[Any, ...],
     parts: tuple[Callable[..., Any], ...] = (),
 ) -> tuple[Callable[..., Any], float]:
-    """As `build`, and the seconds it took: 0 if this process has it already.
+    """Build once; return the function and the seconds it took: 0 if the process has it.
 
     Args:
         name: as for `build`.
