@@ -12,7 +12,7 @@ from plangym_ext.errors import DamagedState, InvalidAction
 
 
 def check_action(where: str, action: SupportsIndex, count: int) -> int:
-    """`action` as an int in [0, count).
+    """Return `action` as an int in [0, count).
 
     Raises:
         InvalidAction: it is no integer, or out of range; `where` begins the message.
@@ -27,7 +27,7 @@ def check_action(where: str, action: SupportsIndex, count: int) -> int:
 
 
 def check_row(where: str, state: NDArray[np.uint8], width: int) -> bytes:
-    """The bytes of a `[width]` uint8 state.
+    """Return the bytes of a `[width]` uint8 state.
 
     Raises:
         DamagedState: wrong shape or dtype; `where` begins the message.

@@ -28,7 +28,7 @@ from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Without pygame's greeting, which every worker would print, and without warnings.
+    """Import without pygame's greeting, which every worker would print, and without warnings.
 
     Box2D's binding raises DeprecationWarnings inside its C code, and crashes the
     interpreter where warnings are errors.
@@ -57,7 +57,7 @@ except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
 
 
 def playback(env: Any) -> Playback:
-    """How the episodes of an env of this family are begun and played again."""
+    """Return how the episodes of an env of this family are begun and played again."""
     for kind, made in (
         (bipedal_walker.BipedalWalker, WalkerPlayback),
         (car_racing.CarRacing, CarPlayback),
@@ -75,7 +75,7 @@ class Box2DPlayback(Playback):
 
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
-        """Without drawing, and without LunarLander's engine particles.
+        """Play without drawing, and without LunarLander's engine particles.
 
         The particles touch the ground alone and do not change the flight; unless every
         step is drawn they would only grow in number. Those of the steps before a
@@ -93,7 +93,7 @@ class Box2DPlayback(Playback):
             self._env.render()
 
     def identity(self) -> dict[str, Any]:
-        """The dynamics are gymnasium's code and Box2D's."""
+        """Return the versions of gymnasium's code and Box2D, which are the dynamics."""
         return _versions()
 
 
@@ -110,7 +110,7 @@ def _new_world(env: Any) -> None:
     one that a new instance plays.
     """
     old = env.world
-    # Nobody is to be told of the contacts that end with the bodies.
+    # The listener must not see the contacts that end with the bodies.
     old.contactListener = None
     env._destroy()
     env.world = Box2D.b2World(gravity=old.gravity, doSleep=old.allowSleeping)
@@ -123,7 +123,7 @@ class WalkerPlayback(Box2DPlayback):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        # A step that somebody has overridden may depend on what `_drive` leaves out.
+        # An overridden step may depend on what `_drive` leaves out.
         self._is_plain = type(env).step is bipedal_walker.BipedalWalker.step
 
     def prepare(self, carried: Any) -> None:
@@ -134,7 +134,7 @@ class WalkerPlayback(Box2DPlayback):
         """Move the motors and the world only, in a quarter of the time, but for the last.
 
         The rest of a step computes observation and reward. The fields that it leaves
-        behind (`prev_shaping`, `scroll`, the lidar) depend on where the walker is and
+        (`prev_shaping`, `scroll`, the lidar) depend on where the walker is and
         not on how it came there, so the last step, a full one, sets them.
         """
         if self._is_plain:
@@ -144,7 +144,7 @@ class WalkerPlayback(Box2DPlayback):
         super().play(actions)
 
     def _drive(self, action: np.ndarray) -> None:
-        """The first part of `BipedalWalker.step`, up to and with the world's step."""
+        """Run the first part of `BipedalWalker.step`, up to and with the world's step."""
         env = self._env
         signs, strengths = np.sign(action), np.clip(np.abs(action), 0, 1)
         for joint, speed, sign, strength in zip(
@@ -167,7 +167,7 @@ class CarPlayback(Box2DPlayback):
         self._is_plain = type(env).step is car_racing.CarRacing.step
 
     def carried(self, options: dict[str, Any] | None) -> Any:
-        """The colours, which a reset with `randomize=False` keeps."""
+        """Return the colours, which a reset with `randomize=False` keeps."""
         if not self._env.domain_randomize or (options or {}).get("randomize", True):
             return None
         return tuple(getattr(self._env, name).copy() for name in _CAR_COLOURS)
@@ -180,7 +180,7 @@ class CarPlayback(Box2DPlayback):
 
     @contextlib.contextmanager
     def unseen(self) -> Iterator[None]:
-        """Without drawing, which is all but a fiftieth of a step of CarRacing.
+        """Play without drawing, which is all but a fiftieth of a step of CarRacing.
 
         `env.state`, the last picture as pixels, is None after a replay; nothing but the
         step that draws it reads it.
@@ -245,7 +245,7 @@ class KinematicPart(StatePart):
         return offset
 
     def identity(self) -> dict[str, Any]:
-        """The dynamics are gymnasium's code and Box2D's."""
+        """Return the versions of gymnasium's code and Box2D, which are the dynamics."""
         return _versions()
 
 
@@ -262,22 +262,22 @@ class _Scene:
         self.env = env
 
     def bodies(self) -> list[Any]:
-        """The bodies that move, in a fixed order."""
+        """Return the bodies that move, in a fixed order."""
         raise NotImplementedError
 
     def motors(self) -> list[Any]:
-        """The joints that actions drive."""
+        """Return the joints that actions drive."""
         return []
 
     def own(self) -> Any:
-        """Further plain data of this kind of env."""
+        """Return further plain data of this kind of env."""
         return None
 
     def set_own(self, own: Any) -> None:
-        """Inverse of `own`."""
+        """Restore what `own` returned."""
 
     def read(self) -> tuple[Any, ...]:
-        """Everything, as plain data."""
+        """Return everything, as plain data."""
         bodies = self.bodies()
         return (
             [[*body.position, body.angle] for body in bodies],
@@ -288,13 +288,13 @@ class _Scene:
         )
 
     def write(self, scene: tuple[Any, ...]) -> None:
-        """Inverse of `read`, as far as there is one."""
+        """Restore what `read` returned, as far as there is one."""
         places, movements, motors, fields, own = scene
         bodies = self.bodies()
         for body, (x, y, angle) in zip(bodies, places, strict=True):
             body.transform = ((x, y), angle)
         # Without time this only finds the contacts of the new places and reports them
-        # to the env's listener; whatever that counts is set right behind it.
+        # to the env's listener; whatever that counts is set right after it.
         self.env.world.Step(0.0, 0, 0)
         for body, (vx, vy, spin, awake) in zip(bodies, movements, strict=True):
             body.awake = True  # a sleeping body would drop its velocities

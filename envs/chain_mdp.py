@@ -20,7 +20,7 @@ _LEFT_REWARD, _RIGHT_REWARD = 0.7, 1.0
 
 
 class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Cells 0, ..., n - 1 in a row, and the absorbing cell n behind both ends.
+    """Cells 0, ..., n - 1 in a row, and the absorbing cell n beyond both ends.
 
     Action 0 moves left, action 1 right, each with probability p; else the player
     stays. Leaving on the left pays 0.7, on the right 1.0, everything else 0. A reset
@@ -65,7 +65,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Draw the first cell; options are not used."""
+        """Draw the first cell; return it one-hot, `[n + 1]` float32, fresh. No options are used."""
         super().reset(seed=seed, options=options)
         self.cell = int(self.np_random.integers(self.n + 1))
         return self._observe(), {}
@@ -93,7 +93,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observe(), reward, self.cell == self.n, False, {}
 
     def render(self) -> str | None:
-        """`@` on the player's cell, the absorbing one last; None without a render mode."""
+        """Return `@` on the player's cell, the absorbing one last; None without a render mode."""
         if self.render_mode is None:
             gymnasium.logger.warn("ChainMDPEnv.render: no render_mode was given.")
             return None
@@ -103,7 +103,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         return "".join(line)
 
     def get_state(self) -> NDArray[np.uint8]:
-        """Cell (4 bytes, little-endian) and `np_random` (40), `[44]` uint8, fresh.
+        """Return the cell (4 bytes, little-endian) and `np_random` (40), `[44]` uint8, fresh.
 
         Raises:
             ResetNeeded: before the first reset.

@@ -18,8 +18,8 @@ from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
 FLOAT64, FLOAT32, TUPLE = range(3)
-_VECTOR_AT = 2  # behind two bytes
-# What the dynamics and rewards read and nobody changes between two steps. An env that
+_VECTOR_AT = 2  # after two bytes
+# What the dynamics and rewards read and no step changes. An env that
 # was built without gymnasium's registry has no spec to tell its arguments from.
 _CONSTANTS = (
     "_sutton_barto_reward",
@@ -104,6 +104,6 @@ class ClassicControlPart(StatePart):
         return self._rng.restore(env.np_random, buffer, offset + self._size)
 
     def identity(self) -> dict[str, Any]:
-        """The dynamics are gymnasium's own code and the env's constants."""
+        """Return gymnasium's version, whose code is the dynamics, and the env's constants."""
         constants = {key: getattr(self._env, key) for key in _CONSTANTS if hasattr(self._env, key)}
         return {"gymnasium": gymnasium.__version__, **constants}

@@ -1,6 +1,6 @@
 """DeepMind's Control Suite as gymnasium envs: `dm_control/cheetah-run-v0` and the like.
 
-Its endings are told apart: discount 0 is a termination, the time limit (discount 1) a
+Its endings are kept apart: discount 0 is a termination, the time limit (discount 1) a
 truncation. Its package needs `mujoco<4` and so an environment of its own:
 `pip install '.[dm_control]'` in a checkout, into a virtual environment of its own.
 """
@@ -98,7 +98,7 @@ class DMControlEnv(gym.Env[Any, np.ndarray]):
         return obs, float(timestep.reward), terminated, truncated, {"discount": discount}
 
     def render(self) -> Any:
-        """Picture `[height, width, 3]` uint8; None without a render mode."""
+        """Return a picture `[height, width, 3]` uint8; None without a render mode."""
         if self.render_mode is None:
             return None
         if not self.is_terrain_shown:
@@ -140,7 +140,7 @@ def suite_env(
     visualize_reward: bool = False,
     **kwargs: Any,
 ) -> DMControlEnv:
-    """One of the suite's envs.
+    """Return one of the suite's envs.
 
     Args:
         domain: as of `dm_control.suite.load`.
@@ -165,7 +165,7 @@ def suite_env(
 
 
 def resolve(name: str) -> gym.envs.registration.EnvSpec:
-    """Spec of `dm_control/DOMAIN-TASK-v0`.
+    """Return the spec of `dm_control/DOMAIN-TASK-v0`.
 
     Raises:
         MissingExtra: dm_control is not installed.
@@ -191,7 +191,7 @@ def resolve(name: str) -> gym.envs.registration.EnvSpec:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what dm_control says about missing displays and its own model files."""
+    """Silence what dm_control says about missing displays and its own model files."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)

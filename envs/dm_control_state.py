@@ -40,7 +40,7 @@ class ModelArrays:
         self._loaded = [words.copy() for words in self._now]
 
     def changes(self) -> bytes:
-        """What differs from the loaded model: for each region indices and words."""
+        """Return what differs from the loaded model: for each region indices and words."""
         parts = []
         for now, loaded in zip(self._now, self._loaded, strict=True):
             where = np.flatnonzero(now != loaded).astype(np.uint32)
@@ -63,7 +63,7 @@ class ModelArrays:
             now[where] = words.copy().view(np.uint64)
 
     def digest(self) -> str:
-        """Of the model as loaded."""
+        """Return a digest of the model as loaded."""
         found = hashlib.blake2b(self.model.names, digest_size=16)
         for words in self._loaded:
             found.update(words.tobytes())
@@ -71,7 +71,7 @@ class ModelArrays:
 
 
 def _regions(model: Any) -> list[tuple[int, int]]:
-    """Addresses of the runs of neighbouring arrays, assets left out."""
+    """Return addresses of the runs of neighbouring arrays, assets left out."""
     spans = []
     for name in dir(model):
         value = None if name.startswith(("_", *_ASSETS)) else getattr(model, name)
@@ -81,7 +81,7 @@ def _regions(model: Any) -> list[tuple[int, int]]:
             assert value.flags.c_contiguous
             start = value.__array_interface__["data"][0]
             spans.append((start, start + value.nbytes))
-    # The last array may end inside a word; what is behind it is padding of the block.
+    # The last array may end inside a word; what follows it is padding of the block.
     runs: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         stop += -stop % 8
@@ -113,7 +113,7 @@ class DMControlPart(StatePart):
         self.width = self._numbers.nbytes + self._task.width + len(self._arrays.changes()) + 1024
 
     def learned(self, before: Mapping[str, bytes]) -> Any:
-        """What the task's snapshot learned."""
+        """Return what the task's snapshot learned."""
         return self._task.learned(before)
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
@@ -150,7 +150,7 @@ class DMControlPart(StatePart):
         return self._task.restore(buffer, offset)
 
     def identity(self) -> dict[str, Any]:
-        """Simulator version, the loaded model, and the task's class."""
+        """Return the simulator's version, the loaded model, and the task's class."""
         return {
             "mujoco": mujoco.__version__,
             "model": self._arrays.digest(),

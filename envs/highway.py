@@ -15,11 +15,11 @@ _DRAWING = ("enable_auto_render", "_record_video_wrapper")
 
 
 def highway_part(env: Any) -> SnapshotPart:
-    """Codec of highway-env's envs."""
+    """Return the codec of highway-env's envs."""
     return SnapshotPart([env], [env], ignored=_DRAWING)
 
 
 def resolve(name: str) -> Any:
-    """Spec of a highway-env id, which importing the package registers."""
+    """Return the spec of a highway-env id, which importing the package registers."""
     simulator("highway_env", "highway", name=name)
     return registered_spec(name)

@@ -23,7 +23,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def spec(name: str) -> Any:
-    """The `EnvSpec` of one of the ids.
+    """Return the `EnvSpec` of one of the ids.
 
     Raises:
         UnknownName: it is none of them; the message has the closest one.

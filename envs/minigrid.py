@@ -12,6 +12,6 @@ from plangym_ext.states.families import registered_spec, simulator
 
 
 def resolve(name: str) -> Any:
-    """Spec of a MiniGrid or BabyAI id, which importing the package registers."""
+    """Return the spec of a MiniGrid or BabyAI id, which importing the package registers."""
     simulator("minigrid", "minigrid", name=name)
     return registered_spec(name)

@@ -45,7 +45,7 @@ _READ_BEFORE: dict[str, tuple[str, ...]] = {
     "pusher_v4": ("xpos",),  # v4 of these two pays for the position that is left
     "reacher_v4": ("xpos",),
 }
-# What a task of somebody else may read before it simulates. Contacts and constraint
+# What a foreign task may read before it simulates. Contacts and constraint
 # forces are missing: they have no place of their own to be put back to.
 _ALL_DERIVED = (
     *("xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis"),
@@ -109,12 +109,12 @@ class MujocoPart(StatePart):
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Fields of `mjData` that a state holds behind the integration vector, in order."""
+        """Fields of `mjData` that a state holds after the integration vector, in order."""
         return tuple(self._carried)
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes behind those of vectors that a reset draws and keeps."""
+        """Bytes after those of vectors that a reset draws and keeps."""
         return len(self._drawn) * _DRAWN_BYTES
 
     def check_model(self) -> None:
@@ -188,7 +188,7 @@ class MujocoPart(StatePart):
         self._bind(self._model, self._env.data)
 
     def covers(self, name: str, value: Any) -> bool:
-        """Whether the vector or this part has it: also arrays that show MuJoCo's memory."""
+        """Return whether the vector or this part has it: also arrays that show MuJoCo's memory."""
         if name in _COVERED:
             return True
         base = value.base if isinstance(value, np.ndarray) else None
@@ -197,7 +197,7 @@ class MujocoPart(StatePart):
         return type(base).__name__ == "PyCapsule"
 
     def identity(self) -> dict[str, Any]:
-        """Simulator, the model to the bit, and the task's weights and ranges."""
+        """Return the simulator's version, the model's bytes, and the task's weights and ranges."""
         found = {
             "mujoco": mujoco.__version__,
             "gymnasium": gymnasium.__version__,
@@ -234,7 +234,7 @@ class ModelGuard:
         ("site_pos", "site_quat"),
         ("actuator_gainprm", "actuator_gear"),
     )
-    # The options' integers behind `o_friction`: integrator, solver, flags, ...
+    # The options' integers after `o_friction`: integrator, solver, flags, ...
     _OPTION_INTEGERS = 44
 
     def __init__(self, model: Any, *, thorough: bool) -> None:
@@ -276,7 +276,7 @@ class ModelGuard:
 
 
 def _span(first: np.ndarray, last: np.ndarray, beyond: int, model: Any) -> memoryview:
-    """The model's memory from one of its arrays to `beyond` bytes behind another."""
+    """Return the model's memory from one of its arrays to `beyond` bytes after another."""
     start = first.__array_interface__["data"][0]
     size = last.__array_interface__["data"][0] + last.nbytes + beyond - start
     if not 0 < size <= model.nbuffer:
@@ -291,7 +291,7 @@ def _span(first: np.ndarray, last: np.ndarray, beyond: int, model: Any) -> memor
 
 
 def _saved(model: Any) -> bytes:
-    """The model as MuJoCo writes it to a file."""
+    """Return the model as MuJoCo writes it to a file."""
     saved = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, saved)
     return saved.tobytes()

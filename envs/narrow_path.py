@@ -72,7 +72,7 @@ class NarrowPathEnv(gymnasium.Env[Any, np.int64]):
         return self.cell, reward, self.cell == self.n, False, {}
 
     def render(self) -> str | None:
-        """`@` on the player's cell, `x` on the end; None without a render mode."""
+        """Return `@` on the player's cell, `x` on the end; None without a render mode."""
         if self.render_mode is None:
             gymnasium.logger.warn("NarrowPathEnv.render: no render_mode was given.")
             return None
@@ -81,7 +81,7 @@ class NarrowPathEnv(gymnasium.Env[Any, np.int64]):
         return "".join(line)
 
     def get_state(self) -> NDArray[np.uint8]:
-        """The cell, `[4]` uint8, little-endian, fresh; no step reads `np_random`."""
+        """Return the cell, `[4]` uint8, little-endian, fresh; no step reads `np_random`."""
         return np.frombuffer(bytearray(self.cell.to_bytes(_STATE_BYTES, "little")), np.uint8)
 
     def set_state(self, state: NDArray[np.uint8]) -> None:

@@ -83,7 +83,7 @@ class RetroPart(StatePart):
         return b"" if env.render_mode is None or env.img is None else env.img.tobytes()
 
     def identity(self) -> dict[str, Any]:
-        """Emulator version, cartridge and the rules of rewards and endings."""
+        """Return the emulator's version, cartridge and the rules of rewards and endings."""
         retro = simulator("stable_retro", "retro", name=_PREFIX + self._env.gamename)
         rom = Path(retro.data.get_romfile_path(self._env.gamename, _integration(self._env)))
         return {
@@ -98,7 +98,7 @@ def _integration(env: Any) -> Any:
 
 
 def _scenario_path(env: Any) -> Path:
-    """The file that defines rewards and endings, found as the env's constructor does."""
+    """Return the file that defines rewards and endings, found as the env's constructor does."""
     retro = simulator("stable_retro", "retro", name=_PREFIX + env.gamename)
     scenario = env._ezpickle_args[2] or "scenario"
     if scenario.endswith(".json"):
@@ -107,7 +107,7 @@ def _scenario_path(env: Any) -> Path:
 
 
 def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> Any:
-    """A console game.
+    """Return a console game.
 
     Args:
         game: as of `stable_retro.make`.
@@ -122,7 +122,7 @@ def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> An
     for key, enumeration in _CHOICES.items():
         if isinstance(kwargs.get(key), str):
             kwargs[key] = getattr(retro, enumeration)[kwargs[key].upper()]
-    gc.collect()  # an emulator that nobody holds any more may still be there
+    gc.collect()  # an emulator that is not referenced any more may still be there
     try:
         return retro.make(game, render_mode=render_mode, **kwargs)
     except RuntimeError as error:
@@ -135,7 +135,7 @@ def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> An
 
 
 def resolve(name: str) -> gym.envs.registration.EnvSpec:
-    """Spec of `retro/GAME`.
+    """Return the spec of `retro/GAME`.
 
     Raises:
         MissingExtra: stable-retro is not installed.

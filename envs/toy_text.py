@@ -26,7 +26,7 @@ _NO_ACTION = -1
 
 
 def toy_text_part(env: Any) -> StatePart:
-    """The codec of one of the four envs."""
+    """Return the codec of one of the four envs."""
     return BlackjackPart(env) if isinstance(env, BlackjackEnv) else SquarePart(env)
 
 
@@ -83,12 +83,12 @@ class SquarePart(StatePart):
         return self._rng.restore(env.np_random, buffer, offset + self._layout.size)
 
     def covers(self, name: str, value: Any) -> bool:
-        """Also the table, as long as a subclass does not exchange it, and pictures."""
+        """Return whether it is covered: pictures too, and the table unless a subclass has one."""
         mine = ("_np_random", "s", "lastaction", "fickle_step", "taxi_orientation")
         return name in mine or value is self._table or name.endswith(("_img", "_imgs"))
 
     def identity(self) -> dict[str, Any]:
-        """The table of transitions, where episodes start, and Taxi's probability."""
+        """Return the table of transitions, where episodes start, and Taxi's probability."""
         env = self._env
         table = hashlib.blake2b(repr(env.P).encode(), digest_size=16)
         table.update(np.asarray(env.initial_state_distrib).tobytes())
@@ -149,11 +149,11 @@ class BlackjackPart(StatePart):
         return stop
 
     def covers(self, name: str, value: Any) -> bool:
-        """The hands and the card that is drawn."""
+        """Return the hands and the card that is drawn."""
         mine = ("_np_random", "player", "dealer")
         return name in mine or name.startswith("dealer_top_card_")
 
     def identity(self) -> dict[str, Any]:
-        """The rules that are played by."""
+        """Return the rules that are played by."""
         env = self._env
         return {"gymnasium": gymnasium.__version__, "natural": env.natural, "sab": env.sab}

@@ -146,7 +146,7 @@ class WorkerError(PlangymExtError, RuntimeError):
 
 
 class WorkerDied(PlangymExtError, RuntimeError):
-    """A worker process ended although nobody asked it to.
+    """A worker process ended unasked.
 
     Attributes:
         worker: its number.

@@ -172,7 +172,7 @@ def _in_this_process(
     threads: int | None,
     settings: dict[str, Any],
 ) -> PlanEnv:
-    """The env on a native backend, if it has one that is not excluded, else the serial one."""
+    """Return the env on a native backend that is not excluded, else the serial one."""
     note = ""
     if backend == "mujoco" or (
         backend == "auto" and family is not None and family.is_run_by("mujoco")
@@ -191,7 +191,7 @@ def _in_this_process(
 
 
 def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
-    """The serial env, or one that plays it and has workers for its batches if they pay."""
+    """Return the serial env, or one that plays it and has workers for its batches if they pay."""
     from plangym_ext.workers.auto_backend import chosen_workers
     from plangym_ext.workers.parallel_env import ParallelEnv
     from plangym_ext.workers.processors import WAVE
@@ -204,7 +204,7 @@ def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
 
 
 def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
-    """The env on its kernel; itself if it has none and "auto" was asked for."""
+    """Return the env on its kernel; itself if it has none and "auto" was asked for."""
     from plangym_ext.native.kernel.kernel_env import KernelEnv
 
     try:
@@ -318,7 +318,7 @@ def make_vec(
 def _native_env(
     name: Any, backend: str, num_envs: int, settings: dict[str, Any]
 ) -> tuple[PlanEnv | None, int | None, str]:
-    """The env on a native backend; if it has none, the workers that pay for `num_envs` rows.
+    """Return the env on a native backend; if it has none, the workers that pay for `num_envs` rows.
 
     Returns:
         The env, or None if "auto" was asked for and it has none; the number of workers, None
@@ -345,7 +345,7 @@ def _native_env(
 
 
 def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:
-    """What `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)` calls: `make_vec`."""
+    """Make a vector env for `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)`."""
     return make_vec(env_id, num_envs, **kwargs)
 
 
@@ -368,7 +368,7 @@ def register(module: str, codec: Any, *, name: str | None = None, **options: Any
 
 
 def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, Any]:
-    """The gymnasium env that `make` builds on: quiet, and without the passive checker.
+    """Return the gymnasium env that `make` builds on: quiet, and without the passive checker.
 
     Args:
         spec: of the env.
@@ -403,13 +403,13 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
             raise
         raise _unknown_option(unknown[1], spec, names) from error
     assert env.unwrapped.spec is not None
-    env.unwrapped.spec.entry_point = spec.entry_point  # anybody may build another one from it
+    env.unwrapped.spec.entry_point = spec.entry_point  # others may be built from it
     wrap = family.load_wrap() if family is not None else None
     return env if wrap is None else wrap(env, **options)
 
 
 def _preparing(spec: Any, family: Family | None, state: str) -> Any:
-    """The spec, with the entry point that prepares the simulator for a codec that will be used."""
+    """Return the spec, with the entry point that prepares the simulator for its codec."""
     if family is None or family.prepared is None or state not in ("auto", "codec"):
         return spec
     entry_point, prepared = family.prepared
@@ -430,7 +430,7 @@ def _unknown_option(name: str, spec: Any, options: tuple[str, ...]) -> UnknownNa
 
 
 def find_spec(name: str) -> Any:
-    """The registered spec of an id.
+    """Return the registered spec of an id.
 
     Args:
         name: an id; one such as "my_module:Corridor-v0" has its module imported first.

@@ -66,7 +66,7 @@ def one_thread_per_process():
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request):
-    """Fail a test that leaves processes, descriptors or shared memory behind."""
+    """Fail a test that leaves processes, descriptors or shared memory."""
     before = leaks.snapshot()
     yield
     if request.node.stash.get(_FAILED, False):

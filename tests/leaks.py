@@ -1,4 +1,4 @@
-"""What a test may leave behind: nothing.
+"""What a test may leave: nothing.
 
 `snapshot()` lists what this process holds of the system; `leaked(before)` names what
 has been added since.
@@ -173,7 +173,7 @@ def _segments() -> frozenset[str]:
 
 
 def _used_elsewhere(name: str) -> bool:
-    """Whether a segment belongs to somebody else: others use the machine too."""
+    """Whether a segment is not ours: others use the machine too."""
     path = f"/dev/shm/{name}"
     try:
         segment = os.stat(path)

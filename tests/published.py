@@ -77,7 +77,7 @@ def _in_tox() -> Iterator[Command]:
 
 
 def published() -> list[Command]:
-    """Return every command that somebody may copy, in the order of the files."""
+    """Return every command that a reader may copy, in the order of the files."""
     return [*_on_pages(), *_in_docstrings(), *_in_tox()]
 
 

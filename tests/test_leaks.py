@@ -99,7 +99,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_semaphore_of_somebody_else_is_not_reported():
+def test_a_foreign_semaphore_is_not_reported():
     # A child's own would be: what lies between makes it a stranger.
     before = leaks.snapshot()
     starts_it = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"

@@ -182,6 +182,6 @@ def test_spec_of_a_game_is_found_without_importing_it_first():
 
 
 def test_without_a_seed_two_envs_differ():
-    # The probe at construction seeds the env; nobody may notice.
+    # The probe at construction seeds the env; it must not show.
     with plangym_ext.make("CartPole-v1") as one, plangym_ext.make("CartPole-v1") as other:
         assert one.reset()[0].tobytes() != other.reset()[0].tobytes()

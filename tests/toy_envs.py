@@ -62,14 +62,14 @@ class Tame(spaces.Discrete):
 
 
 class Faulty(CartPoleEnv):
-    """CartPole with a fault behind each action from `RAISE` on.
+    """CartPole with a fault for each action from `RAISE` on.
 
     Args:
         marker: path of a file; `KILL_ONCE` kills only while there is none. "{}" in it
             stands for the state. For `NAP` a folder, in which a file lies while it naps:
-            until somebody removes that.
+            until that is removed.
         fail_in: "init", "reset" or None: raise there, from the second reset on.
-        child: start a process that outlives the env unless somebody ends it.
+        child: start a process that outlives the env unless it is ended.
         stubborn: ignore what asks a process to end politely.
     """
 

@@ -55,7 +55,7 @@ class AtariPart(StatePart):
         return self._emulator.restore(buffer, offset)
 
     def identity(self) -> dict[str, Any]:
-        """Emulator version, the cartridge's bytes and the env's arguments."""
+        """Return the emulator's version, the cartridge's bytes and the env's arguments."""
         rom = Path(str(ale_py.roms.get_rom_path(self._env._game))).read_bytes()
         # An env that was built without gymnasium's registry has no spec to tell them from.
         arguments = dict(self._env._ezpickle_kwargs)
@@ -77,7 +77,7 @@ def wrapped(
     montezuma: bool | None = None,
     preprocessing: bool = False,
 ) -> gym.Env[Any, Any]:
-    """What `make` adds to an Atari game.
+    """Return an Atari game with the wrappers that `make` adds.
 
     Args:
         env: as gymnasium made it.
@@ -120,7 +120,7 @@ class Game(ale_py.AtariEnv):  # type: ignore[misc]
     """
 
     def load_game(self) -> None:
-        """What the constructor calls, having made the settings."""
+        """Prepare the emulator, then load; the constructor calls this after its settings."""
         self.__class__ = ale_py.AtariEnv
         prepare(self)
         if not isinstance(self.ale, Emulator):
@@ -130,7 +130,7 @@ class Game(ale_py.AtariEnv):  # type: ignore[misc]
 def prepare(env: Any) -> None:
     """Complete the emulator of a new env: its first reset need not load the game again."""
     if not (env.sound_obs or isinstance(env.ale, Emulator)):
-        # The codec will say so again, where it can be told.
+        # The codec sets it again, where the emulator accepts it.
         with suppress(IncompleteState):
             _complete(env)
 

@@ -6,7 +6,7 @@ What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it
   generator with the same numbers, so the held action is known. The emulator's own
   generator matters only to the few games whose reset draws from it.
 * The screen, and of each of the two frame buffers what the next frame does not draw.
-  A state carries its *lead*: an earlier state and the actions since. When somebody
+  A state carries its *lead*: an earlier state and the actions since. When the caller
   looks at the screen before it is sure to be drawn anew, the lead is emulated again.
 * That a frame is not finished. After restoring such a state, or another one over it,
   the game goes on otherwise, and the emulator may draw outside of its frame buffer
@@ -176,23 +176,23 @@ class Emulator:
         return result
 
     def getFloat(self, key: str) -> float:  # noqa: N802 - the emulator's name
-        """A setting, as the env made it."""
+        """Return a setting, as the env made it."""
         if key == "repeat_action_probability":
             return self._stickiness
         return self._ale.getFloat(key)
 
     def getScreen(self, *out: Any) -> Any:  # noqa: N802 - the emulator's name
-        """The screen as indices into the palette."""
+        """Return the screen as indices into the palette."""
         self._freshen()
         return self._ale.getScreen(*out)
 
     def getScreenRGB(self, *out: Any) -> Any:  # noqa: N802 - the emulator's name
-        """The screen in colours."""
+        """Return the screen in colours."""
         self._freshen()
         return self._ale.getScreenRGB(*out)
 
     def getScreenGrayscale(self, *out: Any) -> Any:  # noqa: N802 - the emulator's name
-        """The screen in grey."""
+        """Return the screen in grey."""
         self._freshen()
         return self._ale.getScreenGrayscale(*out)
 
@@ -202,7 +202,7 @@ class Emulator:
         return self._ale.saveScreenPNG(path)
 
     def getAudio(self, *out: Any) -> Any:  # noqa: N802 - the emulator's name
-        """The sound of the last frame."""
+        """Return the sound of the last frame."""
         self._freshen()
         return self._ale.getAudio(*out)
 
@@ -226,7 +226,7 @@ class Emulator:
         return bool(self._threshold or self._draws_at_reset)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the state to `buffer[offset:end]`; returns the offset behind it."""
+        """Write the state to `buffer[offset:end]`; return the offset after it."""
         core = self._look()
         data = _HEAD.pack(self._draws, len(core)) + core + self._lead.packed()
         stop = offset + len(data) + (TWISTER_BYTES if self._has_generator else 0)
@@ -238,7 +238,7 @@ class Emulator:
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Bring the emulator to the state at `offset`; returns the offset behind it."""
+        """Bring the emulator to the state at `offset`; return the offset after it."""
         if self._has_generator:
             offset = self._twister.restore(buffer, offset)
         draws, size = _HEAD.unpack_from(buffer, offset)
@@ -257,7 +257,7 @@ class Emulator:
         return offset
 
     def _found_layout(self) -> tuple[StateLayout | UnknownLayout, bytes]:
-        """Layout of this emulator's states and its console's generator."""
+        """Return the layout of this emulator's states and its console's generator."""
         data = self._ale.cloneState().serialize()
         self._ale.restoreState(ale_py.ALEState(data))
         if self._ale.cloneState().serialize() != data:
@@ -278,7 +278,7 @@ class Emulator:
         return UnknownLayout(), b""
 
     def _look(self) -> bytes:
-        """Core of the present state."""
+        """Return the core of the present state."""
         if self._core is None:
             self._core, text = self._layout.split(self._ale.cloneState().serialize())
             self._partial = self._layout.is_partial(self._core)
@@ -320,7 +320,7 @@ class Emulator:
         raise IncompleteState(f"Atari: a frame took more than {_MOST_UNFINISHED} times its time")
 
     def _generator_text(self) -> bytes:
-        """State of the emulator's own generator."""
+        """Return the state of the emulator's own generator."""
         data = self._ale.cloneState(include_rng=True).serialize()
         return generator_text(data)
 
@@ -336,7 +336,7 @@ class Emulator:
             self._load(self._look(), self._draws)
 
     def _frame(self, action: Any, strength: float) -> int:
-        """Emulate one frame; returns the reward."""
+        """Emulate one frame; return the reward."""
         reward = self._ale.act(action, strength)
         self._core = None
         if self._rounds:

@@ -19,8 +19,8 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     """Ends an episode when `info["lives"]` goes down.
 
     Every info says whether this step lost a life: `info["lost_life"]`. A step that does
-    is terminal; `info["game_over"]` tells whether the game ended too. The reset behind
-    a lost life plays one no-op, whose reward nobody gets, to have an observation. A
+    is terminal; `info["game_over"]` tells whether the game ended too. The reset after
+    a lost life plays one no-op, whose reward is dropped, to have an observation. A
     reset with a seed or options, or after the game ended, starts a game.
 
     Args:
@@ -53,7 +53,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return obs, {**info, "lost_life": False, "game_over": False}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step; terminal if it lost a life."""
+        """Take one step; terminal if it lost a life."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.game_over = terminated or truncated
         lost = info["lives"] < self.lives
@@ -62,7 +62,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return obs, reward, terminated or lost, truncated, info
 
     def state_part(self) -> StatePart:
-        """Codec of the wrapper's two fields."""
+        """Return the codec of the wrapper's two fields."""
         return EpisodicLifePart(self)
 
 

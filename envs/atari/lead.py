@@ -6,7 +6,7 @@ frames give the same bytes.
 
 An *anchored* lead holds one state more, from some frames after its start. A game may
 leave moving objects where they are from one frame to the next; the emulator does not
-save these places but those of the registers behind them. In the first frames from the
+save these places but those of the registers after them. In the first frames from the
 start objects settle, touching what they should not; the anchor makes good for that.
 """
 
@@ -100,7 +100,7 @@ class Lead:
         self.due = self._middle_at + _SETTLED if self._middle else self._window
 
     def frames(self) -> Iterator[tuple[int, float]]:
-        """Actions and strengths, oldest first."""
+        """Yield actions and strengths, oldest first."""
         for k, code in enumerate(self.codes):
             yield code, 1.0 if self._strengths is None else self._strengths[k]
 
@@ -112,7 +112,7 @@ class Lead:
         return self.codes[-1], self._strengths[-1] if self._strengths else 1.0
 
     def width(self, generator_bytes: int) -> int:
-        """Bytes that `packed` takes, but for unusually long leads.
+        """Return bytes that `packed` takes, but for unusually long leads.
 
         Args:
             generator_bytes: of `generator`, or 0 if resets do not draw.
@@ -122,7 +122,7 @@ class Lead:
         return _HEAD.size + cores * len(self.base) + generator_bytes + _ROOM * action
 
     def packed(self) -> bytes:
-        """The lead as bytes."""
+        """Return the lead as bytes."""
         parts = (self.base, self._middle, self.anchor, self.generator)
         at = (self._middle_at, self.anchor_at, len(self.codes))
         data = _HEAD.pack(self.draws, *map(len, parts), *at) + b"".join(parts) + self.codes
@@ -131,7 +131,7 @@ class Lead:
         return data
 
     def unpack(self, buffer: memoryview, offset: int) -> int:
-        """Become the lead at `offset`; returns the offset behind it."""
+        """Become the lead at `offset`; return the offset after it."""
         self.draws, *sizes, self._middle_at, self.anchor_at, count = _HEAD.unpack_from(
             buffer, offset
         )

@@ -16,7 +16,7 @@ class LifePenalty(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
     """Takes `penalty` off the reward for each life that a step loses.
 
     Most games pay nothing for a lost life, so a search of a few seconds walks into the
-    ghost behind the next pill. `info["score_reward"]` is the reward without penalties.
+    ghost after the next pill. `info["score_reward"]` is the reward without penalties.
 
     Args:
         env: its infos have `lives`; games without lives never lose one.
@@ -45,7 +45,7 @@ class LifePenalty(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
         return obs, {**info, "score_reward": 0.0}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step; cheaper by the lives that it lost."""
+        """Take one step; cheaper by the lives that it lost."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         lost = max(0, self.lives - info["lives"])
         self.lives = info["lives"]
@@ -53,7 +53,7 @@ class LifePenalty(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
         return obs, float(reward) - self.penalty * lost, terminated, truncated, info
 
     def state_part(self) -> StatePart:
-        """Codec of the wrapper's field."""
+        """Return the codec of the wrapper's field."""
         return LifePenaltyPart(self)
 
 
@@ -77,5 +77,5 @@ class LifePenaltyPart(StatePart):
         return offset + self.width
 
     def identity(self) -> dict[str, Any]:
-        """The penalty: with another one, rewards would be others."""
+        """Return the penalty: with another one, rewards would be others."""
         return {"penalty": self._layer.penalty}

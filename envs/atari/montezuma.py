@@ -45,7 +45,7 @@ class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         return obs, self._extended(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step of the game."""
+        """Take one step of the game."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, terminated, truncated, self._extended(info)
 
@@ -72,7 +72,7 @@ class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         }
 
     def state_part(self) -> StatePart:
-        """Codec of the set of visited rooms; all else is in the game's memory."""
+        """Return the codec of the set of visited rooms; all else is in the game's memory."""
         return MontezumaPart(self)
 
 

@@ -21,13 +21,13 @@ _MOST_BLOCKS = 256
 
 
 def parsed(text: bytes) -> tuple[np.ndarray, int]:
-    """Words `[624]` uint32 and position of a generator's text."""
+    """Return the words `[624]` uint32 and the position of a generator's text."""
     numbers = np.array(text.split(), np.uint64)
     return numbers[:_WORDS].astype(np.uint32), int(numbers[_WORDS])
 
 
 def twister_of(text: bytes) -> np.random.MT19937:
-    """A generator in the state that the text says."""
+    """Return a generator in the state that the text says."""
     key, position = parsed(text)
     generator = np.random.MT19937(0)
     generator.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
@@ -35,7 +35,7 @@ def twister_of(text: bytes) -> np.random.MT19937:
 
 
 def seeded_text(seed: int) -> bytes:
-    """State of a generator that was just given a seed."""
+    """Return the state of a generator that was just given a seed."""
     _, key, position, *_ = np.random.RandomState(seed % 2**32).get_state()
     return " ".join(map(str, [*np.asarray(key).tolist(), position])).encode()
 
@@ -68,21 +68,21 @@ class Twister:
         self._memory[:] = _packed(text)
 
     def saved(self) -> bytes:
-        """The state as `TWISTER_BYTES` bytes."""
+        """Return the state as `TWISTER_BYTES` bytes."""
         return self._memory.tobytes()
 
     @staticmethod
     def text(saved: bytes) -> bytes:
-        """A saved state as text."""
+        """Return a saved state as text."""
         return " ".join(map(str, np.frombuffer(saved, np.uint32).tolist())).encode()
 
     def capture(self, buffer: memoryview, offset: int) -> int:
-        """Copy the state to `buffer[offset:]`; returns the offset behind it."""
+        """Copy the state to `buffer[offset:]`; return the offset after it."""
         buffer[offset : offset + TWISTER_BYTES] = self._memory
         return offset + TWISTER_BYTES
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Inverse of `capture`; returns the offset behind it."""
+        """Restore what `capture` wrote; return the offset after it."""
         self._memory[:] = buffer[offset : offset + TWISTER_BYTES]
         return offset + TWISTER_BYTES
 
@@ -107,7 +107,7 @@ class ConsoleRandom:
         return self._texts[0]
 
     def text(self, draws: int) -> bytes:
-        """State after `draws` draws."""
+        """Return the state after `draws` draws."""
         if draws not in self._texts:
             start = max(known for known in self._texts if known <= draws)
             generator = twister_of(self._texts[start])
@@ -116,7 +116,7 @@ class ConsoleRandom:
         return self._texts[draws]
 
     def draws(self, text: bytes, since: int) -> int:
-        """How often it was drawn from, at least `since` times, to come to `text`.
+        """Return how often it was drawn from, at least `since` times, to come to `text`.
 
         Raises:
             IncompleteState: not within the next draws.

@@ -27,7 +27,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
     Args:
         env: a game of `ale_py`, wrapped by nothing that frames would have to pass through.
-        noop_max: most no-ops, of one frame each, behind a reset; 0 for none.
+        noop_max: most no-ops, of one frame each, after a reset; 0 for none.
         size: rows and columns of a screen.
         stack: screens that are shown.
 
@@ -103,12 +103,15 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return self._shrunk.of(newest)
 
     def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The brighter of the last two frames, the one before the last, and the stack."""
+        """Return the live frames, the brighter of the last two and the one before, and the stack.
+
+        All uint8; the stack is `[stack, size, size]`. The next step changes them.
+        """
         newest, before = self._frames
         return newest, before, self._stack
 
     def state_part(self) -> StatePart:
-        """Codec of the frames."""
+        """Return the codec of the frames."""
         return AtariScreensPart(self)
 
 
@@ -133,7 +136,7 @@ class Shrunk:
         self._small = np.zeros((rows, self._columns), np.uint8)
 
     def of(self, picture: np.ndarray) -> np.ndarray:
-        """The smaller picture; this one's memory, which the next call changes."""
+        """Return the smaller picture, uint8, in memory that the next call changes."""
         # No attribute: what a wrapper remembers is copied now and then.
         import cv2
 
@@ -154,7 +157,7 @@ class Shrunk:
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that ascending numbers make up, each as first and behind the last."""
+    """Yield ranges that ascending numbers make up, each as first and one past the last."""
     first = 0
     for k, number in enumerate(numbers, 1):
         if k == len(numbers) or numbers[k] != number + 1:
@@ -191,5 +194,5 @@ class AtariScreensPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """The wrapper's arguments."""
+        """Return the wrapper's arguments."""
         return dict(self._layer._saved_kwargs)

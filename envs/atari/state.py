@@ -36,14 +36,14 @@ _CYCLES_OF_A_PARTIAL_FRAME = 50_000
 
 
 def generator_text(data: bytes) -> bytes:
-    """Text of the environment's generator in a state that includes it: its last text."""
+    """Return the text of the environment's generator in a state that includes it: its last text."""
     # In front is the text's length, a 4-byte number whose upper bytes are zero.
     end = len(data) - _PADDLE_LIMITS
     return data[data.rfind(b"\0", 0, end) + 1 : end]
 
 
 def with_generator(data: bytes, text: bytes) -> bytes:
-    """The same state with another text of the environment's generator."""
+    """Return the same state with another text of the environment's generator."""
     end = len(data) - _PADDLE_LIMITS
     start = end - len(generator_text(data))
     grown = len(text) - (end - start)
@@ -68,20 +68,20 @@ class StateLayout:
         self._video_at = self.split(data)[0].index(_TIA_TAG) + len(_TIA_TAG)
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """Core of a serialised state, and the text of the console's generator."""
+        """Return the core of a serialised state, and the text of the console's generator."""
         stop = _TEXT_AT + int.from_bytes(data[_TEXT_LENGTH], "little")
         inner = int.from_bytes(data[_INNER_LENGTH], "little") - (stop - _TEXT_AT)
         head = data[:24] + _U32.pack(inner) + data[28:78] + bytes(4)
         return head + data[stop:], data[_TEXT_AT:stop]
 
     def join(self, core: bytes, text: bytes) -> bytes:
-        """Inverse of `split`."""
+        """Join what `split` returned."""
         inner = int.from_bytes(core[_INNER_LENGTH], "little") + len(text)
         head = core[:24] + _U32.pack(inner) + core[28:78] + _U32.pack(len(text))
         return head + text + core[_TEXT_AT:]
 
     def is_partial(self, core: bytes) -> bool:
-        """Whether the emulator stopped in the middle of a frame.
+        """Return whether the emulator stopped in the middle of a frame.
 
         A game that computes for long (Tic-Tac-Toe's opponent, Q*bert when it starts)
         shows nothing meanwhile. That its frame goes on is not part of the state.
@@ -94,7 +94,7 @@ class StateLayout:
         return bool(last_frame != this_frame)
 
     def is_full(self, core: bytes) -> bool:
-        """Whether the last frame was drawn to its end.
+        """Return whether the last frame was drawn to its end.
 
         Of a frame that ended early the rest of the screen shows what was drawn there
         two frames before, which is not part of the state either.
@@ -107,17 +107,17 @@ class UnknownLayout:
     """Stands in for `StateLayout` where an emulator's version writes something else."""
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """All of it."""
+        """Return all of it."""
         return data, b""
 
     def join(self, core: bytes, text: bytes) -> bytes:
-        """All of it."""
+        """Return all of it."""
         return core
 
     def is_partial(self, core: bytes) -> bool:
-        """Not known; states within a frame are rare."""
+        """Return False: unknown, and states within a frame are rare."""
         return False
 
     def is_full(self, core: bytes) -> bool:
-        """Not known; frames that end early are rare."""
+        """Return True: unknown, and frames that end early are rare."""
         return True

@@ -33,7 +33,7 @@ _KERNELS = {
 
 
 def kernel_of(env: Any) -> Any:
-    """The `Kernel` of an unwrapped env, made for its arguments.
+    """Return the `Kernel` of an unwrapped env, made for its arguments.
 
     Raises:
         NoKernel: there is none for its class, or not for its arguments.

@@ -44,7 +44,7 @@ class Acrobot(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of an `AcrobotEnv`."""
+    """Return the kernel of an `AcrobotEnv`."""
     m1, m2 = number(env, "LINK_MASS_1"), number(env, "LINK_MASS_2")
     l1, lc1 = number(env, "LINK_LENGTH_1"), number(env, "LINK_COM_POS_1")
     lc2, moment = number(env, "LINK_COM_POS_2"), number(env, "LINK_MOI")
@@ -76,7 +76,7 @@ def kernel(env: Any) -> Kernel:
 def _accelerations(
     p: Any, torque: float, angle_1: float, angle_2: float, speed_1: float, speed_2: float
 ) -> tuple[float, float]:
-    """Angular accelerations of both links."""
+    """Return the angular accelerations of both links."""
     cosine, sine = math.cos(angle_2), math.sin(angle_2)
     d1 = p.inertia_1 + p.mass_2 * (p.arms + p.twice_arm * cosine) + p.moment + p.moment
     d2 = p.mass_2 * (p.com_2_squared + p.arm * cosine) + p.moment
@@ -104,7 +104,7 @@ def _wrapped(angle: float) -> float:
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """One time step of `dt` seconds: a Runge-Kutta step of fourth order."""
+    """Take one time step of `dt` seconds: a Runge-Kutta step of fourth order."""
     p, vector = params, state["vector"]
     torque = p.torques[action]
     if p.torque_noise > 0:
@@ -138,7 +138,7 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Cosine and sine of both angles, and the speeds."""
+    """Write cosine and sine of both angles, and the speeds."""
     vector = state["vector"]
     obs[0], obs[1] = math.cos(vector[0]), math.sin(vector[0])
     obs[2], obs[3] = math.cos(vector[1]), math.sin(vector[1])

@@ -31,7 +31,7 @@ class CartPole(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `CartPoleEnv`."""
+    """Return the kernel of a `CartPoleEnv`."""
     constants = [number(env, name) for name in CartPole._fields[:-2]]
     is_euler = env.kinematics_integrator == "euler"
     params = CartPole._make([*constants, is_euler, bool(env._sutton_barto_reward)])
@@ -39,7 +39,7 @@ def kernel(env: Any) -> Kernel:
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """One time step of `tau` seconds."""
+    """Take one time step of `tau` seconds."""
     p, vector = params, state["vector"]
     x, x_dot, theta, theta_dot = vector[0], vector[1], vector[2], vector[3]
     force = p.force_mag if action == 1 else -p.force_mag
@@ -80,6 +80,6 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """The vector, as float32."""
+    """Write the vector, as float32."""
     for k in range(4):
         obs[k] = state["vector"][k]

@@ -21,7 +21,7 @@ class ChainMDP(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `ChainMDPEnv`."""
+    """Return the kernel of a `ChainMDPEnv`."""
     params = ChainMDP(int(env.n), float(env.p))
     return Kernel(_STATE, step, reset, observe, params, check=check)
 
@@ -45,11 +45,11 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """The cell, one-hot."""
+    """Write the cell, one-hot."""
     obs[:] = 0.0
     obs[state["cell"]] = 1.0
 
 
 def check(state: Any, params: Any) -> bool:
-    """Whether there is such a cell, and such a generator."""
+    """Return whether there is such a cell, and such a generator."""
     return state["cell"] <= params.n and pcg64.could_be_rng(state["rng"])

@@ -11,7 +11,7 @@ from plangym_ext.native.kernel.pcg64 import RNG
 
 
 def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
-    """Dtype of the state of an env whose vector has `size` numbers.
+    """Return the dtype of the state of an env whose vector has `size` numbers.
 
     Args:
         size: numbers in the vector.
@@ -30,7 +30,7 @@ def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtyp
 
 
 def number(env: Any, name: str) -> float:
-    """A constant of the env, if it is a plain number: other types compute otherwise.
+    """Return a constant of the env, if it is a plain number: other types compute otherwise.
 
     Raises:
         NoKernel: it is something else, such as a numpy float32.

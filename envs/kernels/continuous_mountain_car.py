@@ -33,7 +33,7 @@ class ContinuousMountainCar(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `Continuous_MountainCarEnv`."""
+    """Return the kernel of a `Continuous_MountainCarEnv`."""
     constants = [number(env, name) for name in ContinuousMountainCar._fields[:-1]]
     params = ContinuousMountainCar._make([*constants, 2.0])
     return Kernel(classic_state(2), step, reset, observe, params)
@@ -41,13 +41,13 @@ def kernel(env: Any) -> Kernel:
 
 @compiled
 def _gain(force: Any, tripled: float, power: float) -> Any:
-    """Change of the velocity, float32, from three times the position."""
+    """Return the change of the velocity, float32, from three times the position."""
     return force * np.float32(power) - np.float32(0.0025 * math.cos(tripled))
 
 
 @compiled
 def _later_step(vector: Any, force: Any, p: Any) -> Any:
-    """All in float32; whether the goal is reached."""
+    """Compute the step in float32; return whether the goal is reached."""
     position, velocity = np.float32(vector[0]), np.float32(vector[1])
     velocity += _gain(force, np.float64(np.float32(3) * position), p.power)
     # Where a bound takes the value's place it is compared as the Python float it is.
@@ -70,7 +70,7 @@ def _later_step(vector: Any, force: Any, p: Any) -> Any:
 
 @compiled
 def _first_step(vector: Any, force: Any, p: Any) -> bool:
-    """Position and velocity in float64, rounded at the end; whether the goal is reached."""
+    """Compute position and velocity in float64, rounded at the end; return whether at the goal."""
     position, velocity = vector[0], vector[1]
     velocity += np.float64(_gain(force, 3 * position, p.power))
     velocity = max(min(velocity, p.max_speed), -p.max_speed)
@@ -83,7 +83,7 @@ def _first_step(vector: Any, force: Any, p: Any) -> bool:
 
 
 def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, bool]:
-    """One time step."""
+    """Take one time step."""
     vector, force = state["vector"], action[0]
     if state["kind"] == FLOAT32:
         terminated = _later_step(vector, force, params)
@@ -102,5 +102,5 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Position and velocity."""
+    """Write position and velocity."""
     obs[0], obs[1] = state["vector"][0], state["vector"][1]

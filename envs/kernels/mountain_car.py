@@ -27,13 +27,13 @@ class MountainCar(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `MountainCarEnv`."""
+    """Return the kernel of a `MountainCarEnv`."""
     params = MountainCar(*(number(env, name) for name in MountainCar._fields))
     return Kernel(classic_state(2), step, reset, observe, params)
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """One time step."""
+    """Take one time step."""
     p, vector = params, state["vector"]
     position, velocity = vector[0], vector[1]
     velocity += (action - 1) * p.force + math.cos(3 * position) * (-p.gravity)
@@ -55,5 +55,5 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Position and velocity, as float32."""
+    """Write position and velocity, as float32."""
     obs[0], obs[1] = state["vector"][0], state["vector"][1]

@@ -18,7 +18,7 @@ class NarrowPath(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `NarrowPathEnv`."""
+    """Return the kernel of a `NarrowPathEnv`."""
     return Kernel(_STATE, step, reset, observe, NarrowPath(int(env.n)), check=check)
 
 
@@ -38,10 +38,10 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """The cell."""
+    """Write the cell."""
     obs[0] = state["cell"]
 
 
 def check(state: Any, params: Any) -> bool:
-    """Whether there is such a cell."""
+    """Return whether there is such a cell."""
     return state["cell"] <= params.n

@@ -32,7 +32,7 @@ class Pendulum(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `PendulumEnv`."""
+    """Return the kernel of a `PendulumEnv`."""
     g, m, length = number(env, "g"), number(env, "m"), number(env, "l")
     number(env, "max_torque")  # actions are checked against the same bound
     params = Pendulum(
@@ -53,7 +53,7 @@ def _normalized(angle: float) -> float:
 
 
 def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, bool]:
-    """One time step of `dt` seconds."""
+    """Take one time step of `dt` seconds."""
     p, vector = params, state["vector"]
     angle, speed, torque = vector[0], vector[1], action[0]
     costs = (
@@ -80,6 +80,6 @@ def reset(state: Any, params: Any) -> None:
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Cosine and sine of the angle, and the speed."""
+    """Write cosine and sine of the angle, and the speed."""
     vector = state["vector"]
     obs[0], obs[1], obs[2] = math.cos(vector[0]), math.sin(vector[0]), vector[1]

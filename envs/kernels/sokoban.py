@@ -49,7 +49,7 @@ class Sokoban(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of a `SokobanEnv`."""
+    """Return the kernel of a `SokobanEnv`."""
     height, width = env.dim
     boards = [] if env.levels is None else [board.reshape(-1) for board in env.levels]
     params = Sokoban(
@@ -72,7 +72,7 @@ def kernel(env: Any) -> Kernel:
 
 @compiled
 def generator(state: Any) -> Any:
-    """The generator inside a state, as a record of `pcg64.RNG`."""
+    """Return the generator inside a state, as a record of `pcg64.RNG`."""
     return state[state.size - RNG_BYTES :].view(_RNG)[0]
 
 
@@ -92,7 +92,7 @@ def _player(state: Any, width: int) -> Any:
 
 @compiled
 def cursor(state: Any) -> Any:
-    """The cursor of the sequential order."""
+    """Return the cursor of the sequential order."""
     at = state.size - RNG_BYTES - _CURSOR_BYTES
     value = np.int64(0)
     for k in range(_CURSOR_BYTES):
@@ -138,13 +138,13 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """What a step says, of the first board."""
+    """Write what a step says, of the first board."""
     cells = state[: params.height * params.width]
     _describe(cells, _count(cells, BOX), info)
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Planes of 0 and 1, or coloured squares."""
+    """Write planes of 0 and 1, or coloured squares."""
     if params.pixels == 0:
         flat = obs.reshape(-1)
         flat[:] = 0
@@ -159,7 +159,7 @@ def observe(state: Any, params: Any, obs: Any) -> None:
 
 
 def check(state: Any, params: Any) -> bool:
-    """Whether it is a legal board, as `SokobanEnv.set_state` demands."""
+    """Return whether it is a legal board, as `SokobanEnv.set_state` demands."""
     height, width = params.height, params.width
     cells = state[: height * width]
     counts = np.zeros(NUM_CODES, np.int64)

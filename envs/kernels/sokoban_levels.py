@@ -25,7 +25,7 @@ def _place(state: Any, width: int, cells: Any) -> None:
 
 
 def take(state: Any, params: Any) -> None:
-    """The next of the levels that the env was given."""
+    """Begin the next of the levels that the env was given."""
     count = params.levels.shape[0]
     if params.is_random:
         index = pcg64.integers(generator(state), count)
@@ -36,7 +36,7 @@ def take(state: Any, params: Any) -> None:
 
 
 def generate(state: Any, params: Any) -> None:
-    """A new level, a function of one draw.
+    """Begin a new level, a function of one draw.
 
     Raises:
         ValueError: none was found; the env itself has a better message.

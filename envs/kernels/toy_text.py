@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
 
 def kernel(env: Any) -> Kernel:
-    """The kernel of one of the three envs.
+    """Return the kernel of one of the three envs.
 
     Raises:
         NoKernel: a probability is no Python float, so that rows of infos differ, or it
@@ -104,14 +104,14 @@ def _walk(state: Any, params: Any, action: int) -> int:
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """One move of FrozenLake or CliffWalking."""
+    """Make one move of FrozenLake or CliffWalking."""
     outcome = _walk(state, params, action)
     info["prob"] = params.prob[outcome]
     return params.reward[outcome], params.terminated[outcome], False
 
 
 def taxi_step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """One move of Taxi, at which a fickle passenger may change the destination."""
+    """Make one move of Taxi, at which a fickle passenger may change the destination."""
     before = state["square"]
     outcome = _walk(state, params, action)
     after = state["square"]
@@ -137,21 +137,21 @@ def reset(state: Any, params: Any) -> None:
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """The probability of the first square is given as 1."""
+    """Write the probability of the first square, which is given as 1."""
     info["prob"] = 1.0
 
 
 def taxi_reset_info(state: Any, params: Any, info: Any) -> None:
-    """The same, and the legal actions."""
+    """Write the same, and the legal actions."""
     info["prob"] = 1.0
     info["action_mask"][:] = params.mask[state["square"]]
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """The square."""
+    """Write the square."""
     obs[0] = state["square"]
 
 
 def check(state: Any, params: Any) -> bool:
-    """Whether the square is in the table."""
+    """Return whether the square is in the table."""
     return 0 <= state["square"] < params.start.size

@@ -31,7 +31,7 @@ _TASKS = {
 
 
 def task_of(env: Any) -> MujocoTask | None:
-    """The task that an env's step is equal to, or None if none is known.
+    """Return the task that an env's step is equal to, or None if none is known.
 
     Args:
         env: the unwrapped env. One of a class derived from gymnasium's has none: it may

@@ -32,7 +32,7 @@ class _Humanoid(MujocoTask):
         self._start = NoisyStart(env)
         self._control_weight = env._ctrl_cost_weight
         self._hidden = 2 if env._exclude_current_positions_from_observation else 0
-        # The env shows what it was told to with True, not with what is like it.
+        # The env compares its arguments with True itself: values that are only truthy do not count.
         self._shows_inertia = env._include_cinert_in_observation is True
         self._shows_velocity = env._include_cvel_in_observation is True
         self._shows_actuators = env._include_qfrc_actuator_in_observation is True

@@ -27,7 +27,7 @@ class ModelTask(MujocoTask):
     reset_noise: float = 0.0
 
     def load_model(self) -> Any:
-        """A fresh `MjModel`."""
+        """Return a fresh `MjModel`."""
         model = self.model
         if isinstance(model, str) and model.lstrip().startswith("<"):
             return mujoco.MjModel.from_xml_string(model)
@@ -36,7 +36,7 @@ class ModelTask(MujocoTask):
         return model
 
     def draw(self, rng: np.random.Generator) -> Joints:
-        """Joints at which the model begins, and noise; override for another start."""
+        """Return joints at which the model begins, and noise; override for another start."""
         positions, num_velocities = self._start
         noise = self.reset_noise
         return (

@@ -87,7 +87,7 @@ class InvertedDoublePendulum(MujocoTask):
 
 
 def _squares(values: np.ndarray) -> np.ndarray:
-    """`value ** 2` of each, as the env has it: of single numbers, by the C library's `pow`.
+    """Return `value ** 2` of each, as the env has it: of single numbers, by the C library's `pow`.
 
     About one in a thousand differs from the product in the last bit.
     """

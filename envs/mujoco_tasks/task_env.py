@@ -70,7 +70,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         return np.array(task.observation(after)[0]), rewards[0], terminated, False, info
 
     def render(self) -> Any:
-        """Picture `[height, width, 3]` uint8."""
+        """Return a picture `[height, width, 3]` uint8."""
         if self.render_mode is None:
             return None
         if self._renderer is None:
@@ -96,5 +96,5 @@ _IN_STATE = {
 
 
 def task_part(env: TaskEnv) -> MujocoPart:
-    """The codec of a task's env: of derived fields it carries those that the task compares."""
+    """Return the codec of a task's env; of derived fields it has those that the task compares."""
     return MujocoPart(env, tuple(name for name in env.task.reads_before if name not in _IN_STATE))

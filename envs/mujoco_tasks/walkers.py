@@ -11,13 +11,13 @@ from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 
 def between(low: float, values: np.ndarray, high: float) -> np.ndarray:
-    """Whether values lie strictly between two bounds."""
+    """Return bool of the values' shape: whether they lie strictly between two bounds."""
     inside: np.ndarray = (low < values) & (values < high)
     return inside
 
 
 def norms(vectors: np.ndarray) -> np.ndarray:
-    """Euclidean norms of the rows of `[n, d]`, as `np.linalg.norm` finds that of one.
+    """Return Euclidean norms of the rows of `[n, d]`, as `np.linalg.norm` finds that of one.
 
     Of one vector it takes a dot product, which may round otherwise than a sum of squares.
     """

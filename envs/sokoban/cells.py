@@ -20,15 +20,15 @@ _CODES = bytes(range(NUM_CODES))
 
 
 def format_board(board: NDArray[np.uint8]) -> str:
-    """Text of `board` ([H, W] uint8 codes): H lines of W symbols, no newline at the end."""
+    """Return `board` ([H, W] uint8 codes) as text: H lines of W symbols, no newline at the end."""
     return "\n".join("".join(SYMBOLS[code] for code in row) for row in board.tolist())
 
 
 def find_fault(cells: bytes, width: int) -> tuple[int, str] | None:
-    """First rule that a board breaks, or None for a legal board.
+    """Return the first rule that a board breaks, or None for a legal board.
 
     The ring of walls is what lets `push` read two cells ahead without a check of
-    bounds, so it is demanded of every board, whoever made it.
+    bounds, so it is demanded of every board, wherever it comes from.
 
     Args:
         cells: `[H * W]` codes, row by row, H and W >= 1.
@@ -57,7 +57,7 @@ def find_fault(cells: bytes, width: int) -> tuple[int, str] | None:
 
 
 def _first_open_row(cells: bytes, width: int) -> int | None:
-    """First row with a border cell that is no wall."""
+    """Return the first row with a border cell that is no wall."""
     ring = cells[:width] + cells[-width:] + cells[::width] + cells[width - 1 :: width]
     if ring.count(WALL) == len(ring):
         return None

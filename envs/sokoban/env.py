@@ -30,7 +30,7 @@ from plangym_ext.errors import DamagedState, ResetNeeded
 from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
-# Behind the cells: player's row and column, cursor, generator.
+# After the cells: player's row and column, cursor, generator.
 _TAIL_BYTES = 2 + _CURSOR_BYTES + RNG_BYTES
 
 LevelSource: TypeAlias = Levels | str | os.PathLike[str] | Sequence[str]
@@ -40,7 +40,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     """Push every box onto a target; ends when all are there.
 
     Actions: 0 up, 1 down, 2 left, 3 right. A move into a wall, or against a box that
-    has no room behind it, changes nothing. Solved boards are absorbing: a further
+    has no room beyond it, changes nothing. Solved boards are absorbing: a further
     step changes nothing and pays 0.
 
     Reward: `step_reward`, plus `box_reward` for a box pushed onto a target, minus it
@@ -67,7 +67,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         render_mode: None, "rgb_array" (`[16 * H, 16 * W, 3]` uint8) or "ansi" (text).
 
     `info` has `boxes_on_target` (int) and `solved` (bool) after reset and step.
-    `reset(options={"level": i})` plays level i of `levels`; "sequential" goes on behind it.
+    `reset(options={"level": i})` plays level i of `levels`; "sequential" goes on after it.
 
     Raises:
         ValueError: an argument is out of range, or a level is not legal.
@@ -165,7 +165,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._observe(), reward, solved, False, self._info()
 
     def render(self) -> Any:
-        """Picture or text of the board, by `render_mode`; None without one."""
+        """Return a picture or text of the board, by `render_mode`; None without one."""
         if self.render_mode is None:
             gymnasium.logger.warn(
                 "SokobanEnv.render: no render_mode was given; make the env with one."
@@ -180,7 +180,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self.dim[0] * self.dim[1] + _TAIL_BYTES
 
     def get_state(self) -> NDArray[np.uint8]:
-        """Everything that later steps and resets read, `[state_width]` uint8, fresh.
+        """Return everything that later steps and resets read, `[state_width]` uint8, fresh.
 
         H * W cell codes, player's row and column (a byte each), cursor of the
         sequential order (4 bytes, little-endian), `np_random` (40 bytes). Levels and
@@ -244,7 +244,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return spaces.Box(0, 255, (height * side, width * side, 3), np.uint8)
 
     def _next_board(self, options: dict[str, Any]) -> NDArray[np.uint8]:
-        """Board of the next level, by `options`, order or generator."""
+        """Return the board of the next level, by `options`, order or generator."""
         unknown = options.keys() - {"level"}
         if unknown:
             raise ValueError(
@@ -279,7 +279,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self._player = _find_player(cells)
 
     def _board(self, where: str) -> NDArray[np.uint8]:
-        """`[H, W]` view of the live cells; never stored, so that copies of the env work."""
+        """Return an `[H, W]` view of the cells; never stored, so that copies of the env work."""
         if not self._cells:
             raise ResetNeeded(f"{where}: SokobanEnv has no level yet; call reset() first.")
         return np.frombuffer(self._cells, np.uint8).reshape(self.dim)
@@ -298,7 +298,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
 
 def _find_player(cells: bytes) -> int:
-    """Cell of the one player; a missing code is found at -1."""
+    """Return the cell of the one player; a missing code is found at -1."""
     return max(cells.find(PLAYER), cells.find(PLAYER_ON_TARGET))
 
 
@@ -316,7 +316,7 @@ def _load(levels: LevelSource) -> Levels:
 
 
 def _resolve_dim(dim: tuple[int, int] | None, levels: Levels | None) -> tuple[int, int]:
-    """Size of the board from the argument or the levels, which must agree."""
+    """Return the size of the board from the argument or the levels, which must agree."""
     if levels is None:
         height, width = (10, 10) if dim is None else dim
         if not (5 <= height <= MAX_SIDE and 5 <= width <= MAX_SIDE):
@@ -330,7 +330,7 @@ def _resolve_dim(dim: tuple[int, int] | None, levels: Levels | None) -> tuple[in
 
 
 def _resolve_boxes(num_boxes: int | None, levels: Levels | None) -> int:
-    """Boxes of a generated level, or most boxes of any of `levels`."""
+    """Return the boxes of a generated level, or most boxes of any of `levels`."""
     if levels is None:
         if num_boxes is not None and num_boxes < 1:
             raise ValueError(f"SokobanEnv: num_boxes must be >= 1; got {num_boxes}.")

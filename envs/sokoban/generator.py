@@ -37,7 +37,7 @@ _TURN, _STEPS_PER_SIDE = 0.35, 1.7
 _LOW32 = 0xFFFFFFFF
 # Random words are made so many at a time: a loop over them runs on whole vectors.
 _NUM_WORDS = 128
-# Cells that the player has not entered (yet), and those that nobody can.
+# Cells that the player has not entered (yet), and those that it cannot enter.
 _UNREACHED, _CLOSED = -1, -2
 
 
@@ -84,7 +84,7 @@ def _fill_words(work: Work) -> None:
 
 @kernel
 def _draw(work: Work, n: int) -> int:
-    """Uniform integer in [0, n), n < 2**31."""
+    """Draw a uniform integer in [0, n), n < 2**31."""
     used = int(work.random[2]) % _NUM_WORDS
     if used == 0:
         _fill_words(work)
@@ -94,7 +94,7 @@ def _draw(work: Work, n: int) -> int:
 
 @kernel
 def _stride(width: int, action: int) -> int:
-    """What an action (up, down, left, right) adds to the number of a cell.
+    """Return what an action (up, down, left, right) adds to the number of a cell.
 
     Arithmetic: to look it up in a tuple is a jump that processors cannot foresee.
     """
@@ -129,7 +129,7 @@ def _carve(work: Work, height: int, width: int, steps: int) -> None:
 
 @kernel
 def _take_floor(work: Work) -> int:
-    """A random cell of bare floor, -1 if there is none."""
+    """Return a random cell of bare floor, -1 if there is none."""
     count = 0
     for cell in range(work.cells.size):
         # Without a jump, which would be a surprise at every other cell.
@@ -168,7 +168,7 @@ def _measure(work: Work, width: int) -> None:
 
 @kernel
 def _flood(work: Work, width: int, player: int) -> int:
-    """Mark in `arrived` what the player can walk to; returns the number of cells.
+    """Mark in `arrived` what the player can walk to; return the number of cells.
 
     The cells reached are the first entries of `queue`, the player's own first.
     """
@@ -195,7 +195,7 @@ def _flood(work: Work, width: int, player: int) -> int:
 
 @kernel
 def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
-    """Append the walk from player to goal to `path[length:]`; returns the new length.
+    """Append the walk from player to goal to `path[length:]`; return the new length.
 
     `arrived` is of `_flood` from `player`, and `goal` was reached.
     """
@@ -214,7 +214,7 @@ def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
 
 @kernel
 def _choose_pull(work: Work, width: int) -> int:
-    """A random pull that the flooded region allows, as box * 4 + action, or -1.
+    """Return a random pull that the flooded region allows, as box * 4 + action, or -1.
 
     Of two draws the one that takes its box further from the targets wins: the walk
     leaves the solved position but is not greedy.
@@ -226,10 +226,10 @@ def _choose_pull(work: Work, width: int) -> int:
             step = _stride(width, action)
             stand = work.boxes[box] + step
             is_reached = work.arrived[stand] >= 0
-            # Behind the outer wall there is nothing to be looked at.
-            behind = work.cells[stand + step * is_reached]
+            # Beyond the outer wall there is nothing to be looked at.
+            beyond = work.cells[stand + step * is_reached]
             work.queue[count] = box * 4 + action
-            count += is_reached & ((behind == FLOOR) | (behind == TARGET))
+            count += is_reached & ((beyond == FLOOR) | (beyond == TARGET))
     if count == 0:
         return -1
     first, second = work.queue[_draw(work, count)], work.queue[_draw(work, count)]
@@ -239,7 +239,7 @@ def _choose_pull(work: Work, width: int) -> int:
 
 @kernel
 def _gain(work: Work, width: int, choice: int) -> int:
-    """How much further from the targets a pull takes its box.
+    """Return how much further from the targets a pull takes its box.
 
     Leaving a target counts most, entering one least: with many boxes a walk that did
     not mind would hardly ever meet a position with all of them off.
@@ -252,7 +252,7 @@ def _gain(work: Work, width: int, choice: int) -> int:
 
 @kernel
 def _solved(work: Work) -> bool:
-    """Whether every box is on a target."""
+    """Return whether every box is on a target."""
     for box in work.boxes:  # noqa: SIM110 - numba compiles no generator expressions
         if work.distance[box] != 0:
             return False
@@ -261,7 +261,7 @@ def _solved(work: Work) -> bool:
 
 @kernel
 def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
-    """Pull a box one to `_MAX_PULL` cells; returns the player's cell and path length."""
+    """Pull a box one to `_MAX_PULL` cells; return the player's cell and path length."""
     box, action = choice // 4, choice % 4
     step = _stride(width, action)
     cells = work.cells
@@ -353,7 +353,7 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
 
 @kernel
 def new_work(seed: int, size: int, num_boxes: int) -> Work:
-    """Fresh arrays for a board of `size` cells."""
+    """Return fresh arrays for a board of `size` cells."""
     return Work(
         np.zeros(size, np.uint8),
         np.zeros(size, np.uint8),

@@ -149,14 +149,14 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _board(block: _Block, source: str) -> Board:
-    """Codes of one level, [H, W] uint8."""
+    """Return the codes of one level, [H, W] uint8."""
 
     def fail(row: int, what: str) -> ValueError:
         line = block.first_line + max(row, 0)
         return ValueError(f"{source}, level {block.name}, line {line}: {what}.")
 
     if not block.rows:
-        raise fail(0, "expected rows behind the level's header; got none")
+        raise fail(0, "expected rows after the level's header; got none")
     width = len(block.rows[0])
     for row, text in enumerate(block.rows):
         unknown = [symbol for symbol in text if symbol not in SYMBOLS]

@@ -20,7 +20,7 @@ from plangym_ext.envs.sokoban.cells import (
 #: Pixels along one side of a drawn tile.
 TILE = 16
 
-#: `[7, 3]` uint8: one colour per cell code, told apart also without colour vision.
+#: `[7, 3]` uint8: one colour per cell code, distinct without colour vision too.
 COLOURS = np.array(
     [
         (44, 48, 60),  # wall
@@ -38,18 +38,18 @@ _PLANES = np.eye(NUM_CODES, dtype=np.uint8)
 
 
 def one_hot_planes(board: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`[H, W, 7]` uint8 of 0 and 1, fresh: plane c is 1 where `board` is code c."""
+    """Return `[H, W, 7]` uint8 of 0 and 1, fresh: plane c is 1 where `board` is code c."""
     return _PLANES.take(board, axis=0)
 
 
 def coloured_cells(board: NDArray[np.uint8], pixels: int) -> NDArray[np.uint8]:
-    """`[H * pixels, W * pixels, 3]` uint8, fresh: each cell a square of its colour."""
+    """Return `[H * pixels, W * pixels, 3]` uint8, fresh: each cell a square of its colour."""
     small = COLOURS.take(board, axis=0)
     return small if pixels == 1 else small.repeat(pixels, axis=0).repeat(pixels, axis=1)
 
 
 def draw(board: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`[16 * H, 16 * W, 3]` uint8 picture of `board`, fresh."""
+    """Return a `[16 * H, 16 * W, 3]` uint8 picture of `board`, fresh."""
     height, width = board.shape
     tiles = _tiles().take(board, axis=0)  # [H, W, 16, 16, 3]
     return tiles.swapaxes(1, 2).reshape(height * TILE, width * TILE, 3)
@@ -57,7 +57,7 @@ def draw(board: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @functools.cache
 def _tiles() -> NDArray[np.uint8]:
-    """`[7, 16, 16, 3]` uint8: one drawn tile per cell code."""
+    """Return `[7, 16, 16, 3]` uint8: one drawn tile per cell code."""
     tiles = np.empty((NUM_CODES, TILE, TILE, 3), np.uint8)
     tiles[:] = COLOURS[1]
     rows, cols = np.mgrid[:TILE, :TILE]

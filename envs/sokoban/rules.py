@@ -20,7 +20,7 @@ NUM_ACTIONS = 4
 
 
 def push(cells: MutableSequence[int], width: int, player: int, action: int) -> tuple[int, int]:
-    """Move the player one cell, pushing the box ahead if there is room behind it.
+    """Move the player one cell, pushing the box ahead if there is room beyond it.
 
     An impossible move changes nothing. The board must be ringed by walls and the
     arguments valid: nothing is checked here.
@@ -43,7 +43,7 @@ def push(cells: MutableSequence[int], width: int, player: int, action: int) -> t
     gained = 0
     # Codes with a box, and below codes with a target, are neighbours.
     if BOX_ON_TARGET <= found <= BOX:
-        # A box is never on the ring, so the cell behind it exists.
+        # A box is never on the ring, so the cell beyond it exists.
         beyond = ahead + ahead - player
         if cells[beyond] == FLOOR:
             cells[beyond] = BOX

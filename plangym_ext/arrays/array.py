@@ -27,7 +27,7 @@ class Array(BaseArray):
     The leading batch axis has `batch_shape[0]` visible rows out of
     `full_size`, with `padding` more on either side; `rotate` moves the window.
     Index 0 is the first visible row, -1 the row before it, `last + 1` the row
-    behind the last. Indexing gives a view, whatever the index: writing into
+    after the last. Indexing gives a view, whatever the index: writing into
     it writes here, in this process and in those the view was sent to. A view
     keeps pointing at the data it was taken from when the window rotates.
 
@@ -60,7 +60,7 @@ class Array(BaseArray):
     _data: Ndarray | None  # the visible part of the reach, once asked for
     _window: Window | None  # of an array that can rotate; None in views
     _picked: Location | None  # where a view picked by arrays lies
-    # (array, its axes back then, index, rows later) of a view that nobody used
+    # (array, its axes back then, index, rows later) of a view that is unused
     # yet: where it lies is worked out on first use, and the slots above are None.
     _pending: tuple[Array, Axis | None, Any, int] | None
 
@@ -298,7 +298,7 @@ class Array(BaseArray):
 
         Going back to the first rows copies the 2 * padding rows around the
         end of the full size to its beginning, so that the rows before and
-        behind the window stay at hand. Everything else stays as it was.
+        after the window stay at hand. Everything else stays as it was.
 
         Raises:
             ValueError: this is a view; only the array that owns the memory

@@ -45,7 +45,7 @@ class BaseArray(Closing):
 
     @abstractmethod
     def _location(self, verb: str) -> Location:
-        """Where the view lies in the buffer; `verb` says what for, should it be closed."""
+        """Return where the view lies in the buffer; `verb` says what for, should it be closed."""
 
     @abstractmethod
     def _at(self, location: Location) -> Self:
@@ -57,7 +57,7 @@ class BaseArray(Closing):
 
     @abstractmethod
     def _spec(self) -> dict[str, Any]:
-        """Arguments that make another array like this one, but for its shapes."""
+        """Return arguments that make another array like this one, but for its shapes."""
 
     @property
     def storage(self) -> Storage:
@@ -102,7 +102,7 @@ class BaseArray(Closing):
 
     @property
     def last(self) -> int:
-        """Index of the last visible row; `last + 1` is the row behind it.
+        """Index of the last visible row; `last + 1` is the row after it.
 
         Raises:
             IndexError: a single element has no rows.

@@ -119,7 +119,7 @@ def _attach(block: SharedBlock, shape: tuple[int, ...], dtype: npt.DTypeLike, *r
 def allocate(
     shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage
 ) -> tuple[npt.NDArray[Any], SharedBlock | None]:
-    """Return (zeros, the block they lie in or None).
+    """Return zeros `shape` of `dtype`, and the shared block that they lie in, or None.
 
     Raises:
         ValueError: the storage has another name.

@@ -8,5 +8,5 @@ _FORMATS = "?bBhHiIlLqQfd"  # what a memoryview reads and writes
 
 
 def cells_of(array: np.ndarray) -> memoryview | None:
-    """The array's memory, if it takes numbers as the array does: all it refuses is to cast."""
+    """Return the array's memory, if it takes numbers as the array does, but for casts."""
     return array.data if array.dtype.isnative and array.dtype.char in _FORMATS else None

@@ -125,7 +125,7 @@ class Heap:
         state["used"] = used + length
 
     def _make_room(self, column: int, table: Ndarray, row: int, length: int) -> bool:
-        """Return whether `length` points fit behind the last item now."""
+        """Return whether `length` points fit after the last item now."""
         state = self._state[column]
         # The item about to be replaced is not worth keeping, but nothing may
         # change before it is clear that the new one fits.

@@ -6,7 +6,7 @@ index array. Indexing a view gives another location; no data is touched.
 
 Rules, on every axis and through every view: index k means k steps from the
 view's first element, so negative numbers reach what lies before it and
-numbers past the last reach what lies behind it, as far as the buffer goes.
+numbers past the last reach what lies after it, as far as the buffer goes.
 What the buffer does not hold raises.
 """
 
@@ -33,11 +33,11 @@ class Span(NamedTuple):
     @property
     def reach(self) -> tuple[int, int]:
         """Lowest and highest index whose position the buffer holds."""
-        before, behind = (
+        before, after = (
             self.start // abs(self.step),
             (self.size - 1 - self.start) // abs(self.step),
         )
-        return (-before, behind) if self.step > 0 else (-behind, before)
+        return (-before, after) if self.step > 0 else (-after, before)
 
     def slice(self) -> slice:
         """Return the slice of the buffer's axis that the visible indices cover."""
@@ -108,7 +108,7 @@ def take(base: Ndarray, location: Location) -> Ndarray:
 
 
 def is_basic(location: Location) -> bool:
-    """Whether the location is a numpy view, that is, has no index arrays."""
+    """Return whether the location is a numpy view, that is, has no index arrays."""
     return not any(isinstance(entry, np.ndarray) for entry in location)
 
 

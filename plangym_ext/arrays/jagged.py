@@ -112,7 +112,7 @@ class JaggedArray(BaseArray):
 
     @property
     def last(self) -> int:
-        """Index of the last visible row; `last + 1` is the row behind it."""
+        """Index of the last visible row; `last + 1` is the row after it."""
         return self._cells.last
 
     @property
@@ -335,7 +335,7 @@ def _jagged(cells: Array, heap: Heap, mean: int) -> JaggedArray:
 
 
 def _as_numpy(part: Any) -> Any:
-    """The same, with numpy arrays in the place of jagged ones, at any depth of lists and tuples."""
+    """Return the same with numpy arrays for jagged ones, at any depth of lists and tuples."""
     if isinstance(part, list | tuple):
         found = [_as_numpy(one) for one in part]
         return tuple(found) if isinstance(part, tuple) else found

@@ -70,7 +70,7 @@ def _leaves(space: spaces.Space[Any], objects: bool, path: Path = ()) -> list[Le
 
 
 def is_text(space: spaces.Space[Any]) -> bool:
-    """Whether the values are `str`: `Text`, or an env's own such as MiniGrid's missions."""
+    """Return whether the values are `str`: `Text`, or an env's own such as MiniGrid's missions."""
     return isinstance(space, spaces.Text) or space.dtype == np.dtype(str)
 
 
@@ -94,7 +94,7 @@ class SpaceLayout:
         self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
 
     def split(self, value: Any) -> tuple[Any, ...]:
-        """Leaf values of one nested value, or of one nested batch, in leaf order.
+        """Return the leaf values of one nested value, or of one nested batch, in leaf order.
 
         Raises:
             KeyError, IndexError, TypeError: the nesting is not that of the space.
@@ -110,7 +110,7 @@ class SpaceLayout:
         return tuple(parts)
 
     def join(self, parts: tuple[Any, ...]) -> Any:
-        """Inverse of `split`: nested dicts and tuples around the given leaf values."""
+        """Join what `split` returned: nested dicts and tuples around the given leaf values."""
         if self.is_flat:
             return parts[0]
         remaining = iter(parts)
@@ -156,7 +156,7 @@ class ObsWriter:
         self._flat = layout.is_flat and isinstance(layout.space, spaces.Box)
 
     def into(self, arrays: tuple[np.ndarray, ...]) -> Callable[[int, Any], None]:
-        """Function of a row `i` and an observation that stores it there.
+        """Return a function of a row `i` and an observation that stores it there.
 
         Args:
             arrays: one `[B, *leaf.shape]` array per leaf.
@@ -186,7 +186,7 @@ class ObsWriter:
 def _vector_writer(
     layout: SpaceLayout, array: np.ndarray, cells: Any
 ) -> Callable[[int, Any], None]:
-    """What `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
+    """Return what `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
     size = array.shape[1]
 
     def put(i: int, obs: Any) -> None:
@@ -265,7 +265,7 @@ def _holds(dtype: np.dtype[Any], value: np.ndarray) -> bool:
 
 
 def own_copy(action: Any) -> Any:
-    """An action, or a batch of them, that an env may write into: numbers are as they are."""
+    """Return an action, or a batch of them, that an env may write into: numbers are as they are."""
     if type(action) is np.ndarray:
         return action.copy()
     return action if isinstance(action, np.generic | int) else copy.deepcopy(action)
@@ -274,7 +274,7 @@ def own_copy(action: Any) -> Any:
 def check_actions(
     layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
 ) -> tuple[np.ndarray, ...]:
-    """Leaf arrays of a batch of actions, in the space's own dtypes.
+    """Return the leaf arrays of a batch of actions, in the space's own dtypes.
 
     Args:
         layout: of the action space.
@@ -303,7 +303,7 @@ def check_actions(
 
 
 def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
-    """Whether a value has the keys of every Dict and the lengths of every Tuple."""
+    """Return whether a value has the keys of every Dict and the lengths of every Tuple."""
     if isinstance(space, spaces.Dict):
         return (
             isinstance(value, Mapping)

@@ -1,4 +1,4 @@
-"""Blocks of shared memory that several processes map and nobody has to clean up.
+"""Blocks of shared memory that several processes map and that need no cleaning up.
 
 On Linux a block is anonymous (`memfd_create`): it has no name, it does not
 count against `/dev/shm`, and the kernel frees it with the last descriptor and
@@ -101,7 +101,7 @@ class SharedBlock:
 
     @staticmethod
     def of(array: npt.NDArray[Any]) -> tuple[SharedBlock, int] | None:
-        """The open block that an array made by `ndarray`, or a view of it, lies in.
+        """Return the open block that an array made by `ndarray`, or a view of it, lies in.
 
         Returns:
             The block and the byte at which the array's first element lies, or None.
@@ -144,7 +144,7 @@ class SharedBlock:
     def ndarray(
         self, shape: tuple[int, ...], dtype: npt.DTypeLike, offset: int = 0
     ) -> npt.NDArray[Any]:
-        """View bytes of the block as a numpy array.
+        """Return the bytes of the block, viewed as a numpy array.
 
         Args:
             shape: shape of the array.
@@ -207,7 +207,7 @@ class SharedBlock:
 
 
 def spawning() -> bool:
-    """Whether a multiprocessing child is being started by the current pickle."""
+    """Return whether a multiprocessing child is being started by the current pickle."""
     # A process that never imported it cannot be starting one; importing it
     # here would make every worker pay for it.
     context = sys.modules.get("multiprocessing.context")
@@ -268,7 +268,7 @@ def _unlink(name: str) -> None:
 
 
 def _join(fd: int, nbytes: int, name: str | None = None) -> SharedBlock:
-    """Return this process's block for the segment behind `fd`, which is consumed."""
+    """Return this process's block for the segment of `fd`, which is consumed."""
     stat = os.fstat(fd)
     known = _blocks.get((stat.st_dev, stat.st_ino))
     if known is not None:

@@ -3,8 +3,8 @@
 Options that change numbers are set here, once: `error_model="numpy"` divides as numpy does,
 without a check of every divisor; `fastmath` is off everywhere, so that every sum is added in
 the order in which it is written. `nogil` lets threads run kernels side by side. What is
-compiled is kept on disk, see `KernelCache`. Nobody calls kernels from C, so the function for
-that, `cfunc_wrapper`, is left out: it would be compiled with each of them.
+compiled is kept on disk, see `KernelCache`. No C code calls kernels, so the function for that,
+`cfunc_wrapper`, is left out: it would be compiled with each of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from plangym_ext.core.kernel_cache import KernelCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# `Any`, as the stubs of numba do not know all of its options.
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 

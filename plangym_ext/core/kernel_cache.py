@@ -26,7 +26,7 @@ _COMPILER = ("numba", "llvmlite", "numpy")
 
 
 def cache_folder() -> Path:
-    """Where compiled functions are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
+    """Return where compiled functions are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -54,18 +54,19 @@ class KernelCache:
         return Path(self.cache_path) / f"{plain}-{digest.hexdigest()}.nbc"
 
     def keeps(self, signature: Any, codegen: Any) -> bool:
-        """Whether there is a file of the compiled function."""
+        """Return whether there is a file of the compiled function."""
         return self._path(signature, codegen).exists()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled function, or None."""
-        from numba.core.compiler import CompileResult
-
+        """Return the compiled function, or None."""
+        compiler: Any = importlib.import_module("numba.core.compiler")
         target_context.refresh()
         path = self._path(signature, target_context.codegen())
         try:
             # Written by this user's own processes, as numba's own cache is.
-            found = CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
+            found = compiler.CompileResult._rebuild(
+                target_context, *pickle.loads(path.read_bytes())
+            )
         except Exception:
             return None  # none, or unreadable: it is compiled anew
         # Types of a main program are other ones in every process.
@@ -73,15 +74,14 @@ class KernelCache:
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a compiled function, if there is a place to keep it."""
-        from numba.core.serialize import dumps
-
+        serialize: Any = importlib.import_module("numba.core.serialize")
         if result.library.has_dynamic_globals:  # addresses of this process are written into it
             return
         path = self._path(signature, result.codegen)
         # A folder that is read-only or full, a type that cannot be pickled: it is compiled
         # anew next time.
         with contextlib.suppress(Exception):
-            data = dumps(result._reduce())
+            data = serialize.dumps(result._reduce())
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, unfinished = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(descriptor, "wb") as file:
@@ -89,17 +89,17 @@ class KernelCache:
             os.replace(unfinished, path)
 
     def enable(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
     def disable(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
     def flush(self) -> None:
-        """Part of numba's protocol."""
+        """Do nothing; part of numba's protocol."""
 
 
 def _text(kind: Any) -> str:
-    """A compiler's type as text, with the names of what it holds."""
+    """Return a compiler's type as text, with the names of what it holds."""
     fields = getattr(kind, "fields", None)
     if fields is None or not hasattr(kind, "instance_class"):
         return repr(kind)
@@ -114,7 +114,7 @@ def hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
         return
     seen.add(plain)
     if (plain.__module__ or "").partition(".")[0] in _COMPILER:
-        # What it refers to would be told by its place in memory, another one every time.
+        # What it refers to would be identified by its address, another one every time.
         digest.update(f"{plain.__module__}.{plain.__qualname__}".encode())
         return
     _hash_code(plain.__code__, digest)

@@ -1,4 +1,4 @@
-"""Whether torch can compute where it is told to."""
+"""Check that torch can compute on a device."""
 
 from __future__ import annotations
 

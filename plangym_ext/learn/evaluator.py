@@ -47,7 +47,7 @@ class NetworkEvaluator:
     Attributes:
         calls: how many times the network was asked.
         rows: about how many observations in all.
-        version: of the weights, as `load` was told.
+        version: of the weights, as given to `load`.
 
     Raises:
         InvalidOption: an argument is out of range; at the first call, the network lacks a

@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """1 at every step of an episode that was solved, 0 of any other."""
+    """Return `[T]` float64, fresh: 1 at every step of a solved episode, 0 of any other."""
     if "solved" not in record.attributes:
         raise InvalidSamples(
             f"targets: 'solved' needs records whose attributes say so; got "
@@ -32,50 +32,56 @@ def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # n
 
 
 def undiscounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """What was earned from each step on, undiscounted."""
+    """Return `[T]` float64, fresh: what was earned from each step on, undiscounted."""
     return discounted_return(record, 1.0, n_steps)
 
 
 def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """G_t = r_t + gamma G_{t+1}; after the last step 0 or, if the episode was cut, its value."""
-    tail = value_behind(record, discount)
+    """Return `[T]` float64, fresh: G_t = r_t + gamma G_{t+1}.
+
+    After the last step comes 0 or, if the episode was cut, its value.
+    """
+    tail = value_after_last(record, discount)
     rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
     found: Floats = rows[:, 0]
     return found
 
 
 def root_value(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """What the search said: bootstrapped by its own rollouts or evaluator."""
+    """Return `[T]` float64, the record's: the search's value, by its rollouts or evaluator."""
     return _root_values(record, "value")
 
 
 def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
-    """Rewards of n steps, then the search's value of the state that they led to."""
+    """Return `[T]` float64, fresh: n rewards, then the search's value of the state after them."""
     rows = multistep(
         record.rewards[:, None],
         _root_values(record, "n_return")[:, None],
         _never(record),
         gamma=discount,
         n=n_steps,
-        bootstrap=value_behind(record, discount),
+        bootstrap=value_after_last(record, discount),
     )
     found: Floats = rows[:, 0]
     return found
 
 
 def weights(record: EpisodeRecord) -> Floats:
-    """The plans' own policies: visit shares, or Gumbel's improved policy."""
+    """Return `[T, A]` float64, the record's: visit shares, or Gumbel's improved policy."""
     return _known(record.policies, "weights", "weights")
 
 
 def action_histogram(record: EpisodeRecord) -> Floats:
-    """Visits as shares, of planners that choose by them."""
+    """Return `[T, A]` float64, fresh: visits as shares, of planners that choose by them."""
     visits = _known(record.visits, "action_histogram", "visits").astype(np.float64)
     return visits / visits.sum(axis=1, keepdims=True)
 
 
 def action_histogram_smooth(record: EpisodeRecord) -> Floats:
-    """Visits plus one as shares of the legal actions: never zero, and never 0 / 0."""
+    """Return `[T, A]` float64, fresh: visits plus one as shares of the legal actions.
+
+    They are never zero, and never 0 / 0.
+    """
     visits = _known(record.visits, "action_histogram_smooth", "visits") + 1.0
     if record.legal is not None:
         visits = np.where(record.legal, visits, 0.0)
@@ -83,7 +89,7 @@ def action_histogram_smooth(record: EpisodeRecord) -> Floats:
 
 
 def qualities(record: EpisodeRecord) -> Floats:
-    """What each action returned in the search, NaN where that is unknown."""
+    """Return `[T, A]` float64, the record's: what each action returned, NaN where unknown."""
     return _known(record.q, "qualities", "q")
 
 
@@ -106,7 +112,7 @@ ACTION = "action"
 QUALITIES = "qualities"
 
 
-def value_behind(record: EpisodeRecord, discount: float) -> float:
+def value_after_last(record: EpisodeRecord, discount: float) -> float:
     """Return what would have followed the last step; 0 after a termination."""
     if record.terminated:
         return 0.0

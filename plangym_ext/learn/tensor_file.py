@@ -69,7 +69,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _digest(file: IO[bytes], size: int) -> bytes:
-    """Digest of the first `size` bytes of a file."""
+    """Return the digest of the first `size` bytes of a file."""
     found, left = hashlib.blake2b(digest_size=_DIGEST_BYTES), size
     file.seek(0)
     while left:

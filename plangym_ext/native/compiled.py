@@ -38,7 +38,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_inline(function: Function) -> Function:
-    """As `compiled`, for functions that become part of whatever calls them.
+    """Mark a function as `compiled` does, to become part of the functions that call it.
 
     They may pass many arrays on: a call would copy what describes each of them.
     """
@@ -49,7 +49,7 @@ def compiled_inline(function: Function) -> Function:
 def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     """Compile a function for arguments like those of an example, or load it from disk.
 
-    Nothing is ever compiled behind the caller's back, and nothing is checked: what comes
+    Nothing is ever compiled unasked, and nothing is checked: what comes
     back must be called with arguments of the very types and memory layouts of the example.
 
     Args:
@@ -80,12 +80,12 @@ def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) ->
 
 
 def _module(name: str) -> Any:
-    """A module of the compiler, which only those pay for who compile."""
+    """Return a module of the compiler, which only those pay for who compile."""
     return importlib.import_module(name)
 
 
 def type_of(value: Any) -> Any:
-    """The compiler's type of a value; equal types have equal texts."""
+    """Return the compiler's type of a value; equal types have equal texts."""
     return _module("numba").typeof(value)
 
 
@@ -109,7 +109,7 @@ def built_once(
     example: tuple[Any, ...],
     parts: tuple[Callable[..., Any], ...] = (),
 ) -> tuple[Callable[..., Any], float]:
-    """As `build`, and the seconds it took: 0 if this process has it already.
+    """Build once; return the function and the seconds it took: 0 if the process has it.
 
     Args:
         name: as for `build`.

@@ -22,7 +22,7 @@ class NativeEnv(LiveStepper):
     _checks: RowChecks | None = None
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """The states as `[B, S]` uint8; see `RowStepper.checked_states`."""
+        """Return the states as `[B, S]` uint8; see `RowStepper.checked_states`."""
         if self._checks is not None and self._checks.whole(states):
             found: np.ndarray = states
             return found
@@ -52,7 +52,7 @@ class NativeEnv(LiveStepper):
         """Run a request of one step whose `dt` is 0 in rows that are only reset."""
 
     def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
-        """Actions that are checked in the rows that are stepped, and valid in the others."""
+        """Return actions that are checked in the rows that are stepped, and valid in the others."""
         if self._checks is not None and self._checks.in_range(actions, resets.shape):
             return actions
         stepped = ~resets
@@ -64,7 +64,7 @@ class NativeEnv(LiveStepper):
         return chosen
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """States from `step_live` as states that any equal env takes; fresh."""
+        """Return `[B, S]` uint8 from `step_live` as states that any equal env takes; fresh."""
         found = np.zeros((len(rows), self.state_width), np.uint8)
         found[:, : rows.shape[1]] = rows
         self.envelope.seal(found, sum(part.width for part in self.codec.parts))
@@ -72,7 +72,7 @@ class NativeEnv(LiveStepper):
 
 
 def state_of(env: GymEnv) -> Any:
-    """`[1, S]` uint8 of where the gymnasium env is, whether or not it may be asked."""
+    """Return `[1, S]` uint8 of where the gymnasium env is, whether or not it may be asked."""
     row = np.zeros((1, env.state_width), np.uint8)
     end = env.codec.capture(row[0].data, HEADER)
     env.envelope.seal(row, end - HEADER)

@@ -20,7 +20,7 @@ _RESETS = 4
 def proved_resets(
     env: GymEnv, run: Callable[[RowRequest], RowResults | None]
 ) -> tuple[InfoColumn, ...] | None:
-    """The infos of a reset, if a backend resets rows without a step as the env does.
+    """Return the infos of a reset, if a backend resets rows without a step as the env does.
 
     Args:
         env: the reference; it is left where it was.
@@ -57,7 +57,7 @@ def proved_resets(
 
 
 def _played(env: GymEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-    """States before and after some resets, their observations and infos."""
+    """Return states before and after some resets, their observations and infos."""
     leaf = env.layout.obs.leaves[0]
     before, infos = [], []
     shown = np.zeros((_RESETS, *leaf.shape), leaf.dtype)

@@ -17,7 +17,7 @@ from plangym_ext.states.envelope import Envelope
 
 
 def are_within(values: Any, low: Any, high: Any) -> bool:
-    """Whether values lie between bounds; numbers that are none do not.
+    """Return whether values lie between bounds; numbers that are none do not.
 
     Args:
         values: `[N * size]`, rows one after another.
@@ -65,7 +65,7 @@ class RowChecks:
         self.seconds = first + second
 
     def whole(self, states: Any) -> bool:
-        """Whether these are `[B, S]` uint8 states of this env and nothing is unusual."""
+        """Return whether these are `[B, S]` uint8 states of this env and nothing is unusual."""
         if (
             type(states) is not np.ndarray
             or states.dtype != np.uint8
@@ -77,7 +77,7 @@ class RowChecks:
         return bool(self._are_sealed(states.view(np.uint64), self._header, self._weights))
 
     def in_range(self, actions: Any, batch_shape: tuple[int, ...]) -> bool:
-        """Whether these are actions of the space, in its own dtype; shapes as for `core`."""
+        """Return whether these are actions of the space, in its own dtype; shapes as for `core`."""
         dtype, shape = self._action
         if type(actions) is not np.ndarray or actions.dtype != dtype or not is_plain(actions):
             return False
@@ -91,6 +91,6 @@ class RowChecks:
 
 
 def is_plain(array: np.ndarray) -> bool:
-    """Whether an array lies in memory as compiled code expects it."""
+    """Return whether an array lies in memory as compiled code expects it."""
     flags = array.flags
     return bool(flags.c_contiguous and flags.aligned and flags.writeable)

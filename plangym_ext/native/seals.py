@@ -15,7 +15,7 @@ _32 = np.uint64(32)
 
 @compiled
 def sum_row(row: Any, weights: Any) -> Any:
-    """Checksum of one row, as `states.envelope` defines it."""
+    """Return the checksum of one row, as `states.envelope` defines it."""
     total = np.uint64(0)
     for word in range(row.size):
         total += (row[word] ^ (row[word] >> _32)) * weights[word]
@@ -36,7 +36,7 @@ def seal_rows(rows: Any, header: Any, weights: Any) -> None:
 
 
 def are_sealed(rows: Any, header: Any, weights: Any) -> bool:
-    """Whether all `[B, S / 8]` uint64 rows are whole ones with this very header.
+    """Return whether all `[B, S / 8]` uint64 rows are whole ones with this very header.
 
     False says only that something is unusual: `Envelope.check` finds out what.
     """
@@ -52,7 +52,7 @@ def are_sealed(rows: Any, header: Any, weights: Any) -> bool:
 
 
 def header_of(envelope: Envelope, length: int) -> np.ndarray:
-    """`[6]` uint64: the header of states whose payload takes `length` bytes, checksum 0."""
+    """Return `[6]` uint64: the header of states whose payload takes `length` bytes, checksum 0."""
     row = np.zeros((1, envelope.width), np.uint8)
     envelope.seal(row, length)
     header: np.ndarray = row[0, :HEADER].view("<u8").copy()
@@ -82,6 +82,6 @@ class RowSeals:
         """Write header and checksum around payloads already in place.
 
         Args:
-            rows: `[B, S]` uint8, contiguous; the bytes behind the payload must be zero.
+            rows: `[B, S]` uint8, contiguous; the bytes after the payload must be zero.
         """
         self._seal(rows.view(np.uint64), self.header, self._weights)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def checked_threads(threads: Any) -> int:
-    """Threads to use: those asked for, or as many as there are processors if None.
+    """Return the threads to use: those asked for, or as many as there are processors if None.
 
     Raises:
         ValueError: not an int >= 1.

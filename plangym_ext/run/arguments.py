@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """Parser of an int that is no smaller than `low`."""
+    """Return a parser of an int that is no smaller than `low`."""
 
     def parse(text: str) -> int:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Resamples behind an interval; its ends then move by about a hundredth of its width.
+#: Resamples of an interval; its ends then move by about a hundredth of its width.
 RESAMPLES = 10_000
 
 

@@ -62,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The whole command line, one subcommand a module.
+    """Return the whole command line, one subcommand a module.
 
     Args:
         arguments: what was typed; the command named first may have options that depend
@@ -86,7 +86,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]

@@ -23,7 +23,7 @@ from plangym_ext.run.progress import ProgressLine
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("envs", nargs="+", metavar="ENV_ID", help="gymnasium ids")
     parser.add_argument(
         "--planners", nargs="+", required=True, metavar="SPEC", help="NAME or NAME:option=value,..."
@@ -137,7 +137,7 @@ class _Results:
         write_json(self.path, content)
 
     def summary(self) -> list[dict[str, Any]]:
-        """One entry per env and planner, of the episodes that are there."""
+        """Return one entry per env and planner, of the episodes that are there."""
         from plangym_ext.run.bootstrap import mean_interval
 
         found = []
@@ -164,7 +164,7 @@ class _Results:
         return found
 
     def heading(self) -> str:
-        """Names of the columns of the table."""
+        """Return the names of the columns of the table."""
         env, planner = self._widths
         return (
             f"{'env':<{env}} {'planner':<{planner}} {'episodes':>8} {'mean':>10} "
@@ -172,11 +172,11 @@ class _Results:
         )
 
     def table(self) -> str:
-        """The summary as text."""
+        """Return the summary as text."""
         return "\n".join([self.heading(), *map(self._line, self.summary())])
 
     def line_of(self, env: str, spec: str) -> str:
-        """The row of an env and planner that have played."""
+        """Return the row of an env and planner that have played."""
         (row,) = (r for r in self.summary() if (r["env"], r["planner"]) == (env, spec))
         return self._line(row)
 
@@ -211,7 +211,7 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
         ]
         if not missing:
             continue
-        with _env(name, options, told=False) as env:
+        with _env(name, options, shown=False) as env:
             state, obs, info = env.reset(seed=0)
             for planner in missing:
                 planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
@@ -265,13 +265,13 @@ def _planner(spec: str, model_steps: int) -> Any:
     return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
 
 
-def _env(name: str, options: argparse.Namespace, *, told: bool = True) -> Any:
-    """The env; `told`: why it runs where it runs is printed."""
+def _env(name: str, options: argparse.Namespace, *, shown: bool = True) -> Any:
+    """Make the env; print why it runs where it runs, if `shown`."""
     import plangym_ext
 
     arguments = {"frameskip": options.frameskip, **env_arguments(options)}
     env = plangym_ext.make(name, n_workers=options.n_workers, **arguments)
-    if env.backend_note and told:
+    if env.backend_note and shown:
         print(f"{env.name}: {env.backend_note}", file=sys.stderr)
     return env
 

@@ -25,7 +25,7 @@ class Curve(NamedTuple):
 def aggregated(runs: Sequence[tuple[Floats, Floats]], band: str) -> Curve:
     """Return the mean of some curves at every x that one of them has.
 
-    Between two points of a run it is interpolated; before its first and behind its last
+    Between two points of a run it is interpolated; before its first and after its last
     it does not count. Points without a number are left out.
 
     Args:

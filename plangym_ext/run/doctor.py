@@ -19,10 +19,10 @@ _REPLAYS = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as CartPole-v1")
     parser.add_argument(
-        "--steps", type=at_least(1), default=100, help="steps compared behind each saved state"
+        "--steps", type=at_least(1), default=100, help="steps compared after each saved state"
     )
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed of the reset and the actions"
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _backend(env: Any, name: str) -> str:
-    """What `make` chooses for the env, and why."""
+    """Return what `make` chooses for the env, and why."""
     from plangym_ext.errors import KernelDiffers, NoKernel
     from plangym_ext.native.kernel.kernel_env import KernelEnv
     from plangym_ext.states.families import family_of
@@ -100,7 +100,7 @@ def _backend(env: Any, name: str) -> str:
 
 
 def _python_backend(env: Any, name: str, reason: str) -> str:
-    """Workers or this process, and why neither of the native backends."""
+    """Return workers or this process, and why neither of the native backends."""
     from plangym_ext.registry import find_spec
     from plangym_ext.workers.auto_backend import chosen_workers
     from plangym_ext.workers.processors import WAVE
@@ -128,7 +128,7 @@ def _equal_in(seconds: float) -> str:
 
 
 def _costs(env: Any, seed: int) -> dict[str, float]:
-    """Microseconds of each operation, the median of many calls."""
+    """Return the microseconds of each operation, the median of many calls."""
     state, *_ = env.reset(seed=seed)
     action = env.sample_action()
 
@@ -145,7 +145,7 @@ def _costs(env: Any, seed: int) -> dict[str, float]:
 
 
 def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
-    """What restoring a replayed state costs, which depends on its depth; "" for others."""
+    """Return what restoring a replayed state costs, which depends on its depth; "" for others."""
     from plangym_ext.states.replay import MAX_DEPTH, ReplayPart
 
     part = next((part for part in env.codec.parts if isinstance(part, ReplayPart)), None)

@@ -22,7 +22,7 @@ _CHANGED = ("env", "planner")
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Options of the command.
+    """Add the options of the command.
 
     Args:
         parser: of this command.
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(checkpoint: Path) -> Path:
-    """Where results go if nobody says so."""
+    """Return the folder for results, unless one is given."""
     return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 

@@ -31,7 +31,7 @@ class _Stopped(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Options of the command.
+    """Add the options of the command.
 
     Args:
         parser: of this command.
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=Path,
         default=None,
         metavar="FILE.html",
-        help="also write one page that shows the tree behind every move; no network needed",
+        help="also write one page that shows the tree of every move; no network needed",
     )
     parser.add_argument(
         "--tree-nodes",
@@ -229,7 +229,7 @@ class _Shown:
             raise _Stopped
 
     def _first_frame(self) -> Any:
-        """What the page begins with; without a package to draw with it has no pictures."""
+        """Return what the page begins with; without a package to draw with it has no pictures."""
         try:
             return first_frame(self._env, self._options.seed)
         except MissingExtra as error:
@@ -238,7 +238,7 @@ class _Shown:
             return None
 
     def text(self, seconds: float) -> str:
-        """The progress line."""
+        """Return the progress line."""
         rate = self.model_steps / max(seconds, 1e-9)
         return (
             f"step {self.moves}/{self._options.max_steps}  return {self.return_:g}  "
@@ -259,7 +259,7 @@ def _env(options: argparse.Namespace) -> Any:
 
 
 def _renders(name: str) -> bool:
-    """Whether an env draws pictures, as its class says."""
+    """Return whether an env draws pictures, as its class says."""
     import gymnasium as gym
 
     from plangym_ext.registry import find_spec
@@ -285,7 +285,7 @@ def _check_tree(name: str, planner: Any) -> None:
 
 
 def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
-    """Recorder of the page of trees; None if not asked for."""
+    """Return the recorder of the page of trees; None if not asked for."""
     if not options.tree:
         return None
     from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names

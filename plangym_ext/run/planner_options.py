@@ -56,7 +56,7 @@ def add_planner_options(
 
 
 def _limits_first(options: Sequence[Option]) -> list[Option]:
-    """Put what bounds a plan, which everybody sets, before what shapes it."""
+    """Put what bounds a plan, which is set most often, before what shapes it."""
     return sorted(options, key=lambda option: option.name not in _LIMITS)
 
 
@@ -67,7 +67,7 @@ def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(given: Sequence[str]) -> str | None:
-    """The value of `--planner`, if it was typed."""
+    """Return the value of `--planner`, if it was typed."""
     for position, word in enumerate(given):
         if word.startswith("--planner="):
             return word.partition("=")[2]
@@ -77,7 +77,7 @@ def _named(given: Sequence[str]) -> str | None:
 
 
 def _parser(kind: type, optional: bool) -> Callable[[str], Any]:
-    """Parser of one value; `none` is one where the option may be None."""
+    """Return a parser of one value; `none` is one where the option may be None."""
 
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":

@@ -24,7 +24,7 @@ _PER_LINE = 3  # panels
 
 
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
     parser.add_argument(
         "--x", default="step", metavar="COLUMN", help="what the curves are drawn over"

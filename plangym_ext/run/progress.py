@@ -35,7 +35,7 @@ class ProgressLine:
             return
         self._next = now + self._interval
         if self._live:
-            # Blanks wipe what a longer text before it left behind.
+            # Blanks wipe what a longer text before it left.
             self._stream.write("\r" + text.ljust(self._width))
             self._width, self._text = len(text), text
         else:

@@ -48,7 +48,7 @@ def add_setting_options(
 
 
 def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]) -> None:
-    """Add the keys that were typed below a setting whose keys are anybody's."""
+    """Add the keys that were typed below a setting with free keys."""
     keys = [key for key in typed if key.startswith(f"{setting.key}.")]
     for key in keys:
         parser.add_argument(f"--{key}", dest=key, type=Text, help=argparse.SUPPRESS)

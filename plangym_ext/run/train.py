@@ -29,7 +29,7 @@ _OUT = Path("runs/train")
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Options of the command.
+    """Add the options of the command.
 
     Args:
         parser: of this command.
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return INTERRUPTED
-    # Behind the table, which leaves its line when it is closed.
+    # After the table, which leaves its line when it is closed.
     print(
         f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
         f"{runner.trainer.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"

@@ -104,7 +104,7 @@ class VideoWriter:
 
 
 def first_frame(env: Any, seed: int) -> Any:
-    """The picture that the episode of a seed begins with; the env is reset."""
+    """Return the picture that the episode of a seed begins with; the env is reset."""
     env.reset(seed=seed)
     return env.render()
 

@@ -35,7 +35,7 @@ def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
 
 
 def size(attribute: Any, names: dict[int, Name]) -> int:
-    """Bytes of the pickle of an attribute, or of as much of it as can be written."""
+    """Return the bytes of the pickle of an attribute, or of as much of it as can be written."""
     file = io.BytesIO()
     with contextlib.suppress(Exception):  # of its own reduction
         _Pickler(file, names).dump(attribute)
@@ -43,7 +43,7 @@ def size(attribute: Any, names: dict[int, Name]) -> int:
 
 
 def loads(data: bytes, named: Callable[[int, str], Any]) -> Any:
-    """What `dumps` pickled.
+    """Return what `dumps` pickled.
 
     Args:
         data: a pickle that may be opened; it can run any code.

@@ -31,7 +31,7 @@ def check_way(state: str) -> None:
 def choose_codec(
     env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool
 ) -> tuple[gym.Env[Any, Any], StateCodec]:
-    """The env, perhaps with a recorder in its stack, and the codec bound to it.
+    """Return the env, perhaps with a recorder in its stack, and the codec bound to it.
 
     Args:
         env: reset at least once; it is reset and moved by the check.

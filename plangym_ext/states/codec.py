@@ -35,7 +35,7 @@ _USUAL_DEPTH = 1000
 
 
 def layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """Every layer of `env`, outermost first, the simulator last."""
+    """Return every layer of `env`, outermost first, the simulator last."""
     found = [env]
     while isinstance(found[-1], gym.Wrapper):
         found.append(found[-1].env)
@@ -99,7 +99,7 @@ class StateCodec:
         """Write the state to `buffer[offset : offset + width]`.
 
         Returns:
-            Offset behind the last byte written; what follows it stays as it is.
+            Offset after the last byte written; what follows it stays as it is.
 
         Raises:
             StateTooWide: the state needs more than `width` bytes.
@@ -115,7 +115,7 @@ class StateCodec:
             offset = part.restore(buffer, offset)
 
     def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
-        """What each part learned; see `StatePart.learned`."""
+        """Return what each part learned; see `StatePart.learned`."""
         return tuple(part.learned(before) for part in self.parts)
 
     def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
@@ -134,11 +134,11 @@ class StateCodec:
             part.adopt(what, before)
 
     def described(self) -> list[tuple[StatePart, str]]:
-        """Each part with the name of its layer, for reports."""
+        """Return each part with the name of its layer, for reports."""
         return list(self._found)
 
     def identity(self) -> dict[str, Any]:
-        """What the parts' states depend on, for the envelope's fingerprint."""
+        """Return what the parts' states depend on, for the envelope's fingerprint."""
         return {
             f"{name}: {type(part).__name__} {part.method}": part.identity()
             for part, name in self._found
@@ -146,7 +146,7 @@ class StateCodec:
 
 
 def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
-    """Methods worth trying on an env, in order."""
+    """Yield methods worth trying on an env, in order."""
     stack = layers(env)
     family = family_of(stack[-1])
     if family is not None and family.codec is not None:
@@ -159,7 +159,7 @@ def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
 
 
 def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
-    """The same env with the recorder right on its simulator that a method needs, if any.
+    """Return the same env with the recorder right on its simulator that a method needs, if any.
 
     A new recorder knows nothing yet: reset the env then.
     """
@@ -184,7 +184,7 @@ def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
 
 
 def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart | None, int]:
-    """Part of the simulator, or None to snapshot it, and how many layers lie above."""
+    """Return the part of the simulator, or None to snapshot it, and how many layers lie above."""
     base = stack[-1]
     if method in ("codec", "approximate"):
         family = family_of(base)

@@ -51,13 +51,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def fingerprint(identity: dict[str, Any]) -> bytes:
-    """16 bytes that differ whenever `identity` (JSON-like, any key order) differs."""
+    """Return 16 bytes that differ whenever `identity` (JSON-like, any key order) differs."""
     text = json.dumps(identity, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _plain(value: Any) -> Any:
-    """What JSON lacks, in a form that is the same in every process."""
+    """Return what JSON lacks, in a form that is the same in every process."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         # Its text would leave out the middle.
         content = hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
@@ -79,7 +79,7 @@ def _weights(num_words: int) -> np.ndarray:
 
 
 def _sums(words: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`[B]` checksums of `[B, W]` words; zeros at the end of a row do not count."""
+    """Return `[B]` checksums of `[B, W]` words; zeros at the end of a row do not count."""
     folded = np.right_shift(words, _HALF_BITS)
     np.bitwise_xor(folded, words, folded)
     sums: np.ndarray = folded.dot(weights)
@@ -171,7 +171,7 @@ class Envelope:
         return rows
 
     def shaped(self, states: Any, where: str) -> np.ndarray:
-        """`check` of everything but the rows' content."""
+        """Check everything but the rows' content; see `check`."""
         rows = np.asarray(states)
         if rows.ndim != 2 or rows.dtype != np.uint8:
             one = ". One state is a batch of one row as state[None]." if rows.ndim == 1 else ""
@@ -188,7 +188,7 @@ class Envelope:
         return rows if rows.strides[1] == 1 else np.ascontiguousarray(rows)
 
     def holds_own(self, rows: np.ndarray) -> bool:
-        """Whether `shaped` rows are whole, of this env, and of exactly its width.
+        """Return whether `shaped` rows are whole, of this env, and of exactly its width.
 
         The quick look: rows of another width, which may be good, are refused too.
         """
@@ -252,7 +252,7 @@ class Envelope:
 
 
 def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
-    """Rows of one env as `[B, S]` uint8, those from before a widening followed by zeros.
+    """Return rows of one env as `[B, S]` uint8, those from before a widening followed by zeros.
 
     Args:
         rows: `[S]` uint8 each, of any widths.
@@ -271,7 +271,7 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
                 f"got {row.shape} {row.dtype}"
             )
         own = int.from_bytes(row[_WIDTH].tobytes(), "little")
-        # Behind a row that was cut off, zeros could hide that something is missing.
+        # After a row that was cut off, zeros could hide that something is missing.
         if row.size < own:
             raise DamagedState(
                 f"{where}: states[{i}] must be {own} bytes wide, as it was captured; "
@@ -282,5 +282,5 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
 
 
 def payload(row: np.ndarray) -> np.ndarray:
-    """View `[width - 48]` uint8 of the payload area of a row, padding included."""
+    """Return a view `[width - 48]` uint8 of the payload area of a row, padding included."""
     return row[HEADER:]

@@ -26,7 +26,7 @@ _SCALAR = 32
 
 
 def plain_fields(simulator: Any) -> dict[str, bytes]:
-    """Plain attributes of a simulator whose class derives from a known one; else nothing."""
+    """Return plain attributes of a simulator whose class derives from a known one; else nothing."""
     family = family_of(simulator)
     if family is None or is_own_class(simulator):
         return {}
@@ -75,14 +75,14 @@ class ExtraFieldsPart(StatePart):
             ) from error
 
     def _room(self, name: str) -> int:
-        """Bytes that a changed attribute is expected to take."""
+        """Return bytes that a changed attribute is expected to take."""
         value = vars(self._layer)[name]
         # The same for a short and a long path: rows of two instances are equally wide.
         size = _SCALAR if isinstance(value, str | int | float | None) else len(self._first[name])
         return int(size * _SLACK) + len(name)
 
     def learned(self, before: Mapping[str, bytes]) -> Any:
-        """What the first reset made of the fields that it touched, and names of those gone."""
+        """Return the fields that the first reset changed, as it left them; names of those gone."""
         touched = {name: data for name, data in self._first.items() if before.get(name) != data}
         return touched, sorted(before.keys() - vars(self._layer).keys())
 

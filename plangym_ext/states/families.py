@@ -82,7 +82,7 @@ class Family:
     headless: tuple[tuple[str, str], ...] = ()
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
-        """The constructor of the exact or the approximate codec, imported on first use.
+        """Return the constructor of the exact or the approximate codec, imported on first use.
 
         Raises:
             IncompleteState: the family has none of that kind.
@@ -94,33 +94,33 @@ class Family:
         return _loaded(codec)
 
     def load_playback(self) -> Callable[[Any], Any] | None:
-        """The class of the family's `Playback`, or None if any env's will do."""
+        """Return the class of the family's `Playback`, or None if any env's will do."""
         return None if self.playback is None else _loaded(self.playback)
 
     def load_wrap(self) -> Callable[..., Any] | None:
-        """What `make` passes every env of the family through, or None."""
+        """Return what `make` passes every env of the family through, or None."""
         return None if self.wrap is None else _loaded(self.wrap)
 
     def load_prepare(self) -> Callable[[Any], object] | None:
-        """What is done to a simulator before its first reset, or None."""
+        """Return what is done to a simulator before its first reset, or None."""
         return None if self.prepare is None else _loaded(self.prepare)
 
     def build_context(self) -> AbstractContextManager[Any]:
-        """A new context in which an env of the family is built."""
+        """Return a new context in which an env of the family is built."""
         return contextlib.nullcontext() if self.building is None else _loaded(self.building)()
 
     def is_run_by(self, backend: str) -> bool:
-        """Whether this is the family's native backend."""
+        """Return whether this is the family's native backend."""
         return self.native is not None and self.native[0] == backend
 
     def load_native(self, backend: str) -> Callable[[Any], Any] | None:
-        """What finds that which a native backend runs of an env, or None."""
+        """Return what finds that which a native backend runs of an env, or None."""
         if self.native is None or self.native[0] != backend:
             return None
         return _loaded(self.native[1])
 
     def spec(self, name: str) -> Any:
-        """The gymnasium `EnvSpec` of an id that matches `names`.
+        """Return the gymnasium `EnvSpec` of an id that matches `names`.
 
         Raises:
             MissingExtra: the simulator is not installed.
@@ -158,7 +158,7 @@ def simulator(module: str, extra: str, *, name: str) -> Any:
 
 
 def registered_spec(name: str) -> Any:
-    """The spec of an id that importing its simulator has registered.
+    """Return the spec of an id that importing its simulator has registered.
 
     Raises:
         UnknownName: there is none; the message has the closest one.
@@ -186,7 +186,7 @@ def register_family(family: Family, *, builtin: bool = False) -> None:
 
 
 def custom_families() -> tuple[Family, ...]:
-    """Families that did not come with the library; workers have to be told of them."""
+    """Return families that did not come with the library; they have to be sent to workers."""
     return tuple(_custom)
 
 
@@ -204,7 +204,7 @@ def _find(module: str) -> Family | None:
 
 
 def family_of(base: Any) -> Family | None:
-    """Family of an unwrapped env: of its class, or of the nearest ancestor with one."""
+    """Return the family of an unwrapped env: of its class, or of the nearest ancestor with one."""
     for cls in type(base).__mro__:
         found = _find(cls.__module__)
         if found is not None:
@@ -213,7 +213,7 @@ def family_of(base: Any) -> Family | None:
 
 
 def family_of_name(name: str) -> Family | None:
-    """Family that resolves an id, by the patterns of its names."""
+    """Return the family that resolves an id, by the patterns of its names."""
     importlib.import_module("plangym_ext.envs")
     for family in _families:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.names):
@@ -230,12 +230,12 @@ def register_all_ids() -> None:
 
 
 def is_own_class(base: Any) -> bool:
-    """Whether a family names the very class of `base`, not just one that it derives from."""
+    """Return whether a family names the very class of `base`, not just one that it derives from."""
     return _find(type(base).__module__) is not None
 
 
 def family_of_entry_point(entry_point: Any) -> Family | None:
-    """Family of an env that is not built yet, from its gymnasium entry point."""
+    """Return the family of an env that is not built yet, from its gymnasium entry point."""
     if isinstance(entry_point, str):
         return _find(entry_point.partition(":")[0])
     return _find(getattr(entry_point, "__module__", "") or "")

@@ -28,17 +28,17 @@ class Finder(Protocol):
     """Finds what a graph names, or raises `StateError`; see `nameable`.
 
     Attributes:
-        careful: whether nobody vouches for the graph, so that none of the code of the
+        careful: whether the graph is not trusted, so that none of the code of the
             classes that it names may run.
     """
 
     careful: bool
 
     def built(self, row: tuple[str, ...]) -> type:
-        """The class of which an instance is to be built: module, name, its attributes."""
+        """Return the class of which an instance is to be built: module, name, its attributes."""
 
     def referred(self, module: str, name: str) -> Any:
-        """The class, enumeration or function of that name."""
+        """Return the class, enumeration or function of that name."""
 
 
 def _nothing(layer: int, name: str) -> Any:  # noqa: ARG001 - there is none
@@ -92,7 +92,7 @@ class GraphReader:
         self._readers = [getattr(self, f"_get_{tag.name.lower()}") for tag in Tag]
 
     def get(self) -> Any:
-        """The next value.
+        """Return the next value.
 
         Raises:
             DamagedState: the bytes are not what a writer wrote.
@@ -261,7 +261,7 @@ class GraphReader:
         return types.MethodType(function, owner)
 
     def _get_shared(self) -> Any:
-        """What another layer holds, if it holds there what the graph says, else that."""
+        """Return what another layer holds, if it holds there what the graph says, else that."""
         live = self._shared(next(self._ops), self._text())
         number = len(self._seen)
         made = self._value()
@@ -283,7 +283,7 @@ class GraphReader:
 def _table(
     data: bytes,
 ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[str, str]]]:
-    """The first block; states of one env mostly share it."""
+    """Return the first block; states of one env mostly share it."""
     texts, classes, references = json.loads(data)
     for row in (texts, *classes, *references):
         if not (isinstance(row, list) and all(isinstance(text, str) for text in row)):
@@ -294,7 +294,7 @@ def _table(
 
 
 def alike(one: Any, two: Any) -> bool:
-    """Whether two objects of one type are the same data."""
+    """Return whether two objects of one type are the same data."""
     if type(one) is not type(two):
         return False
     graphs = []

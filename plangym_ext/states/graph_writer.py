@@ -3,7 +3,7 @@
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, and references to classes, functions and the env's own layers. Objects
 that are shared stay shared, and equal graphs give equal bytes: mutable objects are
-told apart by identity, all others by value alone. `graph_reader` is the way back.
+distinguished by identity, all others by value alone. `graph_reader` is the way back.
 
 Layout: the sizes of four blocks as uint32, then the blocks. A JSON table of texts, of
 classes with their attribute names, and of references; the graph, depth first, as
@@ -103,13 +103,13 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 @functools.cache
 def is_drawing(kind: Any) -> bool:
-    """Whether instances of a class only show things."""
+    """Return whether instances of a class only show things."""
     return str(kind.__module__).partition(".")[0] in _DRAWING_MODULES
 
 
 @functools.cache
 def is_simple(kind: Any) -> bool:
-    """Whether an instance's attributes are all there is to it."""
+    """Return whether an instance's attributes are all there is to it."""
     above = kind.__mro__[:-1]
     return bool(
         all(cls.__flags__ & _HEAP_TYPE and cls.__module__ != "builtins" for cls in above)
@@ -120,7 +120,7 @@ def is_simple(kind: Any) -> bool:
 
 @functools.cache
 def imported(module: str, name: str) -> Any:
-    """The object of that qualified name.
+    """Return the object of that qualified name.
 
     Raises:
         ImportError, AttributeError, ValueError: there is none.
@@ -132,7 +132,7 @@ def imported(module: str, name: str) -> Any:
 
 
 def name_of(thing: Any) -> tuple[str, str]:
-    """Module and qualified name of a class or function."""
+    """Return the module and qualified name of a class or function."""
     return str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
 
 
@@ -177,7 +177,7 @@ class GraphWriter:
         return self._references
 
     def data(self) -> bytes:
-        """Everything that was `put`."""
+        """Return everything that was `put`."""
         table = (
             list(self._texts),
             [[*name_of(cls), *names] for cls, names in self._classes],
@@ -255,7 +255,7 @@ class GraphWriter:
             raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}")
 
     def _again(self, value: Any) -> bool:
-        """Whether the object is named or was written before; else it is numbered."""
+        """Return whether the object is named or was written before; else it is numbered."""
         key = id(value)
         if key in self._seen:
             self._ops += (_SEEN, self._seen[key])

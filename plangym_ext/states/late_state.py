@@ -40,7 +40,7 @@ class Binding:
 def first_codec(
     env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool
 ) -> tuple[gym.Env[Any, Any], StateCodec, Mapping[str, bytes]]:
-    """Reset an env that nobody plays and choose how its state is captured.
+    """Reset an env that is not played and choose how its state is captured.
 
     Args:
         env: with the state of a new one; it is left reset and moved.
@@ -71,7 +71,7 @@ def _prepare(env: gym.Env[Any, Any], state: str) -> None:
 
 
 def binding_of(twin: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool) -> Binding:
-    """What binds codecs to envs that equal `twin`, which nobody plays.
+    """Return what binds codecs to envs that equal `twin`, which is not played.
 
     Raises:
         IncompleteState: there is no exact way to capture its state.
@@ -108,14 +108,14 @@ class LateState:
         return self._live
 
     def identify(self) -> None:
-        """As `LiveState.identify`."""
+        """Identify; see `LiveState.identify`."""
         if self._live is not None:
             self._live.identify()
 
     def capture(self) -> np.ndarray:
-        """As `LiveState.capture`, of an env that has been reset."""
+        """Capture; see `LiveState.capture`, of an env that has been reset."""
         return self._bound().capture()
 
     def restore(self, state: np.ndarray, where: str) -> None:
-        """As `LiveState.restore`, into an env that has been reset."""
+        """Restore; see `LiveState.restore`, into an env that has been reset."""
         self._bound().restore(state, where)

@@ -47,11 +47,11 @@ class LiveState:
         self.codec.width = self.envelope.width - HEADER
 
     def wider(self, excess: int) -> int:
-        """Row width for states that need `excess` bytes more, with room to grow."""
+        """Return the row width for states that need `excess` bytes more, with room to grow."""
         return (self.envelope.width + excess) * 3 // 2
 
     def capture(self) -> np.ndarray:
-        """Fresh `[S]` uint8 row; S grows with a state that outgrows it.
+        """Return fresh `[S]` uint8 row; S grows with a state that outgrows it.
 
         Raises:
             IncompleteState: the state cannot be captured exactly.
@@ -84,7 +84,7 @@ class LiveState:
 
 
 def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str) -> dict[str, Any]:
-    """What the states of an env belong to, for their fingerprint.
+    """Return what the states of an env belong to, for their fingerprint.
 
     Args:
         env: of which the codec is.

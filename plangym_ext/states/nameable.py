@@ -1,4 +1,4 @@
-"""What a state that nobody vouches for may name: what the env's own snapshot could have named.
+"""What an untrusted state may name: what the env's own snapshot could have named.
 
 A snapshot names classes, whose instances a reader builds, and things that attributes
 hold: classes, functions, enumerations. A row can come from anywhere, so a name in it is
@@ -78,7 +78,7 @@ def hook_of(cls: Any) -> str:
 
 @functools.cache
 def hashing(cls: Any) -> str:
-    """How instances get their hash: "" in C, "fields" by a dataclass's, "own" by other code."""
+    """Return how instances are hashed: "" in C, "fields" by a dataclass, "own" by other code."""
     above = next(above for above in cls.__mro__ if "__hash__" in vars(above))
     found = vars(above)["__hash__"]
     if not isinstance(found, types.FunctionType) or issubclass(cls, enum.Enum):
@@ -90,7 +90,7 @@ def hashing(cls: Any) -> str:
 
 @functools.lru_cache(_MOST_REMEMBERED)
 def shadowed(cls: Any, attributes: tuple[str, ...]) -> str:
-    """The first of the names that is a method of the class; "" if none is."""
+    """Return the first of the names that is a method of the class; "" if none is."""
     for name in attributes:
         above = next((above for above in cls.__mro__ if name in vars(above)), None)
         if above is not None and isinstance(vars(above)[name], _METHODS):
@@ -99,7 +99,7 @@ def shadowed(cls: Any, attributes: tuple[str, ...]) -> str:
 
 
 def defined(module: str, name: str) -> type | None:
-    """The class that a loaded module defines under that qualified name, or None.
+    """Return the class that a loaded module defines under that qualified name, or None.
 
     Nothing is imported, and no code of a module or a class runs.
     """
@@ -137,7 +137,7 @@ class Nameable:
         self._plain: dict[Shape, bool] = {}
 
     def built(self, row: tuple[str, ...]) -> type:
-        """The class of which an instance is to be built.
+        """Return the class of which an instance is to be built.
 
         Args:
             row: its module and qualified name, and the names of the instance's attributes.
@@ -156,7 +156,7 @@ class Nameable:
         return found
 
     def referred(self, module: str, name: str) -> Any:
-        """The class, enumeration or function of that name, which an attribute holds.
+        """Return the class, enumeration or function of that name, which an attribute holds.
 
         Raises:
             UntrustedState: states of this env have no use for it.
@@ -173,7 +173,7 @@ class Nameable:
         raise _untrusted(f"{module}.{name}", "which this env's states have no use for")
 
     def needs_no_word(self, shapes: Iterable[Shape], references: Iterable[Any]) -> bool:
-        """Whether a state that names these is read in every session.
+        """Return whether a state that names these is read in every session.
 
         Args:
             shapes: classes whose instances it holds, with the names of their attributes.
@@ -193,7 +193,7 @@ class Nameable:
             raise _untrusted(f"{kind.__qualname__}.{name}", "in the place of a method")
 
     def learned(self) -> tuple[frozenset[tuple[str, str]], ...]:
-        """Names of what is `known`, and of what is `referable`; for `adopt`."""
+        """Return the names of what is `known`, and of what is `referable`; for `adopt`."""
         return frozenset(self.known), frozenset(self.referable)
 
     def adopt(self, learned: tuple[frozenset[tuple[str, str]], ...]) -> None:
@@ -277,11 +277,11 @@ class AnyThing:
         self._known = known
 
     def built(self, row: tuple[str, ...]) -> Any:
-        """As of `Nameable`; imports what is not loaded."""
+        """Return it as `Nameable` does; import what is not loaded."""
         return self.referred(row[0], row[1])
 
     def referred(self, module: str, name: str) -> Any:
-        """As of `Nameable`; imports what is not loaded.
+        """Return it as `Nameable` does; import what is not loaded.
 
         Raises:
             DamagedState: there is no such thing.
@@ -298,7 +298,7 @@ class AnyThing:
 
 
 def is_method(function: types.FunctionType, owner: Any) -> bool:
-    """Whether an object's class has the function as the method of that name."""
+    """Return whether an object's class has the function as the method of that name."""
     name = function.__name__
     above = next((above for above in type(owner).__mro__ if name in vars(above)), None)
     return above is not None and vars(above)[name] is function

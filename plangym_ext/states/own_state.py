@@ -15,7 +15,7 @@ _PAIRS = (("get_state", "set_state"), ("clone_state", "restore_state"))
 
 
 def offers_state(layer: Any) -> tuple[str, str] | None:
-    """Names of the pair of methods by which the layer's class offers its state."""
+    """Return the names of the pair of methods by which the layer's class offers its state."""
     for get, put in _PAIRS:
         if callable(getattr(type(layer), get, None)) and callable(getattr(type(layer), put, None)):
             return get, put

@@ -38,7 +38,7 @@ class StatePart(ABC):
         """Write the layer's state to `buffer[offset:end]`.
 
         Returns:
-            The offset behind the last byte written.
+            The offset after the last byte written.
 
         Raises:
             StateTooWide: there is not enough room.
@@ -46,10 +46,10 @@ class StatePart(ABC):
 
     @abstractmethod
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Read what `capture` wrote at `offset`; returns the offset behind it."""
+        """Read what `capture` wrote at `offset`; return the offset after it."""
 
     def covers(self, name: str, value: Any) -> bool:  # noqa: ARG002 - for overrides
-        """Whether the layer's attribute `name`, now `value`, needs no capture of its own.
+        """Return whether the layer's attribute `name`, now `value`, needs no capture of its own.
 
         Asked for an env whose class derives from one that the codec was written for:
         what is not covered is captured beside it. The generator always is.
@@ -57,7 +57,7 @@ class StatePart(ABC):
         return name == "_np_random"
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - for overrides
-        """What the part took from the moment at which it was made, as plain data.
+        """Return what the part took from the moment at which it was made, as plain data.
 
         Args:
             before: plain fields that the simulator had before its first reset.
@@ -75,12 +75,12 @@ class StatePart(ABC):
         """
 
     def identity(self) -> dict[str, Any]:
-        """What, beside the env's id and arguments, a state of this layer depends on."""
+        """Return what, beside the env's id and arguments, a state of this layer depends on."""
         return {}
 
 
 def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
-    """Write `data` behind its 4-byte length; returns the offset behind it.
+    """Write `data` after its 4-byte length; return the offset after it.
 
     Raises:
         StateTooWide: it does not fit.
@@ -94,7 +94,7 @@ def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
 
 
 def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
-    """What `put_block` wrote at `offset`, and the offset behind it."""
+    """Return what `put_block` wrote at `offset`, and the offset after it."""
     start = offset + 4
     stop = start + int.from_bytes(buffer[offset:start], "little")
     return bytes(buffer[start:stop]), stop

@@ -47,7 +47,7 @@ class NotPlain(TypeError):
 
 
 def encode(value: Any, where: str = "value") -> bytes:
-    """Bytes that `decode` turns into an equal value.
+    """Return bytes that `decode` turns into an equal value.
 
     Raises:
         NotPlain: `value` or a part of it is not plain.
@@ -58,7 +58,7 @@ def encode(value: Any, where: str = "value") -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Inverse of `encode`; arrays are fresh.
+    """Return what `encode` encoded; arrays are fresh.
 
     Raises:
         DamagedState: the bytes are not what `encode` wrote.
@@ -75,14 +75,14 @@ def decode(data: bytes | memoryview) -> Any:
 
 @functools.lru_cache(256)
 def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays of a type are nothing but the bytes of their elements."""
+    """Return whether arrays of a type are nothing but the bytes of their elements."""
     text = dtype.str
     return bool(_DTYPE.fullmatch(text)) and not dtype.hasobject and np.dtype(text) == dtype
 
 
 @functools.lru_cache(256)
 def dtype_of(text: str) -> np.dtype[Any]:
-    """The type whose `str` is `text`.
+    """Return the type whose `str` is `text`.
 
     Raises:
         ValueError: that is not the text of a plain one.

@@ -15,7 +15,7 @@ class Playback:
     """What replaying has to know about a simulator; this one serves most of them.
 
     A family derives from it when resetting a used simulator is not like resetting a
-    new one, or when steps that nobody watches can be had for less (`Family.playback`).
+    new one, or when steps that are not observed can be had for less (`Family.playback`).
 
     Args:
         env: the simulator itself, without wrappers.
@@ -31,18 +31,18 @@ class Playback:
         self._env: Any = env
 
     def carried(self, options: dict[str, Any] | None) -> Any:  # noqa: ARG002 - most need none
-        """Plain data that a reset with these options takes over from earlier episodes."""
+        """Return plain data that a reset with these options takes over from earlier episodes."""
         return None
 
     def prepare(self, carried: Any) -> None:
-        """Called before every reset, live or replayed, so that both begin alike.
+        """Prepare for a reset, live or replayed, so that both begin alike.
 
         Args:
             carried: what `carried` returned before the live reset.
         """
 
     def unseen(self) -> AbstractContextManager[Any]:
-        """Context of a replay: nobody looks at its observations, rewards or pictures."""
+        """Return the context of a replay, whose observations, rewards and pictures are not used."""
         return contextlib.nullcontext()
 
     def play(self, actions: Sequence[Any]) -> Any:
@@ -57,10 +57,10 @@ class Playback:
         return obs
 
     def show(self) -> None:
-        """Called after a replay: show where it has led to, if somebody is watching."""
+        """Show where a replay has led to, if the env is displayed."""
 
     def identity(self) -> dict[str, Any]:
-        """What the outcome of an action depends on, beside the env's arguments."""
+        """Return what the outcome of an action depends on, beside the env's arguments."""
         package = type(self._env).__module__.partition(".")[0]
         version = getattr(sys.modules.get(package), "__version__", None)
         return {} if version is None else {package: version}

@@ -15,7 +15,7 @@ _PCG64_BYTES = 41
 
 
 def random_bytes(generator: Any) -> bytes:
-    """State of a numpy generator; those of gymnasium and of numpy's own past in short."""
+    """Return a numpy generator's state; those of gymnasium and `RandomState` in short form."""
     if isinstance(generator, np.random.RandomState):
         state = generator.get_state(legacy=False)
         if state["bit_generator"] != "MT19937":
@@ -40,7 +40,7 @@ def random_bytes(generator: Any) -> bytes:
 
 
 def state_of(data: bytes) -> dict[str, Any]:
-    """The state that `random_bytes` wrote, as numpy has it.
+    """Return the state that `random_bytes` wrote, as numpy has it.
 
     Raises:
         DamagedState, or one of `plain.MALFORMED`: the bytes are not what it wrote.
@@ -74,7 +74,7 @@ def _is_legacy(state: dict[str, Any]) -> bool:
 
 
 def holds(live: Any, state: dict[str, Any]) -> bool:
-    """Whether a generator is of the kind that can be in that state."""
+    """Return whether a generator is of the kind that can be in that state."""
     if _is_legacy(state):
         bits = live._bit_generator if isinstance(live, np.random.RandomState) else None
     else:
@@ -83,7 +83,7 @@ def holds(live: Any, state: dict[str, Any]) -> bool:
 
 
 def generator(state: dict[str, Any]) -> Any:
-    """Fresh generator of that kind, not in that state yet."""
+    """Return fresh generator of that kind, not in that state yet."""
     bits = getattr(np.random, state["bit_generator"])(0)
     return RANDOM_TYPES[_is_legacy(state)](bits)
 

@@ -17,7 +17,7 @@ _PCG = ("PCG64", "PCG64DXSM")
 
 
 def check(state: Any) -> str:
-    """Kind of bit generator that `state` belongs to.
+    """Return the kind of bit generator that `state` belongs to.
 
     Args:
         state: as `bit_generator.state` has it.
@@ -41,7 +41,7 @@ def check(state: Any) -> str:
 
 
 def generator(state: Mapping[str, Any]) -> np.random.Generator:
-    """Fresh `Generator` in the given state.
+    """Return a fresh `Generator` in the given state.
 
     Raises:
         ValueError, KeyError, TypeError, OverflowError: it is none.

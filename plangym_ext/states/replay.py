@@ -34,7 +34,7 @@ _ORIGIN_BYTES = 128
 
 
 def _checksum(obs: Any) -> int:
-    """Of an observation that is plain data; 0 of any other."""
+    """Return the checksum of an observation that is plain data; 0 of any other."""
     if type(obs) is np.ndarray and not obs.dtype.hasobject:
         return zlib.crc32(obs.tobytes()) or 1
     try:
@@ -107,7 +107,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         self.origin = origin
 
     def known_origin(self) -> bytes:
-        """`origin`, which a state needs.
+        """Return `origin`, which a state needs.
 
         Raises:
             IncompleteState: there is none.
@@ -244,7 +244,7 @@ class Recorder(ResetRecorder):
 
 
 def _stored(leaf: Any) -> np.dtype[Any]:
-    """Type in which an action is kept: one byte for the small discrete ones."""
+    """Return the type in which an action is kept: one byte for the small discrete ones."""
     space = leaf.space
     if isinstance(space, gym.spaces.Discrete) and space.start >= 0 and space.start + space.n <= 256:
         return np.dtype(np.uint8)
@@ -305,6 +305,6 @@ class ReplayPart(StatePart):
         return offset + 4
 
     def identity(self) -> dict[str, Any]:
-        """What the outcome of the actions depends on."""
+        """Return what the outcome of the actions depends on."""
         found = self._recorder.playback.identity()
         return {**found, "checks": "observation"} if self._checks else found

@@ -75,7 +75,7 @@ class GeneratorBytes:
             )
 
     def capture(self, generator: Any, row: memoryview, offset: int) -> int:
-        """Copy the generator's state to `row[offset:]`; returns the offset behind it."""
+        """Copy the generator's state to `row[offset:]`; return the offset after it."""
         if generator is not self._generator:
             self._bind(generator)
         row[offset : offset + 32] = self._words
@@ -83,7 +83,7 @@ class GeneratorBytes:
         return offset + RNG_BYTES
 
     def restore(self, generator: Any, row: memoryview, offset: int) -> int:
-        """Inverse of `capture`, into `generator` itself; returns the offset behind it."""
+        """Restore what `capture` wrote into `generator` itself; return the offset after it."""
         if generator is not self._generator:
             self._bind(generator)
         self._words[:], self._half[:] = _LAYOUT.unpack_from(row, offset)

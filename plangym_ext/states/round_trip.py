@@ -64,7 +64,7 @@ class Subject:
     step_seconds: list[float] = field(default_factory=list)
 
     def save(self) -> bytes:
-        """State as the codec writes it."""
+        """Return state as the codec writes it."""
         while True:
             row = bytearray(self.codec.width)
             try:
@@ -77,7 +77,7 @@ class Subject:
         self.codec.restore(memoryview(bytearray(state)), 0)
 
     def play(self, action: Any) -> dict[str, Any]:
-        """One transition, field by field as bytes; an episode that ends is reset."""
+        """Play one transition; return it field by field as bytes. An episode that ends is reset."""
         action = copy.deepcopy(action)
         started = time.perf_counter()
         obs, reward, terminated, truncated, info = self._step(action)
@@ -94,7 +94,7 @@ class Subject:
         return fields | self._left()
 
     def play_reset(self) -> dict[str, Any]:
-        """A reset without a seed, as `play`."""
+        """Reset without a seed; see `play`."""
         return self._after_reset() | self._left()
 
     def _after_reset(self) -> dict[str, Any]:
@@ -102,14 +102,14 @@ class Subject:
         return self._fields("observation after the next reset", obs)
 
     def _left(self) -> dict[str, Any]:
-        """What a transition leaves, beside what it shows."""
+        """Return what a transition leaves, beside what it shows."""
         left: dict[str, Any] = {RANDOM: self.random_state()}
         if self.codec.canonical:
             left["next state"] = self.save()
         return left
 
     def random_state(self) -> bytes:
-        """State of the simulator's `np_random`; empty if it was never asked for."""
+        """Return the state of the simulator's `np_random`; empty if it was never asked for."""
         # The property itself would make one.
         generator = vars(self.env.unwrapped).get("_np_random")
         return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
@@ -139,7 +139,7 @@ class Subject:
 
 
 def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
-    """Numbers in an info, but for those that measure time."""
+    """Return the numbers in an info, but for those that measure time."""
     fields: dict[str, bytes] = {}
     for key, value in info.items():
         if isinstance(value, dict):
@@ -179,7 +179,7 @@ def check_round_trip(
         others: further instances to restore into, named for the message.
         seed: of the reset and the actions.
         save_points: steps after the reset at which states are saved.
-        num_steps: steps that are compared behind each save point.
+        num_steps: steps that are compared after each save point.
         progress: called after every step with how many are done, and of how many.
     """
     total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
@@ -240,7 +240,7 @@ class _Trip:
         moved = instance.random_state() != self._randoms[point]
         stop = point + self._num_steps
         if stop == len(self._actions):
-            stop += 1  # the reset behind the last step
+            stop += 1  # the reset after the last step
         for step in range(point, stop):
             is_reset = step == len(self._actions)
             got = instance.play_reset() if is_reset else instance.play(self._actions[step])

@@ -28,7 +28,7 @@ from plangym_ext.states.part import StatePart, get_block, put_block
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.random_bytes import RANDOM_TYPES
 
-#: Most bytes that a snapshot may take, unless `SnapshotPart` is told otherwise. Every row
+#: Most bytes that a snapshot may take, unless `SnapshotPart` is given another limit. Every row
 #: of every batch is that wide and copied with each step; a state of more is as a rule a
 #: buffer that no step reads.
 MAX_BYTES = 16 << 20
@@ -73,7 +73,7 @@ def _is_constant(kind: Any) -> bool:
 
 
 def _is_weak_layer(value: Any) -> bool:
-    """Whether an attribute refers to an env without keeping it alive."""
+    """Return whether an attribute refers to an env without keeping it alive."""
     if type(value) is weakref.ReferenceType:
         value = value()
     elif type(value) not in weakref.ProxyTypes:
@@ -103,7 +103,7 @@ def _is_named(kind: Any) -> bool:
 
 
 class LayerAttributes:
-    """The attributes of one layer, told apart into state and the rest."""
+    """The attributes of one layer, divided into state and the rest."""
 
     def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
         self.layer = layer
@@ -111,7 +111,7 @@ class LayerAttributes:
         self._constant = _constant_names(layer, ignored)
 
     def state(self) -> dict[str, Any]:
-        """The attributes that are state, in an order that does not depend on the past."""
+        """Return the attributes that are state, in an order that does not depend on the past."""
         found = vars(self.layer)
         return {name: found[name] for name in sorted(found) if self._is_state(name, found[name])}
 
@@ -187,7 +187,7 @@ class SnapshotPart(StatePart):
         self.width = min(int(len(data) * _SLACK), max_bytes) + 256
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
-        """Names of what the first graph referred to, and whether graphs do not suffice."""
+        """Return the names that the first graph referred to, and whether graphs do not suffice."""
         return self._nameable.learned(), self._pickles
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
@@ -234,7 +234,7 @@ class SnapshotPart(StatePart):
         )
 
     def _sizes(self) -> Iterator[tuple[int, str]]:
-        """What each attribute takes by itself, and its name."""
+        """Yield what each attribute takes by itself, and its name."""
         from plangym_ext.states import attribute_pickle
 
         for layer in self._layers:
@@ -277,7 +277,7 @@ class SnapshotPart(StatePart):
                 self._nameable.check_layer(layer.layer, tuple(attributes))
 
     def _names(self) -> dict[int, Name]:
-        """What is named in a graph: layers, what is constant in them, and generators."""
+        """Return what is named in a graph: layers, what is constant in them, and generators."""
         named: dict[int, Name] = {}
         for i, layer in enumerate(self._stack):
             named[id(layer)] = (i, "")
@@ -288,7 +288,7 @@ class SnapshotPart(StatePart):
         return named
 
     def _named(self, layer: int, name: str) -> Any:
-        """What `_names` names so, or None if the attribute is gone."""
+        """Return what `_names` names so, or None if the attribute is gone."""
         if not 0 <= layer < len(self._stack):
             raise DamagedState(f"state: it refers to layer {layer} of {len(self._stack)}")
         found = self._stack[layer]
@@ -299,7 +299,7 @@ class SnapshotPart(StatePart):
         return found if _is_named(kind) else None
 
     def _shared(self) -> dict[int, Name]:
-        """Where layers that other parts capture hold what may change in place."""
+        """Return where layers that other parts capture hold what may change in place."""
         return {
             id(value): (i, name)
             for i in self._others

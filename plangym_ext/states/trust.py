@@ -17,7 +17,7 @@ _key = os.urandom(32)
 
 
 def session_key() -> bytes:
-    """This session's key, for a worker to `join_session` with."""
+    """Return this session's key, for a worker to `join_session` with."""
     return _key
 
 
@@ -28,10 +28,10 @@ def join_session(key: bytes) -> None:
 
 
 def digest(data: bytes | memoryview) -> bytes:
-    """Keyed digest of `data`, `DIGEST_BYTES` long."""
+    """Return the keyed digest of `data`, `DIGEST_BYTES` long."""
     return hashlib.blake2b(data, key=_key, digest_size=DIGEST_BYTES).digest()
 
 
 def is_ours(data: bytes | memoryview, claimed: bytes) -> bool:
-    """Whether `claimed` is the digest of `data` in this session."""
+    """Return whether `claimed` is the digest of `data` in this session."""
     return hmac.compare_digest(digest(data), claimed)

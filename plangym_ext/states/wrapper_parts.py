@@ -56,7 +56,7 @@ class TimeLimitPart(StatePart):
         return offset + self.width
 
     def identity(self) -> dict[str, Any]:
-        """The limit decides which step truncates."""
+        """Return the limit, which decides which step truncates."""
         return {"max_episode_steps": self._layer._max_episode_steps}
 
 
@@ -90,12 +90,12 @@ class FrameStackPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """How many frames, and what a reset pads them with."""
+        """Return how many frames, and what a reset pads them with."""
         return {"size": self._layer.stack_size, "padding": self._layer.padding_type}
 
     @staticmethod
     def applies(layer: Any) -> bool:
-        """Whether the wrapper stacks single arrays."""
+        """Return whether the wrapper stacks single arrays."""
         return isinstance(layer.env.observation_space, gym.spaces.Box)
 
 
@@ -131,12 +131,12 @@ class AtariPreprocessingPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """The wrapper's arguments."""
+        """Return the wrapper's arguments."""
         return dict(self._layer._saved_kwargs)
 
 
 def wrapper_part(layer: gym.Wrapper[Any, Any, Any, Any]) -> StatePart | None:
-    """The codec of a wrapper, or None if there is none."""
+    """Return the codec of a wrapper, or None if there is none."""
     own = getattr(layer, "state_part", None)
     if own is not None:
         return own()

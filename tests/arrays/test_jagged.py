@@ -230,7 +230,7 @@ def test_circular_storage_wraps(storage):
     assert full[2:4] == [[100] * 2, [101]]
     j.reset()
     j.rotate()
-    # The row behind block 2, last written in round 8, was carried to row 0.
+    # The row after block 2, last written in round 8, was carried to row 0.
     assert items(j[0]) == [[82, 82]]
 
 

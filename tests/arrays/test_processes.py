@@ -28,7 +28,7 @@ from plangym_ext.arrays import Array, ArrayDict, SharedBlock
 from plangym_ext.arrays.patterns import write_to_piped_array
 
 def report(array):
-    # The inode names the memory for as long as anybody holds it.
+    # The inode names the memory for as long as it is held.
     print(os.fstat(array._buffer.block.fd).st_ino, flush=True)
 
 """
@@ -119,11 +119,11 @@ def child(argument, tree, inherited, queue, answers):
     view = queue.get()
     view[...] = 1           # what the queue brought
     view[-1] = 2            # its padding
-    view[3] = 3             # and what lies behind it
+    view[3] = 3             # and what lies after it
     argument[...] = 4       # as an argument of the process
     tree[2] = {"x": 5, "items": np.arange(3)}
     inherited[0] = 6
-    # From here it goes back, and on to whoever asks, by the child's descriptor.
+    # From here it goes back, and on to any process, by the child's descriptor.
     answers.put(view[1:])
     queue.get()
 

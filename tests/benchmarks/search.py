@@ -180,7 +180,7 @@ def mctx_plan(policy: Any, batch: int, sims: int) -> Callable[[], Any]:
 
 
 def contestants(envs: contextlib.ExitStack) -> dict[Tree, Contestant]:
-    """Everybody, in every shape."""
+    """All of them, in every shape."""
     found = {Tree(PYTHON, 1, 200, 1): fastest(lambda: plain_python(200))}
     for batch, sims, _ in SHAPES:
         for wave in (1, 8):
@@ -200,7 +200,7 @@ def contestants(envs: contextlib.ExitStack) -> dict[Tree, Contestant]:
 
 
 def trees(rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Simulations per second of everybody."""
+    """Simulations per second of each."""
     with contextlib.ExitStack() as envs:
         times = interleaved(contestants(envs), rounds, seconds)
     return [

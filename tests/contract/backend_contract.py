@@ -180,7 +180,7 @@ class BackendContract:
         candidate.step_batch(self.actions(candidate, (7,), seed=5), pool[20:27])
         assert flat(list(first[:5])) == kept
         for array in (first.states, first.rewards, first.terminateds):
-            array[...] = 0  # writable, and nobody else's
+            array[...] = 0  # writable, and not shared
 
     def test_batches_leave_env_and_rows_where_they_were(self, candidate, pool):
         candidate.reset(seed=6)

@@ -285,7 +285,7 @@ class EnvContract(RefusesDamage):
             for _ in range(limit - 2):
                 state, *_ = env.step(action, state)
             for one in (env, second):
-                # All but two steps are behind: the next is not cut off, the one after it is.
+                # All but two steps are done: the next is not cut off, the one after it is.
                 middle = one.step(action, state)
                 assert (middle.terminated, middle.truncated) == (False, False)
                 assert one.step(action, middle.state).truncated

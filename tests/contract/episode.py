@@ -118,7 +118,7 @@ def take(env: Any, action: Any) -> Outcome:
 
 
 def play(env: PlanEnv, seed: int, choose: Callable[[int], Any], max_steps: int) -> Episode:
-    """Play a seed until `FOLLOW` steps lie behind each of the episode's points.
+    """Play a seed until `FOLLOW` steps follow each of the episode's points.
 
     Args:
         choose: from a step to an action.

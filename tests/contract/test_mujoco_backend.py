@@ -113,7 +113,7 @@ class TestSwimmer(MujocoContract):
 
 
 class TestAnt(MujocoContract):
-    """Contact forces, and positions that lag behind the state."""
+    """Contact forces, and positions that lag the state."""
 
     name = "Ant-v5"
     # Few rows are unhealthy at random; a narrow range ends more.

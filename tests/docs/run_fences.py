@@ -2,7 +2,7 @@
 
 FENCES is a JSON list of `[tag, first line, code]`. The python fences share one
 namespace, top to bottom, and line numbers in tracebacks are those of the page. What
-a fence prints must be the text of the output fence behind it, if there is one.
+a fence prints must be the text of the output fence after it, if there is one.
 """
 
 from __future__ import annotations

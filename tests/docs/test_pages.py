@@ -42,7 +42,7 @@ def session_members(session):
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                # Behind the name, which may hold anything: state ppid pgrp session.
+                # After the name, which may hold anything: state ppid pgrp session.
                 state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
             except OSError:  # it ended meanwhile
                 continue

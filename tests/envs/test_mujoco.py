@@ -24,7 +24,7 @@ from plangym_ext.errors import ForeignState, IncompleteState
 
 
 class MujocoContract(EnvContract):
-    """Tasks that never terminate have a limit behind step 200."""
+    """Tasks that never terminate have a limit after step 200."""
 
     renders = False  # needs a driver: see the test of pictures below
     terminates = False
@@ -231,7 +231,7 @@ class Drawn(HopperEnv):
 
 
 class DrawnMass(gym.Wrapper):
-    """Draws a mass in every episode of somebody else's env."""
+    """Draws a mass in every episode of a foreign env."""
 
     def reset(self, *, seed=None, options=None):
         obs, info = self.env.reset(seed=seed, options=options)

@@ -64,8 +64,8 @@ def test_a_slice_is_levels_and_boards_are_read_only():
         (TWO.replace("#.*$@#", "#@*$@#"), "t.txt, level 1, line 7: expected exactly .* got 2"),
         (TWO.replace("#.*$@#", "#..$@#"), "t.txt, level 1, line 7: .*got 1 boxes and 2 targets"),
         (TWO + "; 7\n#####\n#@$.#\n#####", "t.txt, level 7, line 11: .* 3x6; got 3x5"),
-        (TWO + "; 7\n; 8\n", "t.txt, level 7, line 10: expected rows behind .* got none"),
-        (TWO + "; 7\n", "t.txt, level 7, line 10: expected rows behind .* got none"),
+        (TWO + "; 7\n; 8\n", "t.txt, level 7, line 10: expected rows after .* got none"),
+        (TWO + "; 7\n", "t.txt, level 7, line 10: expected rows after .* got none"),
         ("\n\n", "t.txt: expected at least one level; got none"),
     ],
 )

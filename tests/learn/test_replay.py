@@ -40,9 +40,14 @@ def consistent(samples):
     return number.tolist()
 
 
+def add(replay, samples, groups):
+    """Add rows, with their groups where the replay has groups."""
+    replay.add(samples, *([groups] if isinstance(replay, BalancedReplay) else []))
+
+
 def filled(kind, count=10, capacity=16, **options):
     replay = kind(capacity, seed=3, **options)
-    replay.add(rows(0, count), groups=np.arange(count) % 2)
+    add(replay, rows(0, count), np.arange(count) % 2)
     return replay
 
 
@@ -88,7 +93,7 @@ def test_every_group_keeps_its_newest_rows(capacity, flags):
 def test_dtypes_shapes_and_bits_come_back(kind):
     samples = {"n": np.array([2**53 + 1, 2]), "x": np.array([np.nan, -0.0]), "b": [True, False]}
     replay = kind(4, seed=0)
-    replay.add(samples, groups=[0, 1])
+    add(replay, samples, [0, 1])
     found = replay.all()
     for name, expected in samples.items():
         expected = np.asarray(expected)
@@ -99,7 +104,7 @@ def test_dtypes_shapes_and_bits_come_back(kind):
 @EACH
 def test_what_was_added_and_drawn_belongs_to_the_caller(kind):
     replay, samples = kind(8, seed=0), rows(0, 4)
-    replay.add(samples, groups=np.zeros(4, int))
+    add(replay, samples, np.zeros(4, int))
     samples["target"][:] = 99
     batch = replay.sample(4).samples
     batch["target"][:] = 99
@@ -272,9 +277,8 @@ def test_tree_depends_on_the_masses_alone():
 def use(replay, first):
     """Two batches and what happens between them."""
     found = [replay.sample(6)]
-    if isinstance(replay, PrioritizedReplay):
-        replay.update_priorities(found[0].indices, found[0].weights + first % 3)
-    replay.add(rows(first, first + 7), groups=np.arange(7) % 3)
+    replay.update_priorities(found[0].indices, found[0].weights + first % 3)
+    add(replay, rows(first, first + 7), np.arange(7) % 3)
     return [*found, replay.sample(6)]
 
 
@@ -296,7 +300,7 @@ def test_what_was_saved_goes_on_bit_for_bit(kind, count):
     use(replay, 100)
     saved = replay.state_dict()
     other = kind(16, seed=99)
-    other.add({"else": np.zeros(3)}, groups=[0, 1, 2])
+    add(other, {"else": np.zeros(3)}, [0, 1, 2])
     other.load_state_dict(saved)
     assert same_bits(other.state_dict(), saved)
     for first in (200, 300, 400):
@@ -328,7 +332,7 @@ def test_an_empty_buffer_is_saved_too(kind):
     other = filled(kind, 3)
     other.load_state_dict(kind(16, seed=3).state_dict())
     assert len(other) == 0
-    other.add(rows(0, 10), groups=np.arange(10) % 2)
+    add(other, rows(0, 10), np.arange(10) % 2)
     assert same_bits(other.sample(5), filled(kind, 10).sample(5))
 
 
@@ -372,7 +376,7 @@ def test_rows_unlike_the_first_are_refused_and_nothing_is_added(kind, change, te
     replay = filled(kind)
     before = replay.state_dict()
     with pytest.raises(InvalidSamples, match=text):
-        replay.add({**rows(0, 2), **change}, groups=[0, 1])
+        add(replay, {**rows(0, 2), **change}, [0, 1])
     assert same_bits(replay.state_dict(), before)
 
 
@@ -381,14 +385,14 @@ def test_texts_and_nothing_at_all_are_refused(kind):
     replay = kind(4, seed=0)
     for samples in ({}, {"name": np.array(["a"])}, {"any": np.array([None])}):
         with pytest.raises(InvalidSamples, match=kind.__name__):
-            replay.add(samples, groups=[0])
+            add(replay, samples, [0])
     assert len(replay) == 0
 
 
 @EACH
 def test_draws_from_nothing_and_of_nothing_are_refused(kind):
     replay = kind(4, seed=0)
-    replay.add(rows(0, 0), groups=np.zeros(0, int))
+    add(replay, rows(0, 0), np.zeros(0, int))
     for ask in (lambda: replay.sample(1), replay.all):
         with pytest.raises(ReplayEmpty, match=f"{kind.__name__}: there must be rows"):
             ask()

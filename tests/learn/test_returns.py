@@ -205,9 +205,9 @@ def test_n_step_rewards_and_a_value_are_multistep(seed, n):
     found = n_step_rewards(
         rows["reward"], rows["terminated"], truncated=rows["truncated"], gamma=0.9, n=n
     )
-    behind = np.concatenate([rows["value"][1:], rows["bootstrap"][None]])
-    behind = np.where(rows["truncated"], rows["final_value"], behind)
-    value = np.take_along_axis(behind, found.last, axis=0)
+    after = np.concatenate([rows["value"][1:], rows["bootstrap"][None]])
+    after = np.where(rows["truncated"], rows["final_value"], after)
+    value = np.take_along_axis(after, found.last, axis=0)
     np.testing.assert_allclose(
         found.reward + found.discount * value, multistep(n=n, **rows), atol=1e-12
     )

@@ -15,7 +15,7 @@ from plangym_ext.learn import (
     EpisodeRecorder,
     HistogramConfig,
 )
-from plangym_ext.learn.targets import check_target, qualities, value_behind
+from plangym_ext.learn.targets import check_target, qualities, value_after_last
 from plangym_ext.planners import BanditShooting, DiscreteShooting
 
 REWARDS, VALUES = [1.0, 2.0, 4.0], [10.0, 20.0, 30.0]
@@ -54,7 +54,7 @@ TABLE = [
     ("n_return", CUT, [9.5, 17, 30]),
     # The collector stopped it: neither flag is set.
     ("discounted_return", {"terminated": False, "final_value": 8.0}, [4, 6, 8]),
-    # A termination at the time limit is a termination, whatever anybody expected.
+    # A termination at the time limit is a termination, whatever was expected.
     ("discounted_return", {"truncated": True, "final_value": 8.0}, [3, 4, 4]),
     ("solved", {"attributes": {"solved": True}}, [1, 1, 1]),
     ("solved", {"attributes": {"solved": False}}, [0, 0, 0]),
@@ -76,7 +76,7 @@ def test_many_steps_are_the_return(changes):
 
 
 def test_nothing_follows_without_a_discount():
-    assert value_behind(record(**CUT), 0.0) == 0.0
+    assert value_after_last(record(**CUT), 0.0) == 0.0
     np.testing.assert_array_equal(
         VALUE_TARGETS["discounted_return"](record(**CUT), 0.0, 1), REWARDS
     )

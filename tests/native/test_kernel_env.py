@@ -257,7 +257,7 @@ def test_after_close_nothing_runs(cart_pole):
         cart_pole.reset()
 
 
-def test_rows_that_are_used_again_are_nobody_elses(cart_pole):
+def test_rows_that_are_used_again_are_not_shared(cart_pole):
     reference = plangym_ext.make("CartPole-v1", backend="serial")
     actions = np.array([0, 1, 1, 0, 1, 0])
     with reference:
@@ -328,7 +328,7 @@ def slow_step(state, params, action, info):
 
 def careless_observe(state, params, obs):
     obs[0], obs[1] = state["count"], params.end
-    obs[2 + 0 * params.end] = 7.0  # behind its end
+    obs[2 + 0 * params.end] = 7.0  # past its end
 
 
 def raising_step(state, params, action, info):

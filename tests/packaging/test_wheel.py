@@ -62,7 +62,7 @@ def test_list_of_packages_is_complete():
 def test_wheel_holds_the_tree_and_nothing_else(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
-    # A copy, since a build leaves folders behind.
+    # A copy, since a build leaves folders.
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for folder in FOLDERS:

@@ -19,7 +19,7 @@ def test_an_episode_records_what_was_played(models):
     assert [int(model.index(move.state)) for move in seen] == [1, 2, 3]
     assert [move.obs[0] for move in seen] == [1, 2, 3]
     assert sum((move.plan.budget for move in seen), Budget()) == episode.budget
-    # Three real steps, which are nobody's plan.
+    # Three real steps, which no plan contains.
     assert episode.budget.model_steps == model.model_steps - 3
 
 

@@ -48,7 +48,7 @@ def test_poor_walkers_and_ended_ones_move_to_rich_ones():
     swarm.ended[:4] = True
     swarm.clone(rng, 1.0, 0.0)
     assert not swarm.ended.any()
-    # VR is 1 + log(2) = 1.69 against exp(-1) = 0.37: whoever meets a rich one moves.
+    # VR is 1 + log(2) = 1.69 against exp(-1) = 0.37: a walker that meets a rich one moves.
     assert (swarm.first == 1).sum() > 24
     assert (swarm.returns == 10.0 * swarm.first).all()
 

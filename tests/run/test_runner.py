@@ -115,7 +115,7 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
 
 
-def test_balancing_by_what_nobody_knows_is_an_error(tmp_path):
+def test_balancing_by_an_unknown_attribute_is_an_error(tmp_path):
     config = small({"replay": {"kind": "balanced", "balance_by": "colour"}})
     with Runner(config, tmp_path) as runner, pytest.raises(InvalidOption, match="'colour'"):
         runner.run()

@@ -65,7 +65,7 @@ def test_later_sources_count_and_files_are_read_by_their_ending(tmp_path):
     config = compose(["cartpole", tmp_path / "a.toml", str(tmp_path / "b.json"), {"seed": 4}])
     assert (config.seed, config.trainer.config.l2, config.network.hidden) == (4, 0.25, (8,))
     assert config.env.kwargs == {"n": 5}
-    # What nobody changed is the preset's.
+    # What was not changed is the preset's.
     assert config.planner.options["num_simulations"] == 16
 
 

@@ -1,4 +1,4 @@
-"""The page that shows the search behind each move, in a real browser where there is one."""
+"""The page that shows the search for each move, in a real browser where there is one."""
 
 import base64
 import io

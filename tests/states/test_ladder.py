@@ -80,7 +80,7 @@ class Unpicklable(Counter):
 
 
 class Clockwork(Counter):
-    """Depends on how often it was ever stepped, which nobody can restore."""
+    """Depends on how often it was ever stepped, which cannot be restored."""
 
     steps = 0
 

@@ -25,7 +25,7 @@ SPACE = gym.spaces.Dict(
 
 
 class Sum(gym.Env):
-    """Adds up what it is told, in a generator that nobody can copy."""
+    """Adds up what it is told, in a generator that cannot be copied."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
     action_space = gym.spaces.Discrete(300)
@@ -341,7 +341,7 @@ def test_versions_are_part_of_what_a_state_depends_on():
 
 
 class Unsteady(Sum):
-    """Goes elsewhere when somebody turns it: what it does is not in its seed and actions."""
+    """Goes elsewhere when it is turned: what it does is not in its seed and actions."""
 
     turned = 0.0
 

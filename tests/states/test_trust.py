@@ -178,7 +178,7 @@ def test_a_class_that_appears_later_is_vouched_for_by_the_session():
         other.set_state(state)
         assert other.gym_env.extra.at == 40
         # Without this session's word for it the same class is refused.
-        digest_at = HEADER + 5  # behind the length and the kind
+        digest_at = HEADER + 5  # after the length and the kind
         payload = bytearray(state[digest_at : digest_at + trust.DIGEST_BYTES])
         assert any(payload)
         stripped = state.copy()[None]

@@ -95,7 +95,7 @@ def test_sb3_gets_what_dummy_vec_env_gives(name):
         assert_same(dict_of(obs), dict_of(expected[0]), f"step {step}: ")
         assert_same(rest[:2], list(expected[1:3]), f"step {step}: ")
         for mine, other in zip(rest[2], expected[3], strict=True):
-            # The order of an info's keys is nobody's promise.
+            # The order of an info's keys is not promised.
             assert_same(sorted_keys(mine), sorted_keys(other), f"step {step}: ")
         assert_same(ours.reset_infos, theirs.reset_infos)
     ours.close()

@@ -66,7 +66,7 @@ def trained(between=(), within=()):
 def test_training_goes_on_over_dead_workers():
     weights, returns, watched = trained()
     assert len(watched.history) == NUM_STEPS // 4
-    # Between steps and within them, before a checkpoint and right behind it.
+    # Between steps and within them, before a checkpoint and right after it.
     again, same_returns, killed = trained(between={1, 30, 66, 201}, within={2, 67, 128, 250})
     assert killed.num_kills == 8
     for step, (got, expected) in enumerate(zip(killed.history, watched.history, strict=True)):

@@ -313,7 +313,7 @@ def test_states_of_another_env_are_refused():
 
 
 def test_states_suit_other_instances():
-    # Its codec writes attributes as differences to those behind the first reset.
+    # Its codec writes attributes as differences to those after the first reset.
     with (
         plangym_ext.make_vec(faulty, 2, backend="serial") as venv,
         plangym_ext.make_vec(faulty, 2, n_workers=2) as other,
@@ -344,7 +344,7 @@ def test_rows_without_a_seed_differ():
 
 
 class Opaque(gym.Env):
-    """Env whose state nobody can capture: it counts outside of itself."""
+    """Env whose state cannot be captured: it counts outside of itself."""
 
     observation_space = spaces.Box(0.0, 1e6, (), np.float64)
     action_space = toy_envs.Tame(3)  # whose samples are 0 and 1

@@ -127,7 +127,7 @@ def test_results_of_a_batch_survive_later_ones(env, serial, walk):
 # Dropped ----------------------------------------------------------------------------
 
 
-def test_batches_that_are_dropped_disturb_nobody(env, serial, walk):
+def test_batches_that_are_dropped_disturb_no_other(env, serial, walk):
     for k in range(30):
         dropped = env.step_batch_async(*batch_of(walk, 1 + k, k))
         del dropped
@@ -197,7 +197,7 @@ def test_waiting_no_longer_than_asked_for(mortal, serial, walk):
     before = pids(mortal)
     good = batch_of(walk, 8, 0)
     pending = mortal.step_batch_async([0, toy_envs.SLEEP, 0, 0], walk[:4])
-    behind = mortal.step_batch_async(*good)
+    later = mortal.step_batch_async(*good)
     with pytest.raises(WorkerTimeout, match=r"within 0\.3 s at row 1, action 12.*was stopped") as e:
         pending.wait(timeout=0.3)
     with pytest.raises(WorkerTimeout):
@@ -205,7 +205,7 @@ def test_waiting_no_longer_than_asked_for(mortal, serial, walk):
     (hung,) = e.value.workers
     assert f"worker {hung} (pid {before[hung]})" in str(e.value)
     assert "_fault" in str(e.value), "the stack of the worker"
-    assert_equal(behind.wait(), serial.step_batch(*good), "the batch behind it")
+    assert_equal(later.wait(), serial.step_batch(*good), "the batch after it")
     changed = [a != b for a, b in zip(before, pids(mortal), strict=True)]
     assert changed == [index == hung for index in range(2)]
     assert mortal.step_batch_async(*good).wait(timeout=30.0).rewards.shape == (8,)

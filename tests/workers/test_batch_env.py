@@ -127,7 +127,7 @@ def test_sync_states_refuses_anything_but_one_state(batch, state):
         batch.sync_states(state)
 
 
-def test_sync_states_refuses_a_damaged_state_before_anybody_moves(batch, serial):
+def test_sync_states_refuses_a_damaged_state_before_any_row_moves(batch, serial):
     state, *_ = serial.reset(seed=5)
     batch.reset(seed=0)
     before = batch[0].call("get_state")()

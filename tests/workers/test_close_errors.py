@@ -14,7 +14,7 @@ from plangym_ext import ExternalProcess
 
 
 class Unclosable(gym.Env):
-    """Leaves a file behind when it is closed, and may raise then."""
+    """Writes a file when it is closed, and may raise then."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)

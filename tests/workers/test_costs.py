@@ -149,7 +149,7 @@ def test_a_slow_row_holds_up_no_more_than_its_own_range(walk, tmp_path):
         env.step_batch([toy_envs.SLOW] * 2, walk[:2])
         rewards = Array((16,), np.float64, storage="shared")
         pending = env.step_batch_async([toy_envs.NAP] + [0] * 15, walk, out={"rewards": rewards})
-        # Whoever has the first range sleeps at its first row until it is woken; the other
+        # The worker with the first range sleeps at its first row until it is woken; the other
         # worker runs all that is left, of which half were its own if rows were dealt out.
         rest = rewards.to_ndarray()[2:]
         others = leaks.wait_until(lambda: not pending.poll(0.01) and rest.all())

@@ -1,4 +1,4 @@
-"""Workers that do not get on: named with their stack, replaced, and nobody else with them."""
+"""Workers that do not get on: named with their stack, replaced, and no other worker with them."""
 
 import functools
 import os
@@ -158,13 +158,13 @@ def test_promise_with_a_time_limit(action, walk):
     with ExternalProcess(Faulty, index=2) as process:
         pid = process.process.pid
         promise = process.step(action, walk[0], blocking=False)
-        behind = process.step(0, walk[0], blocking=False)
+        later = process.step(0, walk[0], blocking=False)
         for _ in range(2):
             with pytest.raises(WorkerTimeout, match=rf"worker 2 \(pid {pid}\).*within 0\.3 s") as e:
                 promise(timeout=0.3)
         assert e.value.workers == (2,)
         assert "_fault" in str(e.value)
-        for ask in (behind, lambda: process.step(0)):
+        for ask in (later, lambda: process.step(0)):
             with pytest.raises(WorkerDied, match=r"was stopped.*Call restart\(\)"):
                 ask()
         process.restart()

@@ -92,7 +92,7 @@ def test_info_that_cannot_leave_its_worker_is_named(env, walk):
     ) as e:
         env.step_batch(actions, walk[:4], infos="all")
     assert f"row 2, action [{toy_envs.LAMBDA_INFO}]" in e.value.__notes__[0]
-    # Nobody asked for it here, and nothing is wrong.
+    # It was not asked for here, and nothing is wrong.
     assert env.step_batch(actions, walk[:4]).infos[2] == COUNTS
 
 

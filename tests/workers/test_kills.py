@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[1] / "benchmarks" / "kills.py"
 
 
 @pytest.mark.slow
-def test_every_row_is_right_whoever_is_killed(tmp_path):
+def test_every_row_is_right_whichever_worker_is_killed(tmp_path):
     out = tmp_path / "kills.json"
     arguments = ["--kills", "30", "--gap", "0.1", "--seed", "1", "--out", str(out)]
     found = subprocess.run(

@@ -1,4 +1,4 @@
-"""Starting, closing, forgetting, and parents that end: nothing is ever left behind."""
+"""Starting, closing, forgetting, and parents that end: nothing is ever left."""
 
 import functools
 import gc

@@ -140,7 +140,7 @@ def test_two_thousand_batches_take_no_more_than_a_hundred(walk):
             elif k % 4 == 1:
                 env.step_slots(actions, slots[:size], slots[:size])
             elif k % 4 == 2:
-                # Memory of the caller's that comes and goes, and a batch that nobody collects.
+                # Memory of the caller's that comes and goes, and a batch that is never collected.
                 out = {"rewards": Array((size,), np.float64, storage="shared")}
                 env.step_batch_async(actions, walk[:size], out=out)
             else:

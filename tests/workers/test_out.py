@@ -55,7 +55,7 @@ def arrays(kind, width, batch=(16,)):
 def test_results_are_written_to_the_given_arrays(env, serial, walk, kind):
     want = serial.step_batch(ACTIONS, walk, dt=2)
     out = arrays(kind, env.state_width)
-    out["states"][...] = 255  # nothing of which may be left behind a state
+    out["states"][...] = 255  # nothing of which may be left after a state
     got = env.step_batch(ACTIONS, walk, dt=2, out=out)
     for name, array in out.items():
         assert getattr(got, name) is array, "the result names the caller's own array"

@@ -13,7 +13,7 @@ def damaged(states, *rows):
     return found
 
 
-def test_first_of_several_damaged_rows_is_named_whoever_finds_one_first(pair, walk):
+def test_first_of_several_damaged_rows_is_named_whichever_worker_finds_one_first(pair, walk):
     states = damaged(np.resize(walk, (64, walk.shape[1])), 63, 40, 9)
     for _ in range(5):
         with pytest.raises(DamagedState, match=r"step_batch: states\[9\] is damaged"):
@@ -23,7 +23,7 @@ def test_first_of_several_damaged_rows_is_named_whoever_finds_one_first(pair, wa
 
 
 def test_refusal_goes_before_what_other_rows_raise(pair, walk):
-    # Whether row 0 was run before anybody looked at row 15 is a matter of time.
+    # Whether row 0 was run before row 15 was looked at is a matter of time.
     for _ in range(5):
         with pytest.raises(DamagedState, match=r"states\[15\]"):
             pair.step_batch([RAISE, *[0] * 15], damaged(walk, 15))

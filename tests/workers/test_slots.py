@@ -246,7 +246,7 @@ def test_store_does_not_grow_under_a_batch(walk):
         assert len(env.states) == 16
         pending.wait()
         env.states.reserve(env.states.capacity + 1)
-        # A batch that nobody can wait for is no obstacle.
+        # A batch that cannot be waited for is no obstacle.
         dropped = env.step_slots_async([0] * 16, slots, slots)
         del dropped
         env.states.reserve(env.states.capacity + 1)

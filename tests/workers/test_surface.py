@@ -10,7 +10,7 @@ from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
-# Leading arguments, as plangym 0.1.32 has them; ours may go on behind them.
+# Leading arguments, as plangym 0.1.32 has them; ours may go on after them.
 PLANGYM = {
     ExternalProcess: {
         "__init__": ["constructor"],

@@ -42,7 +42,7 @@ def _dense(width: int, hidden: tuple[int, ...], config: NetworkConfig) -> tuple[
 
 
 def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
-    """3 x 3 over boards; over large images the strides of Mnih et al. 2015."""
+    """Return convolutions: 3 x 3 over boards; over large images the strides of Mnih et al. 2015."""
     board = max(shape[1:]) <= _BOARD_SIDE
     channels = config.channels or ((32, 32, 32) if board else (32, 64, 64))
     layers: list[nn.Module] = []
@@ -59,7 +59,7 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
 
 
 def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
-    """Stages of residual blocks; large images are halved before each stage.
+    """Return the stages of residual blocks; large images are halved before each stage.
 
     Source: the deep network of Espeholt et al. 2018 (IMPALA).
     """

@@ -19,7 +19,7 @@ class NetworkConfig:
 
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
-        hidden: widths of the dense layers; None: (64, 64) for an mlp, (128,) behind
+        hidden: widths of the dense layers; None: (64, 64) for an mlp, (128,) after
             convolutions.
         channels: of each convolution, or of each residual stage; None: (32, 32, 32)
             for boards, (32, 64, 64) for large images, (32, 32) for residual.

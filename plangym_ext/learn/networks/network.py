@@ -90,7 +90,7 @@ def make_network(
 
 
 def _initialize(network: Network) -> None:
-    """Layers as torch makes them; heads and the ends of residual blocks begin at zero.
+    """Leave layers as torch makes them; heads and the ends of residual blocks begin at zero.
 
     So a fresh network has a uniform policy and values everything 0. Larger weights, such
     as orthogonal ones of gain sqrt(2), learned about half as fast from Sokoban's searches

@@ -46,13 +46,13 @@ class BalancedReplay(Replay):
         self._buckets: dict[Group, _Bucket] = {}
         self._added = 0  # rows, ever
 
-    def add(
-        self,
-        samples: Samples,
-        priorities: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
-        groups: npt.ArrayLike | None = None,
-    ) -> None:
-        """See `Replay.add`. Groups are required, and always of as many levels."""
+    def add(self, samples: Samples, groups: npt.ArrayLike | None = None) -> None:
+        """Copy N rows in; see `Replay.add`.
+
+        Args:
+            samples: arrays `[N, ...]` by name.
+            groups: `[N]` or `[N, L]` ints or bools, always of as many levels; required.
+        """
         ring = next((bucket.ring for bucket in self._buckets.values()), self._new_ring())
         levels = self._checked(groups, ring.check(samples))
         for group in dict.fromkeys(map(tuple, levels.tolist())):
@@ -66,7 +66,7 @@ class BalancedReplay(Replay):
         self._added += len(levels)
 
     def sample(self, batch_size: int) -> Batch:
-        """See `Replay.sample`."""
+        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         rings = self._filled()
         # In order, so that a group is one piece of the batch.
@@ -77,7 +77,7 @@ class BalancedReplay(Replay):
         return Batch(joined(drawn), indices, np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
-        """See `Replay.all`."""
+        """Return copies of all rows; see `Replay.all`."""
         together = joined([ring.take(ring.by_age) for ring in self._filled()])
         ages = [bucket.ages[bucket.ring.by_age] for bucket in self._buckets.values()]
         order = np.argsort(np.concatenate(ages))

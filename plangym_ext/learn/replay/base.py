@@ -48,19 +48,11 @@ class Replay(ABC):
         return type(self).__name__
 
     @abstractmethod
-    def add(
-        self,
-        samples: Samples,
-        priorities: npt.ArrayLike | None = None,
-        groups: npt.ArrayLike | None = None,
-    ) -> None:
+    def add(self, samples: Samples) -> None:
         """Copy N rows in, in order of age; the oldest ones make room.
 
         Args:
             samples: arrays `[N, ...]` by name, nested as you like, all with the same N.
-            priorities: `[N]`, for a `PrioritizedReplay`; others do not look at them.
-            groups: `[N]` or `[N, L]` ints or bools, for a `BalancedReplay`; others do not
-                look at them.
 
         Raises:
             InvalidSamples: names, shapes or dtypes are not those of the first call, or the
@@ -69,10 +61,18 @@ class Replay(ABC):
 
     @abstractmethod
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows, with replacement: (samples, indices, weights).
+        """Draw `batch_size` rows, with replacement; fresh arrays, see `Batch`.
 
         Raises:
             ReplayEmpty: there are no rows.
+        """
+
+    def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:  # noqa: B027
+        """Draw rows by new priorities from now on; nothing to do if draws do not follow any.
+
+        Args:
+            indices: `[N]` int64 of a `Batch`.
+            priorities: `[N]` float64, such as `Trainer.errors`.
         """
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Replay(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Rows that are there."""
+        """Return the rows that are there."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save: nested dicts of numpy arrays, ints, floats and strings.

@@ -29,7 +29,7 @@ def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict
 
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the rows of all parts one behind the other."""
+    """Return the rows of all parts one after the other."""
     return {
         name: joined([part[name] for part in parts])
         if isinstance(value, Mapping)

@@ -40,15 +40,13 @@ class PrioritizedReplay(Replay):
         self._tree = new_sum_tree(self.capacity)
         self._priorities = np.zeros(self.capacity)
 
-    def add(
-        self,
-        samples: Samples,
-        priorities: npt.ArrayLike | None = None,
-        groups: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
-    ) -> None:
-        """See `Replay.add`. Without priorities rows get the highest one that any row has.
+    def add(self, samples: Samples, priorities: npt.ArrayLike | None = None) -> None:
+        """Copy N rows in; see `Replay.add`.
 
-        That is 1 where there is none above 0.
+        Args:
+            samples: arrays `[N, ...]` by name.
+            priorities: `[N]`, finite and not negative; None: the highest one that any row
+                has, or 1 where there is none above 0.
         """
         count = self._ring.check(samples)
         if priorities is None:
@@ -76,7 +74,7 @@ class PrioritizedReplay(Replay):
         self._assign(places, self._checked(priorities, len(places)))
 
     def sample(self, batch_size: int) -> Batch:
-        """See `Replay.sample`."""
+        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
         total = self._tree.sums[ROOT]
@@ -92,7 +90,7 @@ class PrioritizedReplay(Replay):
         return Batch(self._ring.take(places), places, weights.astype(np.float32))
 
     def all(self) -> dict[str, Any]:
-        """See `Replay.all`."""
+        """Return copies of all rows; see `Replay.all`."""
         return self._ring.take(self._ring.by_age)
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ class Ring:
         self._size = 0
 
     def __len__(self) -> int:
-        """Rows that are there."""
+        """Return the rows that are there."""
         return self._size
 
     @property
@@ -64,7 +64,7 @@ class Ring:
             )
 
     def add(self, samples: Mapping[str, Any]) -> Positions:
-        """Copy N rows in, which `check` has passed; returns the positions `[min(N, capacity)]`."""
+        """Copy N rows in, which `check` has passed; return the positions `[min(N, capacity)]`."""
         count = len(next(leaves(samples))[1])
         if self._rows is None:
             self._rows = self._room_for(samples)
@@ -113,5 +113,5 @@ class Ring:
 
 
 def _form(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], str]:
-    """Shape of one row and dtype."""
+    """Return the shape of one row and dtype."""
     return array.shape[1:], str(array.dtype)

@@ -66,7 +66,7 @@ def draw(tree: SumTree, targets: Any, places: Any) -> None:
         while node < size:
             node *= 2
             # Subtracting rounds: what is left may exceed all there is on the right. Then
-            # it is the last positive mass, and never one of the zeros behind it.
+            # it is the last positive mass, and never one of the zeros after it.
             if left_over >= tree.sums[node] and tree.sums[node + 1] > 0:
                 left_over -= tree.sums[node]
                 node += 1

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
@@ -26,25 +25,20 @@ class ReplayBuffer(Replay):
         super().__init__(capacity, seed=seed)
         self._ring = Ring(self.capacity, self._name)
 
-    def add(
-        self,
-        samples: Samples,
-        priorities: npt.ArrayLike | None = None,  # noqa: ARG002 - others use them
-        groups: npt.ArrayLike | None = None,  # noqa: ARG002
-    ) -> None:
-        """See `Replay.add`."""
+    def add(self, samples: Samples) -> None:
+        """Copy rows in; see `Replay.add`."""
         self._ring.check(samples)
         self._ring.add(samples)
 
     def sample(self, batch_size: int) -> Batch:
-        """See `Replay.sample`."""
+        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
         places = self._rng.integers(len(self._ring), size=batch_size)
         return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
-        """See `Replay.all`."""
+        """Return copies of all rows; see `Replay.all`."""
         return self._ring.take(self._ring.by_age)
 
     def __len__(self) -> int:

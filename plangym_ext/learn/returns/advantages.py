@@ -19,7 +19,7 @@ def deltas(
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> Any:
-    """One-step errors: δ_t = ρ_t (r_t + γ v_{t+1} - v_t).
+    """Return the one-step errors: δ_t = ρ_t (r_t + γ v_{t+1} - v_t).
 
     Args:
         reward: as in `returns`, as all that is not named here.
@@ -46,7 +46,7 @@ def gae(
     lam: float,
     **ends: Unpack[Ends],
 ) -> Any:
-    """Generalised advantage estimate: A_t = δ_t + γ λ A_{t+1} within an episode.
+    """Return the generalised advantage estimate: A_t = δ_t + γ λ A_{t+1} within an episode.
 
     With λ = 0 it is `deltas`, with λ = 1 `returns` minus `value`.
 
@@ -74,7 +74,7 @@ def td_lambda(
     lam: float,
     **ends: Unpack[Ends],
 ) -> Any:
-    """λ-return: G_t = r_t + γ ((1 - λ) v_{t+1} + λ G_{t+1}) within an episode.
+    """Return the λ-return: G_t = r_t + γ ((1 - λ) v_{t+1} + λ G_{t+1}) within an episode.
 
     With λ = 0 it is `multistep` of one row, with λ = 1 `returns`.
 
@@ -103,7 +103,7 @@ def vtrace(
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> Any:
-    """V-trace targets: v_t + A_t with A_t = ρ_t δ_t + γ c_t A_{t+1} within an episode.
+    """Return the V-trace targets: v_t + A_t with A_t = ρ_t δ_t + γ c_t A_{t+1} within an episode.
 
     Without `log_ratio` (the policy that played is the one that is rated) it is `returns`.
 

@@ -16,7 +16,7 @@ from plangym_ext.learn.returns.rows import Rows
 
 
 class Ends(TypedDict, total=False):
-    """What lies behind the rows, and which of them count; see `returns`."""
+    """What follows the rows, and which of them count; see `returns`."""
 
     bootstrap: Any
     truncated: Any
@@ -107,7 +107,7 @@ class _Form(NamedTuple):
     dtype: Any
 
     def flags(self, name: str, given: Any) -> Any:
-        """`[T, B]` flags, with axes of one element behind them."""
+        """Return `[T, B]` flags, with axes of one element after them."""
         array = self.convert(given)
         if array.ndim < 2 or tuple(array.shape) != self.shape[: array.ndim]:
             raise InvalidSamples(
@@ -118,7 +118,7 @@ class _Form(NamedTuple):
         return _widened(flags, len(self.shape))
 
     def numbers(self, name: str, given: Any, shape: tuple[int, ...]) -> Any:
-        """One number, or an array of as many axes as `shape` or fewer, as `shape`."""
+        """Return one number, or an array of as many axes as `shape` or fewer, as `shape`."""
         array = self.convert(given)
         xp = namespace_of(array)
         if array.dtype != self.dtype:
@@ -135,7 +135,7 @@ class _Form(NamedTuple):
             ) from error
 
     def only(self, flags: Any, array: Any) -> Any:
-        """The numbers where the flags are set, elsewhere 0."""
+        """Return the numbers where the flags are set, elsewhere 0."""
         return namespace_of(array).where(flags, array, 0.0)
 
 
@@ -156,5 +156,5 @@ def _common_dtype(reward: Any, value: Any) -> Any:
 
 
 def _widened(array: Any, ndim: int) -> Any:
-    """Return the array with axes of one element behind its own."""
+    """Return the array with axes of one element after its own."""
     return array.reshape(tuple(array.shape) + (1,) * (ndim - array.ndim))

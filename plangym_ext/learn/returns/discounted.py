@@ -19,7 +19,7 @@ def returns(
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> Any:
-    """Discounted return of every row: G_t = r_t + γ ρ_t G_{t+1}.
+    """Return the discounted return of every row: G_t = r_t + γ ρ_t G_{t+1}.
 
     Row t is the transition from observation t to the next: `reward[t]` was paid for
     it, `terminated[t]` and `truncated[t]` say whether it ended the episode. The next
@@ -32,9 +32,9 @@ def returns(
         log_ratio: `[T, B]`, log of the target policy's over the playing policy's probability
             of the action; None if they are the same policy.
         ratio_clip: upper limit of ρ_t = exp(log_ratio_t); None for none.
-        **ends: what lies behind the rows, and which of them count, as all functions take it:
+        **ends: what follows the rows, and which of them count, as all functions take it:
 
-            - `bootstrap`: number, `[B]` or `[1, B]`, the value of the observation behind the
+            - `bootstrap`: number, `[B]` or `[1, B]`, the value of the observation after the
               last row; 0 if it is not passed.
             - `truncated`: `[T, B]` bool, together with `final_value`; without, no row is.
             - `final_value`: number or `[T, B]`, the value of the observation that a truncated
@@ -72,7 +72,7 @@ def multistep(
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> Any:
-    """Return over n rows and the value behind them; without `log_ratio` the n-step return.
+    """Return over n rows and the value after them; without `log_ratio` the n-step return.
 
     x_t ← r_t + γ ρ_t x_{t+1}, n times from x = value, with x_T = bootstrap.
 
@@ -101,7 +101,7 @@ def multistep(
 def past_returns(
     reward: Any, terminated: Any, *, gamma: float, before: Any = 0.0, truncated: Any = None
 ) -> tuple[Any, Any]:
-    """Discounted sum of what an episode has paid so far: P_t = r_t + γ P_{t-1}.
+    """Return the discounted sum of what an episode has paid so far: P_t = r_t + γ P_{t-1}.
 
     Its standard deviation is the scale that rewards are divided by.
 

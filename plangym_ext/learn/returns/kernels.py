@@ -1,4 +1,4 @@
-"""The compiled loop behind the return functions."""
+"""The compiled loop of the return functions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def backward(step: Any, decay: Any, carry: Any, out: Any) -> None:
     """
     for t in range(len(step) - 1, -1, -1):
         for n in range(len(carry)):
-            # Not 0 * x: what comes behind an end may be infinite or no number.
+            # Not 0 * x: what comes after an end may be infinite or no number.
             carry[n] = step[t, n] if decay[t, n] == 0 else step[t, n] + decay[t, n] * carry[n]
             out[t, n] = carry[n]

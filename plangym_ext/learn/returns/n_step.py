@@ -32,7 +32,7 @@ def n_step_rewards(
     """Sum the rewards of n rows, fewer where the episode or the batch ends before.
 
     The row that a window starts with is stored with them; when it is drawn from a replay
-    the value of the observation behind row `last` is computed by the network of that day.
+    the value of the observation after row `last` is computed by the network of that day.
 
     Args:
         reward: `[T, B]`; all arguments as in `returns`.
@@ -50,7 +50,7 @@ def n_step_rewards(
     xp = namespace_of(rows.reward)
     length = min(n, len(rows.reward))
     paid, discount = xp.zeros_like(rows.reward), xp.ones_like(rows.reward)
-    # What a value of 1 behind the window is worth at its beginning.
+    # What a value of 1 after the window is worth at its beginning.
     one = _with_values_of(rows, 1.0)
     for _ in range(length):
         paid = rows.reward + gamma * rows.following(paid)
@@ -72,6 +72,6 @@ def _last_rows(rows: Rows, length: int) -> Any:
 
 
 def _with_values_of(rows: Rows, value: float) -> Rows:
-    """Return the rows with one number for all values behind episodes and batch."""
+    """Return the rows with one number for all values after episodes and batch."""
     number = namespace_of(rows.reward).full_like(rows.reward, value)
     return rows._replace(bootstrap=number[0], final_value=number)

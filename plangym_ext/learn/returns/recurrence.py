@@ -30,7 +30,7 @@ def recurrence(step: Any, decay: Any, last: Any) -> Any:
 
 
 def compiled_recurrence(step: Any, decay: Any, last: Any) -> Any:
-    """`recurrence` of numpy arrays, in one compiled loop."""
+    """Compute `recurrence` of numpy arrays, in one compiled loop."""
     # Here and not above: the compiler takes half a second to import.
     from plangym_ext.learn.returns.kernels import backward
 
@@ -43,7 +43,7 @@ def compiled_recurrence(step: Any, decay: Any, last: Any) -> Any:
 
 
 def stepwise_recurrence(xp: Any, step: Any, decay: Any, last: Any) -> Any:
-    """`recurrence` of tensors anywhere, one operation after the other."""
+    """Compute `recurrence` of tensors anywhere, one operation after the other."""
     out = xp.empty_like(step)
     for t in range(len(step) - 1, -1, -1):
         last = xp.where(decay[t] == 0, step[t], step[t] + decay[t] * last)

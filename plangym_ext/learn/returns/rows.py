@@ -31,13 +31,13 @@ class Rows(NamedTuple):
 
     @property
     def nothing(self) -> Any:
-        """`[B, *K]` zeros: what is behind the last row if it is not to count."""
+        """`[B, *K]` zeros: what follows the last row if it is not to count."""
         return namespace_of(self.bootstrap).zeros_like(self.bootstrap)
 
     def following(self, array: Any) -> Any:
         """Return what the transition of each row leads to, `[T, B, *K]`.
 
-        That is the next row of `array`, or `bootstrap` behind the last, `final_value`
+        That is the next row of `array`, or `bootstrap` after the last, `final_value`
         where truncated and 0 where terminated.
 
         Args:
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
         Args:
             step: `[T, B, *K]`.
             decay: float, or `[T, B, *K]`; read only where the episode goes on.
-            last: `[B, *K]`, x behind the last row.
+            last: `[B, *K]`, x after the last row.
         """
         xp = namespace_of(step)
         decay = xp.full_like(step, decay) if isinstance(decay, float) else decay

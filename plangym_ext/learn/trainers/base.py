@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,6 +26,16 @@ class Part(NamedTuple):
     weight: float
     loss: torch.Tensor  # [batch]
     least: torch.Tensor | float = 0.0  # [batch], below which it cannot fall
+
+
+@contextmanager
+def _learning(network: nn.Module) -> Iterator[None]:
+    """Put a network in training mode, in which modules such as dropout behave differently."""
+    network.train()
+    try:
+        yield
+    finally:
+        network.eval()
 
 
 class Trainer(ABC):
@@ -80,40 +91,34 @@ class Trainer(ABC):
         Raises:
             LossNotFinite: the loss or its gradient is NaN or infinite; nothing was changed.
         """
-        # Modules that behave differently while they learn, such as dropout, are told.
-        self.network.train()
-        try:
-            return self._update(batch, weights)
-        finally:
-            self.network.eval()
+        with _learning(self.network):
+            parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
+            rows: Any = sum(part.weight * part.loss for part in parts.values())
+            if weights is not None:
+                rows = rows * self._tensor(np.asarray(weights, np.float32))
+            loss = rows.mean()
+            found = {
+                f"{name}_loss": float(part.loss.detach().mean()) for name, part in parts.items()
+            }
+            found = {"loss": float(loss.detach()), **found}
+            self._refuse_infinite(found, batch)
+            found["grad_norm"] = self._gradients(loss)
+            self._refuse_infinite(found, batch)
+            found["learning_rate"] = learning_rate(self.config, self.updates)
+            for group in self.optimizer.param_groups:
+                group["lr"] = found["learning_rate"]
+            self.optimizer.step()
+        self.errors = _errors(parts)
+        self.updates += 1
+        return found
 
-    def _update(
-        self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None
-    ) -> dict[str, float]:
-        parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
-        rows: Any = sum(part.weight * part.loss for part in parts.values())
-        excess: Any = sum(part.weight * (part.loss - part.least) for part in parts.values())
-        counted = rows if weights is None else rows * self._tensor(np.asarray(weights, np.float32))
-        loss = counted.mean()
-        found = {f"{name}_loss": float(part.loss.detach().mean()) for name, part in parts.items()}
-        found = {"loss": float(loss.detach()), **found}
-        self._refuse_infinite(found, batch)
+    def _gradients(self, loss: torch.Tensor) -> float:
+        """Compute and clip the gradients; return their norm before that."""
         self.optimizer.zero_grad()
         loss.backward()
         most = self.config.max_grad_norm
-        norm = nn.utils.clip_grad_norm_(
-            self.network.parameters(), math.inf if most is None else most
-        )
-        found["grad_norm"] = float(norm)
-        self._refuse_infinite(found, batch)
-        found["learning_rate"] = learning_rate(self.config, self.updates)
-        for group in self.optimizer.param_groups:
-            group["lr"] = found["learning_rate"]
-        self.optimizer.step()
-        # Rounding may leave a row that is learned a little below its least.
-        self.errors = np.maximum(excess.detach().cpu().numpy().astype(np.float64), 0.0)
-        self.updates += 1
-        return found
+        parameters = self.network.parameters()
+        return float(nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most))
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, optimiser and counters: tensors and plain values, no objects.
@@ -184,3 +189,11 @@ class Trainer(ABC):
             f"{type(self).__name__}.update: update {self.updates} must have a finite loss; "
             f"{parts}. {remedy}"
         )
+
+
+def _errors(parts: Mapping[str, Part]) -> npt.NDArray[np.float64]:
+    """Return how far the loss of each row is above its least, `[batch]`."""
+    excess: Any = sum(part.weight * (part.loss - part.least) for part in parts.values())
+    # Rounding may leave a row that is learned a little below its least.
+    found: npt.NDArray[np.float64] = excess.detach().cpu().numpy().astype(np.float64)
+    return np.maximum(found, 0.0)

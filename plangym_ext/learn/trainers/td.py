@@ -21,7 +21,7 @@ class TDTrainer(Trainer):
     """Teaches the value head r_t + ... + gamma^n V(s_{t+n}).
 
     Windows end with the episode: after a termination nothing follows, after a cut the
-    value of the last observation does. V is the network of the day or, with a
+    value of the last observation does. V is the present network or, with a
     `target_rate` below 1, one that follows it slowly.
 
     Source: Alpacka's TD trainer.

@@ -14,7 +14,7 @@ from plangym_ext.native.compiled import compiled
 
 @compiled
 def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's `check`
-    """True: any bytes are a state."""
+    """Return True: any bytes are a state."""
     return True
 
 
@@ -62,7 +62,7 @@ class Kernel:
     reset_info: Callable[..., Any] | str = silent
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """`(step, reset, observe, check, reset_info)`, imported."""
+        """Return `(step, reset, observe, check, reset_info)`, imported."""
         given = (self.step, self.reset, self.observe, self.check, self.reset_info)
         return tuple(map(_loaded, given))
 

@@ -113,7 +113,7 @@ class KernelEnv(NativeEnv):
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
     ) -> RowResults | None:
-        """Results of the compiled loop; None if it refused a state or a value, or raised."""
+        """Return the results of the loop; None if it refused a state or a value, or raised."""
         assert self._loop is not None
         arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
         seal = request.wants_states or "states_out" in request.out
@@ -133,7 +133,7 @@ class KernelEnv(NativeEnv):
         return found if self.plan_env.values.bounds_kept(found.obs) else None
 
     def _shared(self, arrays: RowArrays, threads: int, *, seal: bool) -> int:
-        """What the loop returns, its rows shared among threads."""
+        """Return what the loop returns, its rows shared among threads."""
         assert self._loop is not None
         run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
         size = len(arrays.actions)
@@ -185,7 +185,7 @@ class KernelEnv(NativeEnv):
         return self.compile_seconds
 
     def simulator(self) -> KernelSimulator | None:
-        """The kernel for compiled loops of others, such as a search.
+        """Return the kernel for compiled loops of others, such as a search.
 
         Returns:
             What it offers; None if the kernel is not used, or bounds are looked at (it does
@@ -231,7 +231,7 @@ class KernelEnv(NativeEnv):
         return {**self.plan_env._arguments, **own}
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with the same settings; see `PlanEnv.clone`."""
+        """Return a new env with the same settings; see `PlanEnv.clone`."""
         settings = {**self._arguments, **overrides}
         own = {name: settings.pop(name) for name in ("kernel", "threads", "strict")}
         return type(self)(type(self.plan_env)(**settings), **own)

@@ -45,7 +45,7 @@ def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]
 
 
 def find_kernel(env: GymEnv, kernel: Kernel | None = None) -> Kernel:
-    """The kernel of an env with its arguments and wrappers.
+    """Return the kernel of an env with its arguments and wrappers.
 
     Args:
         env: the env.

@@ -41,7 +41,7 @@ _PER_53_BITS = 1.0 / 9007199254740992.0
 
 @compiled
 def _high_product(a: Any, b: Any) -> Any:
-    """Upper 64 bits of the 128-bit product of two uint64."""
+    """Return the upper 64 bits of the 128-bit product of two uint64."""
     a_low, a_high = a & _LOW32, a >> _32
     b_low, b_high = b & _LOW32, b >> _32
     middle = a_high * b_low + ((a_low * b_low) >> _32)
@@ -51,7 +51,7 @@ def _high_product(a: Any, b: Any) -> Any:
 
 @compiled
 def next64(rng: Any) -> Any:
-    """The next 64 random bits, uint64."""
+    """Draw the next 64 random bits, uint64."""
     low, high = rng["low"], rng["high"]
     product = low * _MULTIPLIER_LOW
     carried = _high_product(low, _MULTIPLIER_LOW)
@@ -66,7 +66,7 @@ def next64(rng: Any) -> Any:
 
 @compiled
 def next32(rng: Any) -> Any:
-    """The next 32 random bits, as uint64; of a 64-bit draw the upper half waits its turn."""
+    """Draw the next 32 random bits, as uint64; of a 64-bit draw the upper half waits its turn."""
     if rng["has_half"] != 0:
         rng["has_half"] = 0
         return np.uint64(rng["half"])
@@ -78,19 +78,19 @@ def next32(rng: Any) -> Any:
 
 @compiled
 def random(rng: Any) -> Any:
-    """`Generator.random()`: float64 in [0, 1)."""
+    """Draw as `Generator.random()`: float64 in [0, 1)."""
     return np.float64(next64(rng) >> _11) * _PER_53_BITS
 
 
 @compiled
 def uniform(rng: Any, low: float, high: float) -> Any:
-    """`Generator.uniform(low, high)`: float64."""
+    """Draw as `Generator.uniform(low, high)`: float64."""
     return low + (high - low) * random(rng)
 
 
 @compiled
 def integers(rng: Any, count: Any) -> Any:
-    """`Generator.integers(count)`, as int64.
+    """Draw as `Generator.integers(count)`: int64.
 
     Args:
         rng: the generator.
@@ -119,7 +119,7 @@ def integers(rng: Any, count: Any) -> Any:
 
 @compiled
 def categorical(rng: Any, cumulated: Any) -> Any:
-    """As gymnasium's `categorical_sample`: the first index whose sum exceeds a `random()`.
+    """Draw as gymnasium's `categorical_sample`: the first index whose sum exceeds a `random()`.
 
     Args:
         rng: the generator.
@@ -139,12 +139,12 @@ def categorical(rng: Any, cumulated: Any) -> Any:
 
 @compiled
 def could_be_rng(rng: Any) -> bool:
-    """Whether a PCG64 can be in this state: odd increment, flag 0 or 1."""
+    """Return whether a PCG64 can be in this state: odd increment, flag 0 or 1."""
     return rng["inc_low"] & _ONE == _ONE and rng["has_half"] <= 1
 
 
 def record_of(generator: np.random.Generator) -> np.ndarray:
-    """A numpy generator as a fresh `[]` record of type `RNG`; Python only.
+    """Return a numpy generator as a fresh `[]` record of type `RNG`; Python only.
 
     Raises:
         IncompleteState: it is not over PCG64.

@@ -23,13 +23,13 @@ _GUARD = 0xA5
 
 
 class GuardedMemory:
-    """Hands arrays out that have a row of known bytes before and behind them."""
+    """Hands arrays out that have a row of known bytes before and after them."""
 
     def __init__(self) -> None:
         self._guards: list[np.ndarray] = []
 
     def new(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """As `numpy.empty`."""
+        """Return a new array of a shape and dtype, as `numpy.empty` does."""
         size, *rest = (shape,) if isinstance(shape, int) else shape
         whole = np.empty((size + 2, *rest), dtype)
         whole.view(np.uint8).reshape(-1)[...] = _GUARD
@@ -37,14 +37,14 @@ class GuardedMemory:
         return whole[1:-1]
 
     def intact(self) -> bool:
-        """Whether nobody wrote outside the arrays."""
+        """Return whether nothing was written outside the arrays."""
         return all((guard.view(np.uint8) == _GUARD).all() for guard in self._guards)
 
 
 def first_difference(
     env: GymEnv, run: Callable[[RowRequest, GuardedMemory], RowResults | None]
 ) -> str:
-    """What differs first between an env and its kernel, or "" if nothing does.
+    """Return what differs first between an env and its kernel, or "" if nothing does.
 
     Args:
         env: the reference; it is left where it was.

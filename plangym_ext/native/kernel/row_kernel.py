@@ -15,7 +15,7 @@ class RowArrays(NamedTuple):
     """One batch, as the compiled loop sees it; every array is written but the inputs.
 
     `elapsed` and `state` are views of `rows`. An env without a TimeLimit has `elapsed`
-    of its own, which nobody reads.
+    of its own, which is not read.
     """
 
     rows: np.ndarray  # [B, S / 8] uint64, the state rows; stepped in place
@@ -44,7 +44,7 @@ class RowRules(NamedTuple):
 
 @compiled
 def all_finite(values: Any) -> bool:
-    """Whether no value is infinite or not a number."""
+    """Return whether no value is infinite or not a number."""
     odd = 0
     for value in values.reshape(-1):  # without a way out, so that it runs on whole vectors
         odd += not np.isfinite(value)
@@ -58,7 +58,7 @@ def make_loop(
     check: Callable[..., Any],
     reset_info: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """The loop around a kernel's functions, ready to be compiled."""
+    """Return the loop around a kernel's functions, ready to be compiled."""
 
     def loop(batch: Any, rules: Any, params: Any, first: int, stop: int, seal: bool) -> int:
         """Run rows `first` to `stop - 1` in place.

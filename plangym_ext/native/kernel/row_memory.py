@@ -59,7 +59,7 @@ class RowMemory:
         self._action = (action.dtype, len(action.shape) + 2)
         header = header_of(env.envelope, sum(part.width for part in env.codec.parts))
         self._env = env
-        #: Rows that nobody sees but the next batch without states, in turn.
+        #: Rows that only the next batch sees, without states, in turn.
         self._spares: list[_StateRows] = []
         self.rules = RowRules(
             limit=limits[0].identity()["max_episode_steps"] if limits else 0,
@@ -69,11 +69,11 @@ class RowMemory:
         )
 
     def checks(self) -> RowChecks:
-        """Checks of the env's inputs, compiled or loaded."""
+        """Return checks of the env's inputs, compiled or loaded."""
         return RowChecks(self._env.layout.action, self._env.envelope, self.rules.header)
 
     def arrays(self, request: RowRequest, new: Allocate = np.empty) -> RowArrays:
-        """Arrays for a request: inputs as they came where that is possible, fresh outputs.
+        """Return arrays for a request: inputs as they came where that is possible, fresh outputs.
 
         Their types and layouts are the same for all requests, as compiled code relies on.
         """
@@ -104,10 +104,10 @@ class RowMemory:
         )
 
     def _state_rows(self, request: RowRequest, new: Allocate) -> _StateRows:
-        """Rows that are not those of the request; spare ones if nobody will see them.
+        """Return rows that are not those of the request; spare ones if they are not shown.
 
         Only a batch without states has spare ones: of those one at a time is in flight, so
-        that the spare rows are either where the env's rows are now, or nobody's.
+        that the spare rows are either where the env's rows are now, or free.
         """
         # Two rows at least: numpy takes a column of one row for contiguous, which is
         # another type to compiled code.
@@ -127,7 +127,7 @@ class RowMemory:
         return _StateRows(rows, *self.views(rows))
 
     def views(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What a kernel sees of `[M, S]` uint8 rows, M at least 2.
+        """Return what a kernel sees of `[M, S]` uint8 rows, M at least 2.
 
         Returns:
             The rows as words `[M, S / 8]` uint64, the simulator's bytes `[M]` or `[M, n]`,
@@ -143,11 +143,11 @@ class RowMemory:
         )
 
     def scratch(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Room for infos `[count]` and observations `[count, *obs]`."""
+        """Return room for infos `[count]` and observations `[count, *obs]`."""
         return np.zeros(count, self._info), np.zeros((count, *self._obs_shape), self.obs_dtype)
 
     def _obs(self, request: RowRequest, new: Allocate, size: int) -> np.ndarray:
-        """Where observations go: into the caller's array if it is laid out plainly."""
+        """Return where observations go: into the caller's array if it is laid out plainly."""
         given = request.out.get("obs0")
         shape = (size, *self._obs_shape)
         if given is not None and given.flags.c_contiguous and given.flags.aligned:
@@ -155,7 +155,7 @@ class RowMemory:
         return new(shape, self.obs_dtype)
 
     def results(self, request: RowRequest, arrays: RowArrays) -> RowResults:
-        """What the loop has written, as every backend returns it."""
+        """Return what the loop has written, as every backend returns it."""
         obs = arrays.obs
         given = request.out.get("obs0")
         if given is not None and np.may_share_memory(given, obs):
@@ -180,10 +180,10 @@ class RowMemory:
 
 
 def _apart(size: int) -> np.ndarray:
-    """`[B]` int64 zeros, laid out as a column of rows is."""
+    """Return `[B]` int64 zeros, laid out as a column of rows is."""
     return np.zeros((max(size, 2), 2), np.int64)[:, 0]
 
 
 def usable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy if compiled code would have to be made for its memory layout."""
+    """Return the array, or a copy of its shape if its memory layout is another than compiled."""
     return array if is_plain(array) else array.copy()

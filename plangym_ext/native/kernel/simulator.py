@@ -1,4 +1,4 @@
-"""A kernel's functions over rows that somebody else owns, for loops that are not ours."""
+"""A kernel's functions over rows of another owner, for loops such as a search's."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class KernelSimulator:
         self.functions = _functions(step, observe, fits, is_float, self.has_masks)
 
     def rows(self, states: np.ndarray) -> Rows:
-        """Views of sealed states `[M, S]` uint8, M at least 2; they are stepped in place."""
+        """Return views of sealed states `[M, S]` uint8, M at least 2; they are stepped in place."""
         return Rows(*self._memory.views(states))
 
     def context(self, lanes: int) -> Context:
-        """Room for `lanes` threads."""
+        """Return room for `lanes` threads."""
         info, obs = self._memory.scratch(lanes)
         return Context(self._memory.rules, self._params, info, obs)
 
@@ -137,7 +137,7 @@ def _functions(
     is_float: bool,
     has_masks: bool,
 ) -> Functions:
-    """The functions around those of one kernel; the same ones every time."""
+    """Return the functions around those of one kernel; the same ones every time."""
 
     def check_row(context: Any, rows: Any, row: int) -> Any:
         return check(rows.state[row], context.params)

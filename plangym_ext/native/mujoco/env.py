@@ -196,7 +196,7 @@ class MujocoEnv(NativeEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with the same settings; see `PlanEnv.clone`."""
+        """Return a new env with the same settings; see `PlanEnv.clone`."""
         threads = overrides.pop("threads", self._given["threads"])
         check = overrides.get("check", self._given["check"])
         env = self.plan_env.clone(**overrides)

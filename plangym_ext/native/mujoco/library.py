@@ -41,7 +41,7 @@ class BatchConfig(ctypes.Structure):
 
 @functools.cache
 def batch_library() -> ctypes.CDLL:
-    """The library that the package `mujoco` itself runs on.
+    """Return the library that the package `mujoco` itself runs on.
 
     Raises:
         BackendUnavailable: it has no batch API.

@@ -28,7 +28,7 @@ class MujocoLive:
         self._rows, self._resets = rows, resets
 
     def run(self, request: RowRequest) -> RowResults | None:
-        """Results of all rows; None if some are to be reset that only the env can reset.
+        """Return the results of all rows; None if some are to be reset that only the env can reset.
 
         Args:
             request: `dt` is 0 in the rows that are reset, else 1.
@@ -60,7 +60,7 @@ class MujocoLive:
 
 
 def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
-    """Results of B rows from those of some and of the others; columns are 0 where one has none."""
+    """Return the results of B rows from two parts of them; missing columns are 0."""
 
     def merged(field: Callable[[RowResults], np.ndarray]) -> np.ndarray:
         return _filled(size, [(rows, field(found)) for rows, found in parts])

@@ -17,7 +17,7 @@ def make_native(
     *,
     required: bool,
 ) -> tuple[PlanEnv | None, str]:
-    """The env on the MuJoCo backend, or None and why not.
+    """Return the env on the MuJoCo backend, or None and why not.
 
     Args:
         build: makes the gymnasium env.

@@ -14,7 +14,7 @@ Python would make them wait for each other. All that it needs lies in one array 
     12  index of `mjData.qpos` among the pointers of `mjData`
     13  number of carried fields, 14 of those read before a step, 15 after it
     16  where the positions begin: row `sim` is number `job[job[16] + sim]` of the n;
-        behind them those among the resets, or -1 for a row that begins at its state
+        after them those among the resets, or -1 for a row that begins at its state
     17  how many positions, 18 address of the joints of resets `[m, nq + nv]` float64, 19
         bytes of one
     20  for each field: bytes from qpos in mjData's memory, its size in bytes, and where it
@@ -44,7 +44,7 @@ _CALLED = (
 
 
 def prepared_seconds() -> float:
-    """Seconds that it took to have `compiled_play`: nothing but the first time."""
+    """Return the seconds that it took to have `compiled_play`: nothing but the first time."""
     begin = time.perf_counter()
     compiled_play()
     return time.perf_counter() - begin
@@ -52,7 +52,7 @@ def prepared_seconds() -> float:
 
 @functools.cache
 def compiled_play() -> Any:
-    """The compiled function, as numba's `CFunc`; a quarter of a second on first use."""
+    """Return the compiled function, as numba's `CFunc`; a quarter of a second on first use."""
     import llvmlite.binding
     from numba import cfunc, types
 

@@ -80,7 +80,7 @@ class Played:
         self.job_address = 0
 
     def after_at(self, cells: np.ndarray) -> Rows:
-        """The fields after some steps, by number of the cell; fresh arrays."""
+        """Return the fields after some steps, by number of the cell; fresh arrays."""
         return Rows(**{name: array[cells] for name, array in vars(self.after).items()})
 
 
@@ -91,7 +91,7 @@ class MujocoPlayer:
         model: an `MjModel`; it is copied.
         data: an `MjData` of it, to learn where its fields lie.
         task: says which fields.
-        carried: fields that are part of a state, behind the integration vector.
+        carried: fields that are part of a state, after the integration vector.
         frame_skip: simulation steps in an env step.
         n_threads: threads that step, the caller's among them.
 
@@ -123,7 +123,7 @@ class MujocoPlayer:
         self._pointer = _pointer_of_qpos(data, other)
         self._carried = [_field(name, data, other) for name in carried]
         sizes = [field.size for field in self._carried]
-        #: Bytes from a state's beginning to each carried field, and behind the last.
+        #: Bytes from a state's beginning to each carried field, and to the end of the last.
         *self._carried_at, self.carried_end = (
             8 * self.state_size + np.cumsum([0, *sizes])
         ).tolist()
@@ -145,7 +145,7 @@ class MujocoPlayer:
         return fields + 8 * (self.state_size + self._num_controls)
 
     def memory(self, num_steps: int, num_rows: int, *, states: bool) -> Played:
-        """Where K steps of n rows will be recorded: the actions are to be filled in.
+        """Return where K steps of n rows will be recorded: the actions are to be filled in.
 
         Args:
             num_steps: K.
@@ -267,7 +267,7 @@ class MujocoPlayer:
         )
 
     def _job(self, played: Played, num_rows: int) -> memoryview:
-        """The array that tells the compiled function what to do; see its module.
+        """Return the array that tells the compiled function what to do; see its module.
 
         What changes from call to call is left open: states, and which rows are played.
         """
@@ -313,7 +313,7 @@ def _address(array: np.ndarray) -> int:
 
 
 def _field(name: str, data: Any, other: Any) -> _Field:
-    """Where an array lies in the memory of every `mjData` of the model."""
+    """Return where an array lies in the memory of every `mjData` of the model."""
     array, offset = getattr(data, name, None), 0
     if isinstance(array, np.ndarray):
         offset = array.ctypes.data - data.qpos.ctypes.data
@@ -330,7 +330,7 @@ def _field(name: str, data: Any, other: Any) -> _Field:
 
 
 def _pointer_of_qpos(data: Any, other: Any) -> int:
-    """Index of the pointer to `qpos` in the structure, counted in pointers.
+    """Return the index of the pointer to `qpos` in the structure, counted in pointers.
 
     MuJoCo's header says where it is, but that changes from version to version: it is
     looked for, and compared with a second structure.

@@ -55,7 +55,7 @@ class MujocoResets:
         return FreshRows(chosen, np.array(joints))
 
     def _drawn(self, simulation: np.ndarray) -> np.ndarray:
-        """Joints `[nq + nv]` that a reset of a row draws; its generator goes on."""
+        """Return joints `[nq + nv]` that a reset of a row draws; its generator goes on."""
         generator = simulation[self._rng_at : self._rng_at + RNG_BYTES].data
         self._bytes.restore(self._rng, generator, 0)
         found = self._task.draw(self._rng)

@@ -18,7 +18,7 @@ from plangym_ext.native.mujoco.states import MujocoStates
 from plangym_ext.native.mujoco.task import MujocoTask
 from plangym_ext.native.seals import RowSeals
 
-# A native call plays several steps of each row. Of a task that can end, those behind an
+# A native call plays several steps of each row. Of a task that can end, those after an
 # ending are thrown away, so they are few: enough to make a call worth its while, which
 # takes a tenth of a millisecond beside the simulation.
 _CALL_SECONDS, _MOST_STEPS = 1e-3, 8
@@ -128,7 +128,7 @@ class MujocoRows:
         )
 
     def begin(self, states: np.ndarray, fresh: FreshRows) -> RowResults:
-        """Results of rows that were reset and take no step; their states have no seal.
+        """Return the results of rows that were reset and take no step; their states have no seal.
 
         Args:
             states: `[B, S]` uint8, the rows, of which all but the simulation is reset; they
@@ -160,7 +160,7 @@ class MujocoRows:
         )
 
     def _infos(self, batch: _Batch, *, sound: bool) -> InfoBatch:
-        """The infos of a batch; its values are looked at unless they are `sound`."""
+        """Return the infos of a batch; its values are looked at unless they are `sound`."""
         request = batch.request
         columns = {c.key: array for c, array in zip(batch.columns, batch.infos, strict=True)}
         own: dict[int, dict[str, Any]] = {}
@@ -178,7 +178,7 @@ class MujocoRows:
         return InfoBatch(columns, own)
 
     def _looked_at(self, batch: _Batch, own: dict[int, dict[str, Any]]) -> np.ndarray | None:
-        """Refuse or mark values that are no numbers, as the env was told to.
+        """Refuse or mark values that are no numbers, by the env's `invalid`.
 
         Args:
             batch: with its rewards and observations.
@@ -206,7 +206,7 @@ class MujocoRows:
         return marks if len(self._env.layout.info) > len(self._columns) else None
 
     def _one_step(self, request: RowRequest, target: np.ndarray, fresh: FreshRows | None) -> _Batch:
-        """One env step of every row: what `_play` does, without its bookkeeping.
+        """Take one env step of every row: what `_play` does, without its bookkeeping.
 
         Of a batch of light rows that would take as long as the simulation.
         """
@@ -234,11 +234,11 @@ class MujocoRows:
         )
 
     def _stored(self, request: RowRequest) -> tuple[InfoColumn, ...]:
-        """Infos that a batch has columns for."""
+        """Return the infos that a batch has columns for."""
         return self._columns if request.infos != "none" else ()
 
     def _begun(self, request: RowRequest, target: np.ndarray) -> _Batch:
-        """The arrays of a request whose rows stand at their first states."""
+        """Return the arrays of a request whose rows stand at their first states."""
         num_rows, columns = request.num_rows, self._stored(request)
         (leaf,) = self._env.layout.obs.leaves
         return _Batch(
@@ -254,11 +254,11 @@ class MujocoRows:
         )
 
     def _wanted(self, request: RowRequest) -> np.ndarray:
-        """`[B]` env steps that rows take if nothing ends; one of them is always taken."""
+        """Return `[B]` env steps that rows take if nothing ends; one of them is always taken."""
         wanted = np.full(request.num_rows, request.horizon, np.int64)
         wanted *= request.dt * self._frameskip
         if self._states.limit is not None:
-            # The limit is looked at behind a step.
+            # The limit is looked at after a step.
             left = np.maximum(self._states.limit - self._states.elapsed(request.states), 1)
             np.minimum(wanted, left, out=wanted)
         return wanted
@@ -294,7 +294,7 @@ class MujocoRows:
             wanted, source = batch.wanted[rows], batch.target
 
     def _most_steps(self, num_rows: int) -> int:
-        """Env steps of so many rows that one native call plays at most."""
+        """Return the most env steps of so many rows that one native call plays."""
         if self._task.can_end:
             steps = _CALL_SECONDS / (self._player.step_seconds * num_rows)
             return max(1, int(min(steps, _MOST_STEPS)))
@@ -350,14 +350,14 @@ class MujocoRows:
 
 
 def _owned(values: np.ndarray) -> np.ndarray:
-    """The values as an array of their own: a task may return what was recorded."""
+    """Return the values as an array of their own: a task may return what was recorded."""
     return values if values.flags.owndata else values.copy()
 
 
 def _held(
     request: RowRequest, repeats: np.ndarray, rows: np.ndarray | None, done: int, num_steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The actions `[K, n, *act]` of the next steps, and `[K, n]`, which of the H they are."""
+    """Return the actions `[K, n, *act]` of the next steps; which of the H they are, `[K, n]`."""
     actions = request.actions[0]
     if rows is None:
         rows = np.arange(len(actions))

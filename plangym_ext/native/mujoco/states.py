@@ -18,7 +18,7 @@ _COUNTER_BYTES = 8
 class MujocoStates:
     """Columns of `[B, S]` state rows: the time limit's counter, and the simulation.
 
-    A row holds, behind its header, the counter of `TimeLimit` if there is one, then what
+    A row holds, after its header, the counter of `TimeLimit` if there is one, then what
     the simulator's codec writes: integration vector, carried fields, and what no step
     changes (the generator, what a reset has drawn).
 
@@ -51,15 +51,15 @@ class MujocoStates:
         self._start = HEADER + (_COUNTER_BYTES if limit is not None else 0)
 
     def simulation(self, rows: np.ndarray) -> np.ndarray:
-        """View `[B, *]` uint8 of integration vector and carried fields, and what follows."""
+        """Return a view `[B, *]` uint8, from the integration vector to the end."""
         return rows[:, self._start :]
 
     def vectors(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """View `[B, size]` float64 of the integration vectors."""
+        """Return a view `[B, size]` float64 of the integration vectors."""
         start = self._start // 8
         return rows.view("<f8")[:, start : start + size]
 
     def elapsed(self, rows: np.ndarray) -> np.ndarray:
-        """View `[B]` int64 of the steps taken since the reset; for an env with a limit."""
+        """Return a view `[B]` int64 of the steps taken since the reset; for an env with a limit."""
         assert self.limit is not None
         return rows.view("<i8")[:, HEADER // 8]

@@ -42,13 +42,13 @@ class MujocoTask(ABC):
 
     @abstractmethod
     def observation(self, after: Rows) -> np.ndarray:
-        """`[n, *obs]` observations, in the dtype of the space."""
+        """Return `[n, *obs]` observations, in the dtype of the space."""
 
     @abstractmethod
     def reward(
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Rewards of one env step, and its infos.
+        """Return the rewards of one env step, and its infos.
 
         Args:
             before: the fields `reads_before`, as they were.
@@ -60,14 +60,14 @@ class MujocoTask(ABC):
         """
 
     def terminated(self, after: Rows) -> np.ndarray | None:  # noqa: ARG002 - for overrides
-        """`[n]` bool, rows whose episode is over; None for a task without endings."""
+        """Return `[n]` bool, rows whose episode is over; None for a task without endings."""
         return None
 
     def draw(
         self,
         rng: np.random.Generator,  # noqa: ARG002 - for overrides
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Joint positions `[nq]` and velocities `[nv]` of a fresh episode.
+        """Return the joint positions `[nq]` and velocities `[nv]` of a fresh episode.
 
         With them, ended rows are reset on MuJoCo's threads: `mj_resetData`, these, and
         `mj_forward`. None, the default, leaves that to the env, one row after another.
@@ -84,5 +84,5 @@ class MujocoTask(ABC):
 
 
 def rows_of(data: Any, names: tuple[str, ...]) -> Rows:
-    """One simulation's fields as rows of one; copies."""
+    """Return one simulation's fields as rows of one; copies."""
     return Rows(**{name: getattr(data, name)[None].copy() for name in names})

@@ -21,7 +21,7 @@ class AppendedFile:
         self._file: TextIO | None = None
 
     def append(self, text: str) -> None:
-        """Write lines behind the others; they are in the file when this returns."""
+        """Append lines; they are in the file when this returns."""
         if self._file is None:
             self._file = self._path.open("a", newline="")
         self._file.write(text)

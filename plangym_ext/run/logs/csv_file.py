@@ -46,7 +46,7 @@ class CsvFile(AppendedFile):
         self.last = dict(row)
 
     def truncate_after(self, step: int) -> None:
-        """Drop rows behind `step`, columns that only they had, and half a row at the end."""
+        """Drop rows after `step`, columns that only they had, and half a row at the end."""
         columns, rows = self._table()
         if not columns:
             return

@@ -20,6 +20,6 @@ class JsonlFile(AppendedFile):
         self.append(json.dumps(plain, allow_nan=False) + "\n")
 
     def truncate_after(self, step: int) -> None:
-        """Drop rows behind `step`, and half a row at the end."""
+        """Drop rows after `step`, and half a row at the end."""
         lines = self.whole_lines().splitlines(keepends=True)
         self.replace("".join(line for line in lines if json.loads(line)[STEP] <= step))

@@ -123,7 +123,7 @@ class Logger(Closing):
             self._table.progress(step, text)
 
     def truncate_after(self, step: int) -> None:
-        """Drop all rows behind `step`, and what a kill left half written.
+        """Drop all rows after `step`, and what a kill left half written.
 
         An interrupted run that calls it with the step of its checkpoint, and goes on, ends
         with the progress files of a run that was never interrupted.

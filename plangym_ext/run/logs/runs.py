@@ -61,7 +61,7 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
         if not paths:
             raise UnknownName(
                 f"{folder} must be a folder with a progress.csv in it or below; there is none. "
-                f"Pass the folder that a run was told to write to."
+                f"Pass the folder that a run wrote to."
             )
         for path in paths:
             if path.resolve() in seen:

@@ -15,12 +15,12 @@ from plangym_ext.errors import MissingExtra, installing
 
 
 def tensorboard_is_there() -> bool:
-    """Whether the package is installed; it is not imported for that."""
+    """Return whether the package is installed; it is not imported for that."""
     return importlib.util.find_spec("tensorboard") is not None
 
 
 class TensorBoardFile:
-    """Scalars by step. Files cannot be cut back, but readers can be told to forget.
+    """Scalars by step. Files cannot be cut back, but readers can be made to forget.
 
     Args:
         folder: where the event file is made, when there is something to write.
@@ -46,7 +46,7 @@ class TensorBoardFile:
         self._write(step=step, summary={"value": scalars})
 
     def truncate_after(self, step: int) -> None:
-        """Tell readers to forget what other files have behind `step`."""
+        """Tell readers to forget what other files have after `step`."""
         if any(self._folder.glob("events.out.tfevents.*")):
             self._write(step=step + 1, session_log={"status": "START"})
 

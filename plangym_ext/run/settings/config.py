@@ -102,6 +102,11 @@ class ReplaySettings:
         checked_least("replay.capacity", self.capacity, 1)
         checked_least("replay.min_rows", self.min_rows, 1)
 
+    @property
+    def grouped_by(self) -> str | None:
+        """The attribute of episodes whose values are the groups; None: there are no groups."""
+        return self.balance_by if self.kind == "balanced" else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:

@@ -196,7 +196,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(mine: Any, theirs: Any, where: str = "") -> list[str]:
-    """Keys of two nested mappings whose values differ, with both values."""
+    """Return the keys of two nested mappings whose values differ, with both values."""
     if not (isinstance(mine, Mapping) and isinstance(theirs, Mapping)):
         return [] if mine == theirs else [f"{where}: {theirs!r} there, {mine!r} here"]
     found = []

@@ -18,26 +18,26 @@ class Callback:
     """
 
     def on_start(self, runner: Any) -> None:
-        """Before the first round, or the first after resuming."""
+        """Run before the first round, or the first after resuming."""
 
     def on_episodes(self, runner: Any, records: list[EpisodeRecord]) -> None:
-        """After collecting, before anything is learned from the episodes."""
+        """Run after collecting, before anything is learned from the episodes."""
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
-        """After an evaluation."""
+        """Run after an evaluation."""
 
     def on_round(self, runner: Any, values: Mapping[str, float]) -> None:
-        """At the end of a round, with its row of the log."""
+        """Run at the end of a round, with its row of the log."""
 
     def on_checkpoint(self, runner: Any, path: Path) -> None:
-        """After a checkpoint has been written."""
+        """Run after a checkpoint has been written."""
 
     def on_end(self, runner: Any) -> None:
-        """When the run is over, completed or stopped, but not after an error."""
+        """Run when training is over, completed or stopped, but not after an error."""
 
 
 class StopAt(Callback):
-    """Ends the run once the evaluation's mean return is high enough.
+    """End the run once the evaluation's mean return is high enough.
 
     Args:
         mean_return: how high.
@@ -47,7 +47,7 @@ class StopAt(Callback):
         self.mean_return = mean_return
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
-        """Look at the mean."""
+        """Stop the run if the mean return is high enough."""
         mean = sum(episode.return_ for episode in episodes) / len(episodes)
         if mean >= self.mean_return:
             runner.stop(f"the evaluation's mean return is {mean:g}")

@@ -36,14 +36,14 @@ class Learning:
         Raises:
             InvalidOption: the replay is to be balanced by what the episode does not have.
         """
-        samples = self.trainer.samples(record)
-        if self._config.replay.kind == "balanced":
-            self.replay.add(samples, groups=np.full(record.length, self._group(record)))
-        else:
+        samples, name = self.trainer.samples(record), self._config.replay.grouped_by
+        if name is None:
             self.replay.add(samples)
+        else:
+            self.replay.add(samples, groups=np.full(record.length, self._group(record, name)))
 
-    def _group(self, record: Any) -> int:
-        name = self._config.replay.balance_by
+    def _group(self, record: Any, name: str) -> int:
+        """Return the value of the attribute by which episodes are grouped."""
         if name not in record.attributes:
             raise InvalidOption(
                 f"settings: replay.balance_by must name an attribute of the episodes; they "
@@ -53,10 +53,10 @@ class Learning:
         return int(record.attributes[name])
 
     def train(self, after_update: Callable[[], None]) -> dict[str, float]:
-        """Make the updates of a round; return the means of what they said.
+        """Make the updates of a round, each on a batch that is drawn from the replay.
 
         Args:
-            after_update: called after each of them.
+            after_update: called after each update.
 
         Returns:
             Means by name, as "train/loss"; empty while the replay is too small.
@@ -69,20 +69,13 @@ class Learning:
         rows = []
         with self._random.used():
             for _ in range(self._config.updates):
-                rows.append(self._update())
+                batch = self.replay.sample(self.trainer.config.batch_size)
+                rows.append(self.trainer.update(batch.samples, batch.weights))
+                self.replay.update_priorities(batch.indices, self.trainer.errors)
                 after_update()
         if not rows:
             return {}
         return {f"train/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
-
-    def _update(self) -> Mapping[str, float]:
-        batch = self.replay.sample(self.trainer.config.batch_size)
-        prioritized = self._config.replay.kind == "prioritized"
-        losses: Mapping[str, float]
-        losses = self.trainer.update(batch.samples, batch.weights if prioritized else None)
-        if prioritized:
-            self.replay.update_priorities(batch.indices, self.trainer.errors)
-        return losses
 
     def state_dict(self) -> dict[str, Any]:
         """Return what learning goes on from."""

@@ -26,10 +26,10 @@ from plangym_ext.run.training.checkpoints import (
     spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
-from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learning import Learning
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.slot import Finished
 from plangym_ext.run.training.versions import versions
 from plangym_ext.run.training.worker_collector import WorkerCollector
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.planners.plans import Budget
-from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.slot import Finished
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.service import Service
 
@@ -108,7 +108,7 @@ class _Served:
         self._collector = parts.collector(env, self._evaluator, slots)
 
     def description(self) -> dict[str, Any]:
-        """Nothing that the parent has to know."""
+        """Return nothing: the parent has to know nothing."""
         return {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,1 +1,1 @@
-"""One page that shows an episode and the search behind each of its moves."""
+"""One page that shows an episode and the search for each of its moves."""

@@ -11,7 +11,7 @@ from plangym_ext.planners.plans import Plan, SearchTree
 
 
 def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
-    """Return the rows to draw, ascending: the most visited, as far as their parents are.
+    """Return `[K]` rows to draw, ascending and fresh: the most visited whose parents are drawn.
 
     Among equals the older node. At most `most`; the root is always one of them.
     """

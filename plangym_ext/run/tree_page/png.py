@@ -49,7 +49,7 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 
 def reduced(frame: Any, largest: int) -> npt.NDArray[np.uint8]:
-    """Return an RGB frame whose sides are at most `largest`, averaged by a whole factor."""
+    """Return an RGB frame `[h, w, 3]` uint8, with sides of at most `largest`, by averaging."""
     found = np.asarray(frame, np.uint8)
     factor = -(-max(found.shape[:2]) // largest)
     if factor <= 1:

@@ -102,7 +102,7 @@ def _atari(kept: Kept) -> Iterator[str]:
             if rows and sum(row["score"] for row in rows) / len(rows) >= atari.PUBLISHED[game]:
                 reached[name].append(game)
         yield f"| {game} | {atari.PUBLISHED[game]:,} | " + " | ".join(entries) + " |"
-    yield "\nIn brackets behind a score: episodes. At or above the published score:\n"
+    yield "\nIn brackets after a score: episodes. At or above the published score:\n"
     for name, found in reached.items():
         played = [game for game in games if kept.episodes(by_place[game, name])]
         if played:

@@ -25,7 +25,7 @@ def _begin(said: Any) -> None:
     global _said
     _said = said
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # At its end it must not wait for somebody to read what it said last.
+    # At its end it must not wait for a reader of what it said last.
     said.cancel_join_thread()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -8,14 +8,14 @@ _INTRODUCTION = """## What a batch costs
 
 `tests/benchmarks/step_batch.py` measures `step_batch` on worker processes against its own
 targets, and writes this section. A figure is the median of interleaved rounds, with the
-least and the greatest behind it.
+least and the greatest after it.
 
 - **limit**: as many processes as there are workers run a bare loop of restore, step,
   capture and observe at the same time, without ever talking.
 - **sketch**: the least that any batch costs on this machine. Processes that share memory
   with the parent run a fixed share of the rows in that loop, woken by one pipe message
   each; the parent copies states in and results out. No checks, no seals, no infos, no
-  flags, no balance, and nobody notices a death.
+  flags, no balance, and deaths go unnoticed.
 
 A target that is not met stands as it is. A rollout cannot reach three times the steps of a
 batch where the two limits' own ratio is below that. The sketch needs the time that stands

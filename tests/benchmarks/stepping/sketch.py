@@ -3,7 +3,7 @@
 One pipe message wakes each process, which runs a fixed share of the rows in the bare loop
 of `limit.py`, over memory that it shares with the parent; one message says that it is
 done. The parent copies states and actions in and results out. There are no checks, no
-seals, no infos, no flags, no balance and nobody notices a death: what is between this and
+seals, no infos, no flags, no balance, and deaths go unnoticed: what is between this and
 the limit is the price of being woken, and what is between this and ours buys the rest.
 """
 

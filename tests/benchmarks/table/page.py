@@ -183,7 +183,7 @@ _CLOSE = 0.9
 
 
 def _rivals(results: dict[str, Any]) -> Iterator[tuple[str, dict[Contestant, float]]]:
-    """Every cell and way of stepping in which ours and somebody else were measured."""
+    """Every cell and way of stepping in which ours and a peer were measured."""
     for task in TASKS:
         for rows in _rows_of(results, task.env_id):
             for from_states in (False, True):
@@ -212,7 +212,7 @@ def _defeats(results: dict[str, Any]) -> Iterator[str]:
             faster = [f"{who.name} {_factor(x / rate)}x" for who, x in others.items() if x > rate]
             if faster and rate < best:
                 by_backend.setdefault(mine.name, []).append(f"{cell} ({', '.join(faster)})")
-    yield from lines or ["- nobody is faster."]
+    yield from lines or ["- none is faster."]
     yield "\nBeside backends of ours that are not the best there:\n"
     for name, cells in by_backend.items():
         yield f"- {name}, slower in: {'; '.join(cells)}."

@@ -128,7 +128,7 @@ def _preprocessed() -> Any:
 
 
 #: Stacks of four grey screens of 84x84, the brighter of two frames, four frames a step, up to
-#: 30 no-ops behind a reset: what EnvPool's and ale-py's own vector env do if not told otherwise.
+#: 30 no-ops after a reset: what EnvPool's and ale-py's own vector env do if not told otherwise.
 PREPROCESSED_PONG = Task(
     "ALE/Pong-v5, preprocessed",
     envpool=("Pong-v5", {"use_fire_reset": False, "repeat_action_probability": 0.0}),
@@ -182,7 +182,7 @@ def random_actions(space: Any, rows: int) -> list[np.ndarray]:
 def states_in_motion(gym_env: Any, capture: Callable[[], Any], task: Task, rows: int) -> list[Any]:
     """States out of episodes of random actions, none of them an ending.
 
-    The same for everybody who captures them: seeds and actions are.
+    The same for all that capture them: seeds and actions are.
     """
     gym_env.action_space.seed(0)
     states: list[Any] = []

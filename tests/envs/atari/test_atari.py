@@ -107,7 +107,7 @@ def test_game_is_loaded_once_by_an_env_that_is_gymnasiums(monkeypatch):
     assert len(loads) == 1
     wrapped = plangym_ext.GymEnv(lambda: gym.make("ALE/Pong-v5", **settings))
     with env, wrapped:
-        # Whoever builds another one from its spec gets gymnasium's, too.
+        # Another one built from its spec gets gymnasium's, too.
         assert type(env.gym_env.unwrapped) is ale_py.AtariEnv
         assert env.gym_env.spec.entry_point == gym.spec("ALE/Pong-v5").entry_point
         assert env.gym_env.unwrapped.ale.getFloat("repeat_action_probability") == 0.25

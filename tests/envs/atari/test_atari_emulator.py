@@ -204,7 +204,7 @@ def test_long_thoughts_of_an_opponent():
 
 
 @slow
-def test_screen_is_emulated_only_when_somebody_looks(monkeypatch):
+def test_screen_is_emulated_only_when_it_is_read(monkeypatch):
     # Serial: batches that run in workers leave the screen of this process as it is.
     with plangym_ext.make("ALE/Pong-v5", render_mode="rgb_array", backend="serial") as env:
         ale = env.gym_env.unwrapped.ale

@@ -76,7 +76,7 @@ def test_every_game_is_exact_from_the_first_frame(game):
         for t in (70, 0, 36, 1, 33, 2):
             assert len(states[t]) <= width
             console.restore(states[t])
-            if t % 2 == 0:  # or else nobody looks before the first frame
+            if t % 2 == 0:  # or else none is read before the first frame
                 assert console.seen() == seen[t], f"screen of the restored state of frame {t}"
                 assert console.save() == states[t]
             for k in range(4):
@@ -143,7 +143,7 @@ def test_limit_of_frames_counts_from_the_restored_one():
         state, *_ = env.reset(seed=0)
         for _ in range(4):
             state = env.step(0, state).state
-        # Sixteen frames are behind: the game stops within the second step from here.
+        # Sixteen frames are done: the game stops within the second step from here.
         middle = env.step(0, state)
         assert not middle.truncated
         assert env.step(0, middle.state).truncated
