@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-#: What is compiled for their functions is their own business, and goes by their versions.
+#: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
 
 
