@@ -67,9 +67,9 @@ class Rater(ABC):
     #: Most model steps that rating one leaf takes.
     most_steps: int = 0
 
+    @abstractmethod
     def code(self) -> RaterCode | None:
         """Return what a compiled loop needs to rate as this does; None if it cannot."""
-        return None
 
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:

@@ -71,6 +71,10 @@ class ICEM(Shooting):
         counts[0] += total - counts.sum()
         return [int(count) for count in counts]
 
+    def _answer(self, row: Row) -> Floats:
+        """Return the best sequence that was tried, `[K, D]`."""
+        return row.best
+
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
