@@ -133,6 +133,10 @@ def evaluate(
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree.
 
+    Returns:
+        Prior `[L, A]` float32, or None for uniform ones, and value `[L]` float64, finite;
+        they may be the evaluator's own arrays.
+
     Raises:
         InvalidAnswer: that is what it was.
     """

@@ -107,7 +107,7 @@ class ICEM(Shooting):
 
 
 def coloured_noise(rng: np.random.Generator, shape: tuple[int, int, int], beta: float) -> Floats:
-    """Return `[n, K, D]` normal numbers of variance 1 with power 1 / f**beta along K.
+    """Return `[n, K, D]` float64 normal numbers of variance 1, with power 1 / f**beta along K.
 
     The frequency 0 has the power of the lowest frequency above it.
 

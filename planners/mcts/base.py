@@ -151,6 +151,7 @@ class TreeSearch(Planner):
         search.start(request)
         while run_wave() and not clock.over:
             pass
+        # What is in flight has cost its steps: it counts.
         search.finish_all()
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
