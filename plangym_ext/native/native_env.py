@@ -18,7 +18,7 @@ from plangym_ext.states.envelope import HEADER
 class NativeEnv(LiveStepper):
     """A `LiveStepper` whose batches are so fast that numpy's checks of them would show."""
 
-    #: Says yes to the usual; None before it is compiled.
+    #: Compiled check that accepts usual inputs; None before it is compiled.
     _checks: RowChecks | None = None
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
