@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +37,8 @@ class Place(NamedTuple):
         return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLayout:
-    """Where the arrays of a batch lie. Equal ones describe the same memory.
+class BatchLayout(NamedTuple):
+    """Where the arrays of a batch lie. Those with equal `content` describe the same memory.
 
     Attributes:
         page: number of the block that holds the batch's arrays.
@@ -63,7 +61,12 @@ class BatchLayout:
     by_target: bool = False
     unchecked: str = ""
     single: bool = False
-    number: int = field(default=-1, compare=False)
+    number: int = -1
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All but the number."""
+        return self[:-1]
 
 
 def worker_lines(page: np.ndarray, num_workers: int) -> np.ndarray:

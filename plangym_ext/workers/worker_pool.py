@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import select
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
@@ -80,7 +79,8 @@ class WorkerPool:
         #: process's own account (`WorkerProcess.known`) decides what it is told.
         self._told: set[int] = set()
         self._told_processes: list[WorkerProcess] = []
-        self._layouts: dict[BatchLayout, BatchLayout] = {}
+        #: By their contents.
+        self._layouts: dict[tuple[Any, ...], BatchLayout] = {}
         self._free_queues: list[RowQueue] = []
         self._queues: dict[int, RowQueue] = {}
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
@@ -151,16 +151,16 @@ class WorkerPool:
         self._free_queues.append(queue)
 
     def known(self, layout: BatchLayout) -> BatchLayout:
-        """Return an equal layout with the number that workers know it by."""
+        """Return the layout with the number that workers know it by."""
         if layout.number in self._told:
             return layout
-        found = self._layouts.get(layout)
+        content = layout.content
+        found = self._layouts.get(content)
         if found is None:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 oldest = self._layouts.pop(next(iter(self._layouts)))
                 self._expire(ForgetLayout(oldest.number))
-            found = dataclasses.replace(layout, number=next(numbers))
-            self._layouts[found] = found
+            found = self._layouts[content] = layout._replace(number=next(numbers))
         return found
 
     def send_layout(
