@@ -124,6 +124,8 @@ class ObsBuffer:
         """
         if self._layout is not None:
             leaves = self._leaves
+            if rows is None and copy and self._layout.is_flat:
+                return leaves[0].copy()
             if rows is not None:
                 leaves = tuple(leaf[rows] for leaf in leaves)
             elif copy:
