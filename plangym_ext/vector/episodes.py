@@ -9,7 +9,6 @@ from gymnasium.vector import AutoresetMode
 
 from plangym_ext.vector.errors import VectorResetNeeded
 
-
 # Of the module: to look a member up in an enum takes longer than to compare it.
 _SAME_STEP, _DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
 
