@@ -71,6 +71,9 @@ class VectorBackend(ABC):
         """
         self.note = note
 
+    #: Descriptors of which one is readable when a worker has something to say.
+    signs: Sequence[int] = ()
+
     @property
     @abstractmethod
     def backend(self) -> str:

@@ -120,6 +120,11 @@ class EnvBackend(VectorBackend):
         return host.envs if isinstance(host, LocalHost) else super().envs
 
     @property
+    def signs(self) -> Sequence[int]:  # type: ignore[override]
+        """See `VectorBackend`."""
+        return [fd for host in self._hosts for fd in host.signs]
+
+    @property
     def worker_pids(self) -> tuple[int, ...]:
         """See `VectorBackend`."""
         workers = [host.worker for host in self._hosts if isinstance(host, WorkerHost)]
