@@ -139,7 +139,7 @@ def _constructor(
     if frameskip is not None and family is not None and family.frameskip_argument:
         kwargs = {**kwargs, family.frameskip_argument: frameskip}
         frameskip = None
-    # The spec itself travels, so an env that is registered here alone is found there.
+    # The spec itself is sent, so an env that is registered here alone is found there.
     build = functools.partial(make_gym, spec, state, **kwargs)
     return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
 
@@ -186,7 +186,7 @@ def _in_this_process(
 
     here = GymEnv(build, **settings)
     env = here if backend == "serial" else _on_kernel(here, backend, threads)
-    env.backend_note = note
+    env.backend_note = " ".join(filter(None, [note, here.codec.check_note]))
     return env
 
 

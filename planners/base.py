@@ -79,7 +79,7 @@ class Planner(ABC):
     # Checking options -----------------------------------------------------------
 
     def _option(self, name: str) -> str:
-        """How messages call an option of this planner."""
+        """Return how messages name an option of this planner."""
         return f"{type(self).__name__}: {name}"
 
     def _integer(self, name: str, least: int) -> int:
@@ -118,7 +118,7 @@ class Planner(ABC):
         return UNBOUNDED if self.max_model_steps is None else self.max_model_steps
 
     def _affordable(self, cost: int) -> int | None:
-        """How many simulations of `cost` steps the limits allow; None if only time does."""
+        """Return how many simulations of `cost` steps the limits allow; None: time alone limits."""
         if self.max_model_steps is None:
             return self.num_simulations
         paid = self.max_model_steps // cost
@@ -165,7 +165,7 @@ class Planner(ABC):
         try:
             return _with_compiling(self._plan_batch(request), clock.compile_seconds)
         except InvalidAnswer as error:
-            # Whoever looks at the answer does not know whose function it was.
+            # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
 
     def _check_observations(self, env: SearchModel) -> None:

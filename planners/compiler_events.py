@@ -16,7 +16,7 @@ from plangym_ext.core.compiling import (
 
 
 def listen() -> None:
-    """Count and announce what this process compiles from now on, whoever's code it is."""
+    """Count and announce all that this process compiles from now on, in other libraries too."""
     register: Callable[[str, event.Listener], None] = event.register
     register("numba:compiler_lock", _InCompiler())
     register("numba:compile", _Compiles())

@@ -13,11 +13,11 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.model import SearchModel, States, stacked_obs
+from plangym_ext.planners.games import Game, Step, plan_games, step_games
+from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
 
 
@@ -144,26 +144,24 @@ def play(
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
     planner.reset()
-    games = [_Game(env, seed + i, i) for i in range(count)]
-    going = games
+    records = [_Record(Game(env, seed + i), i) for i in range(count)]
+    going = records
     while going:
-        plans = planner.plan_batch(
-            env,
-            np.stack([game.state for game in going]),
-            rngs=[game.rng for game in going],
-            obs=stacked_obs(env, [game.obs for game in going]),
-            legal=_masks(going),
-        )
-        steps = _stepped(env, going, plans, alone=num_episodes is None)
-        for game, plan, step in zip(going, plans, steps, strict=True):
-            move = game.take(plan, *step)
+        games = [record.game for record in going]
+        plans = plan_games(planner, env, games)
+        if num_episodes is None:
+            steps = [_step_alone(env, games[0], plans[0].action)]
+        else:
+            steps, _ = step_games(env, games, plans)
+        for record, plan, step in zip(going, plans, steps, strict=True):
+            move = record.take(plan, step)
             if callback is not None:
                 callback(move)
-        stay = np.array([game.goes_on(max_steps) for game in going])
+        stay = np.array([record.goes_on(max_steps) for record in going])
         if not stay.all():
             planner.keep_rows(np.flatnonzero(stay))
-            going = [game for game, on in zip(going, stay, strict=True) if on]
-    episodes = [game.episode() for game in games]
+            going = [record for record, on in zip(going, stay, strict=True) if on]
+    episodes = [record.episode() for record in records]
     return episodes[0] if num_episodes is None else episodes
 
 
@@ -181,51 +179,45 @@ def _check_kinds(env: Any, planner: Any) -> None:
         )
 
 
-class _Game:
-    """An episode that is being played."""
+class _Record:
+    """An episode that is being played, and what has been played of it."""
 
-    def __init__(self, env: PlayableEnv, seed: int, index: int) -> None:
-        self.seed, self.index = seed, index
-        # A child of the seed, or planner and env would draw the same numbers.
-        self.rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        self.state, self.obs, info = env.reset(seed=seed)
-        self.mask = info.get("action_mask")
+    def __init__(self, game: Game, index: int) -> None:
+        self.game, self.index = game, index
         self.actions: list[Any] = []
         self.rewards: list[float] = []
         self.budget, self.total = Budget(), 0.0
         self.terminated = self.truncated = False
 
-    def take(
-        self, plan: Plan, state: States, obs: Any, reward: float, over: Any, cut: Any, info: Any
-    ) -> Move:
-        """Take in what playing a plan's action came to."""
-        self.state, self.obs, self.mask = state, obs, info.get("action_mask")
-        self.terminated, self.truncated = bool(over), bool(cut)
+    def take(self, plan: Plan, step: Step) -> Move:
+        """Move on by the action of a plan; return the move, as callbacks see it."""
+        self.game.take(step)
+        self.terminated, self.truncated = step.terminated, step.truncated
         self.actions.append(plan.action)
-        self.rewards.append(float(reward))
-        self.total += self.rewards[-1]
+        self.rewards.append(step.reward)
+        self.total += step.reward
         self.budget += plan.budget
         return Move(
             step=len(self.actions) - 1,
             action=plan.action,
-            reward=self.rewards[-1],
+            reward=step.reward,
             total=self.total,
-            terminated=self.terminated,
-            truncated=self.truncated,
-            state=state,
-            obs=obs,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            state=step.state,
+            obs=step.obs,
             plan=plan,
             episode=self.index,
         )
 
     def goes_on(self, max_steps: int) -> bool:
-        """Whether there is a next step."""
-        return not (self.terminated or self.truncated) and len(self.actions) < max_steps
+        """Return whether there is a next step."""
+        return not self.game.ended and len(self.actions) < max_steps
 
     def episode(self) -> Episode:
-        """What was played."""
+        """Return what was played."""
         return Episode(
-            seed=self.seed,
+            seed=self.game.seed,
             actions=np.array(self.actions),
             rewards=np.array(self.rewards, np.float64),
             terminated=self.terminated,
@@ -234,30 +226,7 @@ class _Game:
         )
 
 
-def _masks(games: list[_Game]) -> npt.NDArray[np.bool_] | None:
-    """Return `[B, A]` what the games allow, None if none of them says so."""
-    if all(game.mask is None for game in games):
-        return None
-    width = next(len(game.mask) for game in games if game.mask is not None)
-    rows = [np.ones(width) if game.mask is None else game.mask for game in games]
-    return np.array(rows).astype(np.bool_)
-
-
-def _stepped(
-    env: PlayableEnv, games: list[_Game], plans: list[Plan], *, alone: bool
-) -> list[tuple[Any, ...]]:
-    """Play a plan's action in every game: state, obs, reward, both endings, info."""
-    if alone:
-        return [tuple(env.step(plans[0].action, state=games[0].state))]
-    actions = np.stack([np.asarray(plan.action) for plan in plans])
-    states = np.stack([game.state for game in games])
-    out = env.step_batch(actions, states=states)
-    masks = out.infos["action_mask"] if "action_mask" in out.infos.keys() else None  # noqa: SIM118
-    infos: list[dict[str, Any]] = [{} for _ in games]
-    if masks is not None:
-        infos = [{"action_mask": mask} for mask in masks]
-    flags = out.terminateds, out.truncateds
-    return [
-        (out.states[i], rows_of(out.obs, i), out.rewards[i], *(flag[i] for flag in flags), info)
-        for i, info in enumerate(infos)
-    ]
+def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:
+    """Play an action in the env itself, which can be rendered then."""
+    state, obs, reward, over, cut, info = env.step(action, state=game.state)
+    return Step(state, obs, float(reward), bool(over), bool(cut), info.get("action_mask"))

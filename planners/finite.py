@@ -45,7 +45,7 @@ def spread_of(values: npt.NDArray[np.float64]) -> float:
 
 @kernel
 def all_finite(values: npt.NDArray[Any]) -> bool:
-    """Whether none of `values` `[L]` is NaN or infinite."""
+    """Return whether none of `values` `[L]` is NaN or infinite."""
     for value in values:  # noqa: SIM110 - numba has no all()
         if not math.isfinite(value):
             return False

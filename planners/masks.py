@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,18 @@ import numpy.typing as npt
 
 
 def has_masks(infos: Any) -> bool:
-    """Whether the infos of a batch say which actions its states allow."""
+    """Return whether the infos of a batch say which actions its states allow."""
     return "action_mask" in infos.keys()  # noqa: SIM118 - iterating gives rows
+
+
+def stacked_masks(
+    masks: Sequence[npt.NDArray[Any] | None],
+) -> npt.NDArray[np.bool_] | None:
+    """Return `[L, A]` bool of L masks `[A]`; None allows all, and None is returned if all are."""
+    width = next((len(mask) for mask in masks if mask is not None), None)
+    if width is None:
+        return None
+    return np.array([np.ones(width) if mask is None else mask for mask in masks]).astype(np.bool_)
 
 
 def weights_over_legal(

@@ -68,7 +68,7 @@ class Rater(ABC):
     most_steps: int = 0
 
     def code(self) -> RaterCode | None:
-        """What a compiled loop needs to rate as this does; None if it cannot."""
+        """Return what a compiled loop needs to rate as this does; None if it cannot."""
         return None
 
     @abstractmethod
@@ -89,7 +89,7 @@ class ZeroRater(Rater):
     """Values every leaf at 0: the search sees nothing but rewards on its paths."""
 
     def code(self) -> RaterCode | None:
-        """Nothing is done."""
+        """Return code that rates everything 0."""
         return RaterCode(0, 1, None)
 
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
@@ -108,7 +108,7 @@ class EvaluatorRater(Rater):
         self._costs = np.zeros(0, np.int64), np.zeros(0, np.int64)  # none, and one each
 
     def code(self) -> RaterCode | None:
-        """The evaluator's own, if it has any."""
+        """Return the evaluator's own code, if it has any."""
         value = value_code(self.evaluator)
         return None if value is None else RaterCode(0, 1, value)
 

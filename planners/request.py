@@ -81,11 +81,11 @@ class PlanRequest:
 
     @property
     def batch(self) -> int:
-        """B."""
+        """How many plans are asked for, B."""
         return len(self.states)
 
     def discrete_actions(self) -> tuple[int, int]:
-        """How many actions the env has, A, and its first one.
+        """Return how many actions the env has, A, and its first one.
 
         Raises:
             InvalidOption: its actions are not discrete.
@@ -103,7 +103,7 @@ class PlanRequest:
         return num_actions, first_action
 
     def masks(self) -> npt.NDArray[np.bool_]:
-        """`[B, A]`: which of its discrete actions each state allows."""
+        """Return `[B, A]` bool, which of its discrete actions each state allows."""
         if self.legal is not None:
             return self.legal
         return np.ones((self.batch, self.discrete_actions()[0]), np.bool_)

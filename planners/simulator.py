@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from plangym_ext.planners.model import SearchModel, States
 
 
-class Functions(Protocol):
+class SimulatorFunctions(Protocol):
     """Functions that a compiled loop may call; they are compiled as part of it.
 
     `rows` is what `Simulator.rows` makes of an array of states, and an integer is an
@@ -31,7 +31,7 @@ class Simulator(Protocol):
     """
 
     @property
-    def functions(self) -> Functions:
+    def functions(self) -> SimulatorFunctions:
         """What `make` in `build` is given."""
 
     @property
@@ -51,7 +51,7 @@ class Simulator(Protocol):
     def check(self, states: States, where: str) -> None:
         """Raise what the env raises at states `[B, S]` that are damaged or foreign."""
 
-    def build(self, make: Callable[[Functions], Callable[..., Any]], example: Any) -> Any:
+    def build(self, make: Callable[[SimulatorFunctions], Callable[..., Any]], example: Any) -> Any:
         """Return `make(functions)`, compiled for arguments like those of `example`."""
 
 

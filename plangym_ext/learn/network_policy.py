@@ -139,7 +139,7 @@ class NetworkPolicy(Planner):
         else:
             actions = distribution.sample(params, rngs, legal, self.temperature)
         if self.epsilon > 0.0:
-            # Drawn in every row, so that what one row does is of no account to the others.
+            # Drawn in every row, so that no row affects the draws of another.
             anything = distribution.sample(0 * params, rngs, legal)
             dice = np.array([rng.random() < self.epsilon for rng in rngs])
             actions[dice] = anything[dice]

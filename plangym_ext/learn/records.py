@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.masks import stacked_masks
 from plangym_ext.planners.plans import Budget, Plan
 
 
@@ -148,7 +149,7 @@ class EpisodeRecorder:
             policies=_stacked([plan.weights for plan in plans]),
             visits=_stacked([plan.visits if plan.chosen_by_visits else None for plan in plans]),
             q=_stacked([plan.q for plan in plans]),
-            legal=_masks(self._legal[:-1]),
+            legal=stacked_masks(self._legal[:-1]),
             final_value=final_value,
             attributes=dict(attributes or {}),
             budget=sum((plan.budget for plan in plans), Budget()),
@@ -165,11 +166,3 @@ def _layout_of(space: Any) -> Any:
 def _stacked(rows: list[Any]) -> Any:
     """Return `[T, A]`, None if any is None."""
     return None if any(row is None for row in rows) else np.stack(rows)
-
-
-def _masks(rows: list[Any]) -> Any:
-    """Return `[T, A]` bool, None if nothing was ever forbidden."""
-    width = next((len(row) for row in rows if row is not None), None)
-    if width is None:
-        return None
-    return np.array([np.ones(width) if row is None else row for row in rows]).astype(np.bool_)

@@ -28,7 +28,7 @@ def seal_rows(rows: Any, header: Any, weights: Any) -> None:
     header_sum = sum_row(header, weights[: header.size])
     tail = weights[header.size :]
     for i in range(rows.shape[0]):
-        # The header counts as written, unread: to read what has just been written stalls.
+        # The header is not read to be checked: reading bytes that were just written stalls.
         total = header_sum + sum_row(rows[i, header.size :], tail)
         for word in range(header.size):
             rows[i, word] = header[word]

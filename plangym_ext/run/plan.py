@@ -195,7 +195,7 @@ class _Shown:
     ) -> None:
         self._options, self._line, self._env, self._video = options, line, env, video
         self._page, self._interrupts = page, interrupts
-        # What was seen when a move was planned is what was drawn after the one before.
+        # The picture of a move was drawn after the move before it.
         self._draws = page is not None and "rgb_array" in env.metadata.get("render_modes", ())
         self._frame = self._first_frame() if self._draws else None
         self._started = time.monotonic()

@@ -100,7 +100,7 @@ def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace)
         if options.x in one.columns and name in one.columns
     ]
     curve = aggregated(drawn, options.band)
-    # A single point has no line to be seen by.
+    # A single point draws no line: it needs a marker.
     marker = "o" if len(curve.x) == 1 else ""
     label = f"{group.label} ({len(group.runs)})"
     (line,) = axis.plot(curve.x, curve.mean, marker=marker, label=label)

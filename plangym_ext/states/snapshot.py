@@ -216,7 +216,7 @@ class SnapshotPart(StatePart):
                 return self._checked(_GRAPH + self._graph(learns=learns))
             except NotPlain as error:
                 reason = str(error)
-                # For good: two kinds of states would make equal ones differ in bytes,
+                # From then on: two kinds of states would make equal ones differ in bytes,
                 # which those of a pickle may do anyhow.
                 self._pickles, self.canonical = True, False
         return self._checked(_PICKLE + self._pickled(reason))

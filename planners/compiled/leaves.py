@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.jit import kernel_inline
 from plangym_ext.planners.rollouts.playouts import legal_action
-from plangym_ext.planners.simulator import Functions
+from plangym_ext.planners.simulator import SimulatorFunctions
 from plangym_ext.planners.trees.tree import (
     OPEN,
     TERMINATED,
@@ -70,7 +70,7 @@ def allowance(job: Job, b: int) -> int:
 
 
 def make_observe(
-    functions: Functions, value: Callable[[Any], float] | None, has_masks: bool
+    functions: SimulatorFunctions, value: Callable[[Any], float] | None, has_masks: bool
 ) -> Callable[..., bool]:
     """Return `observe(tree, job, places, b, node, lane) -> bool`, to be compiled.
 
@@ -140,7 +140,7 @@ def make_rate(
 
 
 def make_rollout(
-    functions: Functions, value_of: Callable[..., float], has_masks: bool
+    functions: SimulatorFunctions, value_of: Callable[..., float], has_masks: bool
 ) -> Callable[..., float]:
     """Return `rollout(tree, job, places, b, node, lane) -> float`.
 
@@ -185,7 +185,9 @@ def make_rollout(
     return rollout
 
 
-def make_value(functions: Functions, value: Callable[[Any], float] | None) -> Callable[..., float]:
+def make_value(
+    functions: SimulatorFunctions, value: Callable[[Any], float] | None
+) -> Callable[..., float]:
     """Return `value_of(places, rows, row, lane) -> float`, of what is seen in a row."""
     observe = functions.observe
     if value is None:
@@ -199,10 +201,10 @@ def make_value(functions: Functions, value: Callable[[Any], float] | None) -> Ca
 
 
 def _itself(number: int, legal: Any) -> int:  # noqa: ARG001 - as `legal_action`
-    """The action, where every action is legal: numbers are actions then."""
+    """Return the action: where every action is legal, numbers are actions."""
     return number
 
 
 def _nothing(places: Any, rows: Any, row: int, lane: int) -> float:  # noqa: ARG001 - as `value_of`
-    """0: what nobody rates."""
+    """Return 0, the value of everything where no function rates leaves."""
     return 0.0

@@ -14,7 +14,7 @@ from plangym_ext.planners.compiled.waves import MakeWave, make_loop
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.rollouts.playouts import powers
-from plangym_ext.planners.simulator import Functions, RaterCode, Simulator, simulator_of
+from plangym_ext.planners.simulator import RaterCode, Simulator, SimulatorFunctions, simulator_of
 
 #: Steps that one call runs at most, about: some 50 ms, after which an interrupt is heard.
 _STEPS_PER_CALL = 1 << 20
@@ -42,8 +42,8 @@ def compiled_search(
 
 
 @functools.cache
-def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[Functions], Any]:
-    """The same function for the same arguments: compiled code is found by it."""
+def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[SimulatorFunctions], Any]:
+    """Return the same function for the same arguments: compiled code is cached by it."""
     return lambda functions: make_loop(functions, make_wave, value, has_masks)
 
 
@@ -51,7 +51,7 @@ class CompiledSearch:
     """Runs the waves of one search inside compiled code, whole simulations of it.
 
     Waves are what the planner's own would have been, bit for bit, so both may take turns.
-    Where compiled code meets what it has no words for, such as a reward that is not
+    Where compiled code meets what it cannot handle, such as a reward that is not
     finite, it undoes the wave, and the next one is left to the planner.
 
     Args:
@@ -77,15 +77,15 @@ class CompiledSearch:
         assert isinstance(states, ArrayStates)
         assert states.rows.shape[2] == simulator.width
         self.search, self._simulator, self._rating = search, simulator, rating
-        batch, rules = len(search.done), search.rules
+        batch, settings = len(search.done), search.settings
         self._job = Job(
-            wave_size=rules.wave_size,
-            num_simulations=rules.num_simulations,
-            max_model_steps=-1 if rules.max_model_steps is None else rules.max_model_steps,
+            wave_size=settings.wave_size,
+            num_simulations=settings.num_simulations,
+            max_model_steps=-1 if settings.max_model_steps is None else settings.max_model_steps,
             cost=nodes * (1 + search.rater.most_steps),
             rollouts=nodes * rating.num_rollouts if rating.depth else 0,
-            discount=rules.discount,
-            powers=powers(rules.discount, rating.depth),
+            discount=settings.discount,
+            powers=powers(settings.discount, rating.depth),
             first_action=search.first_action,
             depth=rating.depth,
             num_rollouts=rating.num_rollouts,
@@ -97,7 +97,7 @@ class CompiledSearch:
             draws=np.empty((batch, 0, rating.depth), self._number),
             drawn=np.zeros(batch, np.int64),
             used=np.zeros(batch, np.int64),
-            wave=np.empty((batch, rules.wave_size), np.int32),
+            wave=np.empty((batch, settings.wave_size), np.int32),
             left=np.zeros(batch, np.bool_),
             counts_before=np.zeros((4, batch), np.int64),
             rewards=np.empty((1, rating.depth)),
@@ -115,25 +115,26 @@ class CompiledSearch:
     def _arguments(self, waves: int) -> tuple[Any, ...]:
         search = self.search
         batch = len(search.done)
-        selection, halving = search.rules.selection, search.halving
+        selection, halving = search.settings.selection, search.halving
         return (search.tree, self._job, selection, halving, self._places, 0, batch, 0, waves)
 
-    def start(self, states: npt.NDArray[np.uint8]) -> None:
-        """Raise what the model raises at roots `[B, S]` that are no good."""
+    def check(self, states: npt.NDArray[np.uint8]) -> None:
+        """Raise what the model raises at roots `[B, S]` that are damaged or foreign."""
         self._simulator.check(states, "step_batch")
 
-    @property
-    def left(self) -> bool:
-        """Whether the last `run` left a wave to the planner."""
-        return bool(self._job.left.any())
-
-    def run(self, *, timed: bool) -> bool:
-        """Run many waves; False if there was none left.
+    def run(self, run_wave: Callable[[], bool], *, timed: bool) -> bool:
+        """Run many waves; return False if there was none left.
 
         Args:
-            timed: come back soon, somebody watches a clock.
+            run_wave: runs one as the planner does, for what compiled code cannot handle.
+            timed: return soon, as a clock has to be looked at.
         """
-        self.search.land_all()
+        self.search.finish_all()
+        more = self._run(timed)
+        return run_wave() if self._job.left.any() else more
+
+    def _run(self, timed: bool) -> bool:
+        """Run many waves in compiled code; return whether there may be more."""
         job, batch = self._job, len(self.search.done)
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))
@@ -160,7 +161,7 @@ class CompiledSearch:
                 self._job.draws[b, :count] = self._numbers(b, count)
 
     def _numbers(self, b: int, count: int) -> npt.NDArray[Any]:
-        """What `play_out` draws for so many rollouts of tree b."""
+        """Draw what `play_out` draws for `count` rollouts of tree b, `[count, depth]`."""
         size = (count, self._job.depth)
         if self._simulator.has_masks:
             return self.search.rngs[b].random(size)

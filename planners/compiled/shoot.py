@@ -11,10 +11,17 @@ import numpy.typing as npt
 from plangym_ext.core.jit import kernel
 from plangym_ext.planners.compiled.leaves import Job, allowance
 from plangym_ext.planners.compiled.waves import LEFT, withdraw
-from plangym_ext.planners.trees.descent import begin_descent, end_descent, expand_nodes, go_on
 from plangym_ext.planners.trees.gumbel import Halving
-from plangym_ext.planners.trees.multi_step import credit_creation, observed, select_nodes
 from plangym_ext.planners.trees.selection import Selection
+from plangym_ext.planners.trees.sts_kernels import (
+    begin_descent,
+    credit_creation,
+    end_descent,
+    expand_nodes,
+    go_on,
+    observed,
+    select_nodes,
+)
 from plangym_ext.planners.trees.tree import Array, Tree
 
 

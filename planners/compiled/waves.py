@@ -7,7 +7,7 @@ from typing import Any
 
 from plangym_ext.core.jit import kernel
 from plangym_ext.planners.compiled.leaves import Job, allowance, make_observe
-from plangym_ext.planners.simulator import Functions
+from plangym_ext.planners.simulator import SimulatorFunctions
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, select_leaves
@@ -21,7 +21,7 @@ from plangym_ext.planners.trees.tree import (
     backup_leaf,
 )
 
-# What a wave returns that compiled code has no words for. It is as if it had not begun.
+# What a wave returns that compiled code cannot handle. The trees are as before the wave.
 LEFT = -1
 
 #: Makes `wave(tree, job, selection, halving, places, b, lane) -> int` from `observe`: how
@@ -79,7 +79,7 @@ def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
 
 
 def make_loop(
-    functions: Functions,
+    functions: SimulatorFunctions,
     make_wave: MakeWave,
     value: Callable[[Any], float] | None,
     has_masks: bool,

@@ -153,7 +153,7 @@ class Shooting(Planner):
         return row.best
 
     def _counts(self, total: int) -> list[int]:
-        """How many sequences to try in each round, `total` in all; none is 0."""
+        """Return how many sequences to try in each round, `total` in all; none is 0."""
         return evenly(total, min(total, self.iterations))
 
     # What they share ------------------------------------------------------------

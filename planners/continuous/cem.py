@@ -67,7 +67,7 @@ class CEM(Shooting):
         fit(row, top(tried, count), self.momentum)
 
     def _answer(self, row: Row) -> Floats:
-        """The mean."""
+        """Return the mean, `[K, D]`."""
         return row.mean
 
 

@@ -46,7 +46,7 @@ class MPPI(Shooting):
         self.temperature = self._number("temperature", 1e-12, math.inf)
 
     def _begin(self, row: Row) -> None:
-        """The mean is the warm start, or the middle of the space."""
+        """Leave the mean at the warm start, or at the middle of the space."""
 
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw noise around the mean, which is a candidate itself."""
@@ -64,5 +64,5 @@ class MPPI(Shooting):
         row.mean = (weights[:, None, None] * tried.knots).sum(axis=0)
 
     def _answer(self, row: Row) -> Floats:
-        """The mean."""
+        """Return the mean, `[K, D]`."""
         return row.mean

@@ -34,7 +34,7 @@ class PredictiveSampling(Shooting):
         self.noise_std = self._number("noise_std", 0.0, math.inf)
 
     def _begin(self, row: Row) -> None:
-        """The nominal sequence is the warm start, or the middle of the space."""
+        """Leave the nominal sequence at the warm start, or at the middle of the space."""
 
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Return the nominal sequence, then noisy ones."""
@@ -43,5 +43,5 @@ class PredictiveSampling(Shooting):
         return knots
 
     def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
-        """The best so far is the next nominal sequence."""
+        """Make the best so far the next nominal sequence."""
         row.mean = row.best

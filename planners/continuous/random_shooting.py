@@ -21,7 +21,7 @@ class RandomShooting(Shooting):
     """
 
     def _begin(self, row: Row) -> None:
-        """Nothing is learned from round to round."""
+        """Do nothing: no round learns from another."""
 
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw uniformly; the warm start is the very first."""
@@ -31,5 +31,5 @@ class RandomShooting(Shooting):
         return np.asarray(knots)
 
     def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
-        """The best so far is what the next plan begins with."""
+        """Begin the next plan with the best so far."""
         row.mean = row.best

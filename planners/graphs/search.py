@@ -22,8 +22,7 @@ from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Leaves, Rater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.leaf_rater import default_depth, leaf_rater
-from plangym_ext.planners.rollouts.rollouts import Rollouts
+from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 
 # Nodes of a graph that only time bounds.
 _TIMED_CAPACITY = 10_000
@@ -37,15 +36,15 @@ class GraphSearch(Planner):
     state that is reached twice is one node, with one mean value. A walk takes the
     action with the highest r + gamma * V, without any bonus: what drives it on are
     the errors of the evaluator, which averaging corrects, and the rule that it comes
-    by no state twice. Where nothing is left it is at a dead end, whose value it hands
-    up. The graph is kept from move to move.
+    by no state twice. Where nothing is left it is at a dead end, whose value it
+    credits to the walk. The graph is kept from move to move.
 
     Each expansion steps every legal action. The value of the last node expanded is
-    handed up the walk; nothing is stepped or credited beyond it.
+    credited to the walk; nothing is stepped or credited beyond it.
 
     Args:
         num_expansions: H, nodes expanded in a row by one simulation.
-        intermediate_backups: hand up the value of every node expanded, not only that
+        intermediate_backups: credit the value of every node expanded, not only that
             of the last one.
         avoid_loops: whether a walk leaves out states that it has come by.
         dead_end_value: what a node is worth in which nothing is left to do.
@@ -138,7 +137,7 @@ class GraphSearch(Planner):
 
     def _rater(self, num_actions: int) -> Rater:
         assert self.rollout_depth is not None
-        rollouts = Rollouts(self.rollout_depth, 1, self.discount, self.evaluator)
+        rollouts = RolloutRater(self.rollout_depth, 1, self.discount, self.evaluator)
         return leaf_rater(rollouts, self.evaluator, num_actions)
 
     def _keys(self, states: States, obs: Any) -> list[bytes]:
@@ -174,7 +173,7 @@ class GraphSearch(Planner):
             if how == FRONTIER and not one.at_expanded:
                 going.append(b)
             else:
-                one.hand_up(self.dead_end_value if how == DEAD_END else None)
+                one.back_up(self.dead_end_value if how == DEAD_END else None)
         for step in range(self.num_expansions):
             if not going:
                 break
@@ -184,19 +183,19 @@ class GraphSearch(Planner):
             for b in going:
                 one = grown[b]
                 if last or self.intermediate_backups:
-                    one.hand_up(None)
+                    one.back_up(None)
                 if last:
                     continue
                 how = one.go_on(self.avoid_loops)
                 if how == FRONTIER and not one.at_expanded:
                     still.append(b)
                 else:
-                    one.hand_up(self.dead_end_value if how == DEAD_END else None)
+                    one.back_up(self.dead_end_value if how == DEAD_END else None)
             going = still
         return bool(active)
 
     def _may_go_on(self, grown: GraphWalk, rater: Rater) -> bool:
-        """Whether a graph has simulations, steps and room left."""
+        """Return whether a graph has simulations, steps and room left."""
         graph = grown.graph
         num_actions = graph.order.shape[0]
         if grown.done >= self.most_simulations:

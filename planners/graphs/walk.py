@@ -47,11 +47,11 @@ class GraphWalk:
         self.done, self.full, self.budget = 0, False, Budget()
 
     def has_room(self, count: int) -> bool:
-        """Whether so many nodes can be added."""
+        """Return whether `count` more nodes fit."""
         return len(self.states) + count <= len(self.graph.value)
 
     def make_room(self, count: int) -> None:
-        """Begin anew if so many nodes cannot be added."""
+        """Begin anew if `count` more nodes do not fit."""
         if not self.has_room(count):
             self.__init__(len(self.graph.value), len(self.graph.order))  # type: ignore[misc]
 
@@ -131,7 +131,7 @@ class GraphWalk:
         )
         return int(how)
 
-    def hand_up(self, dead_end: float | None) -> None:
+    def back_up(self, dead_end: float | None) -> None:
         """Credit the walk's last node to those before it, and a dead end to itself."""
         graph, here = self.graph, self.here
         value = float(graph.value[here]) if dead_end is None else dead_end

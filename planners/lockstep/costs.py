@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.lockstep.waves import tally, tally_each, tally_rating, tally_steps
+from plangym_ext.core.jit import kernel
 from plangym_ext.planners.plans import Budget
 from plangym_ext.planners.rating import Rating
 
 # Rows of the counters, in the order of the fields of `Budget`.
 _COUNTED = ("model_steps", "expansions", "evaluator_rows", "restores")
 
-Rows = npt.NDArray[np.integer[Any]]
+Index = npt.NDArray[np.integer[Any]]
+Array = npt.NDArray[Any]
 
 
 class Costs:
@@ -27,27 +28,22 @@ class Costs:
     def __init__(self, batch: int) -> None:
         self.counts = np.zeros((4, batch), np.int64)
 
-    @property
-    def model_steps(self) -> npt.NDArray[np.int64]:
-        """`[B]`, a view."""
-        return self.counts[0]
-
     def clear(self) -> None:
-        """Begin to count anew, in the same array."""
+        """Set all counters to 0, in the same array: kernels hold it."""
         self.counts[:] = 0
 
-    def add(self, rows: Rows, **costs: Any) -> None:
-        """Add costs, by field of `Budget`, of things done for the trees `rows` `[L]`."""
+    def add(self, rows: Index, **costs: Any) -> None:
+        """Add costs, by field of `Budget`, of the trees `rows` `[L]`: numbers, or `[L]` each."""
         for name, cost in costs.items():
             counter = self.counts[_COUNTED.index(name)]
             (tally if isinstance(cost, int) else tally_each)(counter, rows, cost)
 
-    def add_steps(self, rows: Rows) -> None:
+    def add_steps(self, rows: Index) -> None:
         """Add a model step into a new node for each of the trees `rows` `[L]`."""
         tally_steps(self.counts, rows)
 
-    def add_rating(self, rows: Rows, rating: Rating) -> None:
-        """Add what rating L leaves of the trees `rows` has cost."""
+    def add_rating(self, rows: Index, rating: Rating) -> None:
+        """Add what rating L leaves of the trees `rows` `[L]` has cost."""
         spent = rating.model_steps, rating.evaluator_rows, rating.restores
         tally_rating(self.counts, rows, *spent)
 
@@ -59,8 +55,45 @@ class Costs:
             for steps, nodes, asked, back in self.counts.T.tolist()
         ]
 
-    def taken(self, rows: npt.NDArray[np.intp]) -> Costs:
-        """Return the counters of some trees only."""
+    def subset(self, rows: npt.NDArray[np.intp]) -> Costs:
+        """Return a copy of the counters of the trees `rows` `[n]`."""
         other = Costs(len(rows))
         other.counts[:] = self.counts[:, rows]
         return other
+
+
+# With a few dozen rows each call of numpy's would cost more than its work.
+
+
+@kernel
+def tally(counter: Array, rows: Array, cost: int) -> None:
+    """Add `cost` to `counter` `[B]` for every one of `rows` `[L]`."""
+    for i in range(len(rows)):
+        counter[rows[i]] += cost
+
+
+@kernel
+def tally_each(counter: Array, rows: Array, costs: Array) -> None:
+    """Add `costs[i]` to `counter` `[B]` for row i of `rows` `[L]`."""
+    for i in range(len(rows)):
+        counter[rows[i]] += costs[i]
+
+
+@kernel
+def tally_steps(counters: Array, rows: Array) -> None:
+    """Add a model step, an expansion and a restore to `counters` `[4, B]` for each of `rows`."""
+    for b in rows:
+        counters[0, b] += 1
+        counters[1, b] += 1
+        counters[3, b] += 1
+
+
+@kernel
+def tally_rating(
+    counters: Array, rows: Array, model_steps: Array, evaluator_rows: Array, restores: Array
+) -> None:
+    """Add what rating L leaves has cost to `counters` `[4, B]`, rows as fields of `Budget`."""
+    for i in range(len(rows)):
+        counters[0, rows[i]] += model_steps[i]
+        counters[2, rows[i]] += evaluator_rows[i]
+        counters[3, rows[i]] += restores[i]

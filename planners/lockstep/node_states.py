@@ -42,8 +42,8 @@ class NodeStates(ABC):
         """Renumber the nodes of tree b: `nodes[i]` becomes i, the others are lost."""
 
     @abstractmethod
-    def taken(self, trees: Index) -> NodeStates:
-        """Return the states of some trees only; this object is used up."""
+    def subset(self, trees: Index) -> NodeStates:
+        """Return the states of some trees only; this object must not be used again."""
 
 
 class ArrayStates(NodeStates):
@@ -66,7 +66,7 @@ class ArrayStates(NodeStates):
     ) -> Transitions:
         """Gather, `step_batch`, scatter."""
         out = self._model.step_batch(actions, states=gathered(self.rows, trees, parents))
-        return self._scattered(out, trees, nodes)
+        return self._stored(out, trees, nodes)
 
     def begin(
         self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
@@ -77,9 +77,9 @@ class ArrayStates(NodeStates):
             out = self.step(actions, trees, parents, nodes)
             return lambda: out
         pending = begin(actions, states=gathered(self.rows, trees, parents))
-        return lambda: self._scattered(pending.wait(), trees, nodes)
+        return lambda: self._stored(pending.wait(), trees, nodes)
 
-    def _scattered(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
+    def _stored(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
         width, came = self.rows.shape[2], out.states.shape[1]
         if came > width:
             # The env has widened its rows; narrower states followed by zeros stay good.
@@ -101,7 +101,7 @@ class ArrayStates(NodeStates):
         """Move the kept states to the front."""
         self.rows[b, : len(nodes)] = self.rows[b, nodes]
 
-    def taken(self, trees: Index) -> ArrayStates:
+    def subset(self, trees: Index) -> ArrayStates:
         """Keep the rows of some trees."""
         self.rows = self.rows[trees]
         return self
@@ -148,7 +148,7 @@ class SlotStates(NodeStates):
         rest[nodes] = False
         self._slots[b] = np.concatenate([self._slots[b, nodes], self._slots[b, rest]])
 
-    def taken(self, trees: Index) -> SlotStates:
+    def subset(self, trees: Index) -> SlotStates:
         """Keep the slots of some trees; those of the others are given back with these."""
         self._slots = self._slots[trees]
         return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,18 +14,20 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled.search import CompiledSearch
-from plangym_ext.planners.lockstep.rules import Rules
+from plangym_ext.planners.final_action import sampled
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.mcts.tree_plans import tree_plans
+from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.rating import Evaluator, Rater
 from plangym_ext.planners.registry import unknown
-from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.leaf_rater import default_depth, leaf_rater
+from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.playouts import Policy
-from plangym_ext.planners.rollouts.rollouts import Rollouts
-from plangym_ext.planners.trees.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.planners.trees.export import exported
+from plangym_ext.planners.trees.gumbel import gumbel_summary
+from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
+from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
@@ -115,8 +119,8 @@ class TreeSearch(Planner):
         self._in_code: tuple[Search, CompiledSearch | None] | None = None
 
     @abstractmethod
-    def _wave(self, search: Search) -> bool:
-        """Run one wave of simulations; False if there was none left to run."""
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return what runs one wave of simulations and returns False if there was none left."""
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
         """Most nodes that a simulation adds."""
@@ -129,7 +133,7 @@ class TreeSearch(Planner):
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Keep the trees of some rows; see `Planner.keep_rows`."""
         if self._kept is not None:
-            self._kept = self._kept.taken(rows)
+            self._kept = self._kept.subset(rows)
 
     def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Drop the trees of some rows; see `Planner.forget_rows`."""
@@ -143,34 +147,27 @@ class TreeSearch(Planner):
         # that an error leaves half way is not kept.
         search, self._kept = self._kept, None
         if search is None or not search.fits(request):
-            search = Search(request, self._rules(num_actions), self._rater(num_actions))
+            search = Search(request, self._settings(num_actions), self._rater(num_actions))
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
-        in_code, clock = self._compiled_search(search), request.clock
+        clock, run_wave = request.clock, self._wave_of(search)
+        in_code = self._compiled_search(search) if self.compiled else None
         if in_code is not None:
-            in_code.start(request.states)
+            in_code.check(request.states)
+            run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
         search.start(request)
-        while self._waves(search, in_code, timed=clock.limited) and not clock.over:
+        while run_wave() and not clock.over:
             pass
-        search.land_all()
+        search.finish_all()
         self._kept = search
         return tree_plans(search, clock.seconds)
-
-    def _waves(self, search: Search, in_code: CompiledSearch | None, *, timed: bool) -> bool:
-        """Run a wave, or many in compiled code; False if there was none left to run."""
-        if in_code is None:
-            return self._wave(search)
-        more = in_code.run(timed=timed)
-        return self._wave(search) if in_code.left else more
 
     def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
         """Return what runs this planner's waves in compiled code, if that is possible."""
         return None
 
     def _compiled_search(self, search: Search) -> CompiledSearch | None:
-        """As `_compiled`, but what is there already is used again."""
-        if not self.compiled:
-            return None
+        """Return what `_compiled` makes for a search, made once."""
         if self._in_code is None or self._in_code[0] is not search:
             self._in_code = search, self._compiled(search)
         return self._in_code[1]
@@ -191,7 +188,7 @@ class TreeSearch(Planner):
         )
 
     def _capacity(self, num_actions: int) -> int:
-        """How many nodes a tree has room for."""
+        """Return how many nodes a tree has room for."""
         if self.capacity is not None:
             return self.capacity
         if self.most_simulations == UNBOUNDED:
@@ -203,9 +200,9 @@ class TreeSearch(Planner):
                 most = min(most, 1 + self.max_model_steps)
         return 2 * most - 1 if self.keep_tree else most
 
-    def _rules(self, num_actions: int) -> Rules:
+    def _settings(self, num_actions: int) -> SearchSettings:
         """Return what the search runs with."""
-        return Rules(
+        return SearchSettings(
             num_simulations=self.most_simulations,
             max_model_steps=self.max_model_steps,
             wave_size=self.wave_size,
@@ -223,7 +220,7 @@ class TreeSearch(Planner):
     def _rater(self, num_actions: int) -> Rater:
         """Return the leaf rater that the options describe."""
         assert self.rollout_depth is not None
-        rollouts = Rollouts(
+        rollouts = RolloutRater(
             self.rollout_depth,
             self.num_rollouts,
             self.discount,
@@ -231,3 +228,60 @@ class TreeSearch(Planner):
             self.rollout_policy,
         )
         return leaf_rater(rollouts, self.evaluator, num_actions)
+
+
+def tree_plans(search: Search, seconds: float) -> list[Plan]:
+    """Read the B plans of a search off the roots of its trees.
+
+    Args:
+        search: no wave of it is in flight.
+        seconds: what it took; each plan has an equal share of them.
+
+    Raises:
+        NoLegalAction: a root has none.
+    """
+    tree, settings = search.tree, search.settings
+    batch, _, num_actions = tree.children.shape
+    visits = np.empty((batch, num_actions), np.int64)
+    q = np.empty((batch, num_actions))
+    best = np.empty(batch, np.int64)
+    summarize(tree, visits, q, best)
+    if (best == NO_ACTION).any():
+        raise no_legal_action("search", np.flatnonzero(best == NO_ACTION))
+    best, weights = _chosen(search, visits, best)
+    # Numbers of Python's all at once: one by one they take as long as a fast search.
+    actions = (search.first_action + best).tolist()
+    values, budgets = tree.q[:, ROOT].tolist(), search.costs.budgets(seconds)
+    return [
+        Plan(
+            action=actions[b],
+            value=values[b],
+            budget=budgets[b],
+            visits=visits[b],
+            q=q[b],
+            weights=weights[b],
+            full=full,
+            tree=exported(tree, b) if settings.return_tree else None,
+        )
+        for b, full in enumerate(search.cut_short().tolist())
+    ]
+
+
+def _chosen(
+    search: Search, visits: npt.NDArray[np.int64], most_visited: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the actions `[B]` to play and a policy `[B, A]`.
+
+    Args:
+        search: whose rules say how they are chosen.
+        visits: `[B, A]` of the roots' actions.
+        most_visited: `[B]` the action with most of them.
+    """
+    best, weights = most_visited, visits / visits.sum(axis=1, keepdims=True)
+    if search.halving is not None:
+        _, _, scale, _, c_visit, c_scale = search.settings.selection
+        gumbel_summary(search.tree, search.halving, scale, c_visit, c_scale, weights, best)
+    elif search.settings.temperature > 0.0:
+        pairs = zip(visits, search.rngs, strict=True)
+        best = np.array([sampled(row, search.settings.temperature, rng) for row, rng in pairs])
+    return best, weights

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
-from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.mcts.base import TreeSearch
 from plangym_ext.planners.trees.selection import Selection
 
@@ -65,9 +66,9 @@ class MCTS(TreeSearch):
                 f"draws the action; got {self.temperature}."
             )
 
-    def _wave(self, search: Search) -> bool:
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Add one node per simulation."""
-        return search.run_wave()
+        return search.run_wave
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""
@@ -79,10 +80,10 @@ class MCTS(TreeSearch):
         c_scale = self._number("c_scale", 0.0, math.inf)
         return super()._selection()._replace(c_visit=c_visit, c_scale=c_scale)
 
-    def _rules(self, num_actions: int) -> Rules:
+    def _settings(self, num_actions: int) -> SearchSettings:
         """Return what the search runs with."""
         return dataclasses.replace(
-            super()._rules(num_actions),
+            super()._settings(num_actions),
             num_considered=self.num_considered,
             waves_in_flight=self.waves_in_flight,
         )

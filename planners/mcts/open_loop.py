@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.jit import kernel
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.base import TreeSearch
 from plangym_ext.planners.model import Rng, States
@@ -70,18 +71,22 @@ class OpenLoopMCTS(TreeSearch):
             )
         self._check_function("resample", "a function of states")
 
-    def _rules(self, num_actions: int) -> Rules:
+    def _settings(self, num_actions: int) -> SearchSettings:
         """Return what the search runs with."""
-        return dataclasses.replace(super()._rules(num_actions), stores_states=False)
+        return dataclasses.replace(super()._settings(num_actions), stores_states=False)
+
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return `_wave` of a search."""
+        return functools.partial(self._wave, search)
 
     def _wave(self, search: Search) -> bool:
-        """Choose, replay, rate and back up a wave of sequences."""
-        tree, rules = search.tree, search.rules
+        """Choose, replay, rate and back up a wave; return False if there was none left."""
+        tree, settings = search.tree, search.settings
         # No walk of this wave goes further than one step beyond the deepest node.
         cost = 1 + deepest(tree) + search.rater.most_steps
-        limits = np.minimum(rules.wave_size, search.allowance(cost))
+        limits = np.minimum(settings.wave_size, search.allowance(cost))
         rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
-        count = select_wave(tree, limits, rules.selection, search.halving, rows, leaves)
+        count = select_wave(tree, limits, settings.selection, search.halving, rows, leaves)
         if count == 0:
             return False
         rows, leaves = rows[:count], leaves[:count]
@@ -103,9 +108,9 @@ class OpenLoopMCTS(TreeSearch):
             tree.legal[at] = played.legal[new]
             for b, node in zip(*at, strict=True):
                 restrict_prior(tree, b, node)
-        backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, rules.discount)
+        backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, settings.discount)
         search.done += np.bincount(rows, minlength=len(search.done))
-        search.full = tree.size == rules.capacity
+        search.full = tree.size == settings.capacity
         return True
 
     def _replay(
@@ -170,7 +175,7 @@ def _path(tree: Tree, b: int, node: int) -> list[int]:
 def _joined_masks(
     search: Search, parts: list[Any], order: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.bool_] | None:
-    """Return `[L, A]` what the states after the replays allow, None if nobody says so."""
+    """Return `[L, A]` what the states after the replays allow, None if the env does not say."""
     if not all(has_masks(out.infos) for out in parts):
         return None
     num_actions = search.tree.order.shape[1]

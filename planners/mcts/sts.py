@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +12,15 @@ from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.shoot import make_shoot_wave
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.base import TreeSearch
-from plangym_ext.planners.trees.descent import begin_descent, end_descent, expand_nodes, go_on
-from plangym_ext.planners.trees.multi_step import credit_creation, observed, select_frontier
+from plangym_ext.planners.trees.sts_kernels import (
+    begin_descent,
+    credit_creation,
+    end_descent,
+    expand_nodes,
+    go_on,
+    observed,
+    select_frontier,
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,15 +59,19 @@ class STS(TreeSearch):
         """Every expansion adds all children."""
         return self.num_expansions * num_actions
 
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return `_wave` of a search."""
+        return functools.partial(self._wave, search)
+
     def _wave(self, search: Search) -> bool:
-        """Run a wave of simulations side by side; False if there was none left."""
-        tree, rules = search.tree, search.rules
+        """Run a wave of simulations side by side; return False if there was none left."""
+        tree, settings = search.tree, search.settings
         num_actions = tree.order.shape[1]
         cost = self.num_expansions * num_actions * (1 + search.rater.most_steps)
-        limits = np.minimum(rules.wave_size, search.allowance(cost))
+        limits = np.minimum(settings.wave_size, search.allowance(cost))
         room = int(limits.sum())
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
-        count = select_frontier(tree, limits, rules.selection, search.halving, rows, leaves)
+        count = select_frontier(tree, limits, settings.selection, search.halving, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
         descent, going = begin_descent(tree, rows, leaves)
         for step in range(self.num_expansions):
@@ -69,9 +82,8 @@ class STS(TreeSearch):
                 search.observe(new_rows, new_nodes)
                 credit_creation(tree, new_rows, new_nodes)
             early = self.intermediate_backups and step < self.num_expansions - 1
-            going = go_on(
-                tree, rules.selection, search.halving, descent, going, search.full, step == 0, early
-            )
+            rule = settings.selection, search.halving
+            going = go_on(tree, *rule, descent, going, search.full, step == 0, early)
         run = end_descent(tree, descent)
         observed(tree, rows, leaves)
         search.done += np.bincount(rows[descent.done], minlength=len(search.done))

@@ -14,17 +14,17 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.lockstep.rules import Rules
 from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
-from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, taken
+from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
 from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
 from plangym_ext.planners.plans import Plan, SearchTree
 from plangym_ext.planners.rating import ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.trees.export import exported
-from plangym_ext.planners.trees.scale import SCALE_NONE
+from plangym_ext.planners.trees.rules import SCALE_NONE
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 
@@ -95,7 +95,7 @@ class NoveltySearch(Planner):
         """Keep the trees of some rows; see `Planner.keep_rows`."""
         if self._kept is not None:
             search, novelty = self._kept
-            self._kept = search.taken(rows), taken(novelty, rows)
+            self._kept = search.subset(rows), subset(novelty, rows)
 
     def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Drop the trees of some rows; see `Planner.forget_rows`."""
@@ -110,7 +110,7 @@ class NoveltySearch(Planner):
         if kept is not None and kept[0].fits(request):
             search, known = kept
         else:
-            search, known = Search(request, self._rules(), ZeroRater()), None
+            search, known = Search(request, self._settings(), ZeroRater()), None
         search.start(request)
         novelty = self._begin(request, search, known)
         self._grow(search, novelty, request.clock)
@@ -118,12 +118,12 @@ class NoveltySearch(Planner):
             self._kept = search, novelty
         return self._plans(search, request.clock.seconds)
 
-    def _rules(self) -> Rules:
+    def _settings(self) -> SearchSettings:
         """Return what the search runs with."""
         most = min(self.most_simulations, _TIMED_CAPACITY)
         most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
         capacity = self.capacity or (2 * most - 1 if self.keep_tree else most)
-        return Rules(
+        return SearchSettings(
             num_simulations=self.most_simulations,
             max_model_steps=self.max_model_steps,
             wave_size=1,

@@ -57,7 +57,7 @@ def new_novelty(
     )
 
 
-def taken(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
+def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     """Return what is known of the trees of some rows `[n]`."""
     pairs = Pairs._make([field[rows] for field in novelty.pairs])
     return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
@@ -113,7 +113,7 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
 
 @kernel
 def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
-    """Whether a walk may take an action: a legal one to a child not solved and not pending."""
+    """Return whether a walk may take an action: legal, its child neither solved nor pending."""
     child = tree.children[b, node, action]
     return tree.legal[b, node, action] and (
         child == UNVISITED or not (novelty.solved[b, child] or tree.kind[b, child] == PENDING)

@@ -27,6 +27,10 @@ class RolloutIW(NoveltySearch):
         greed: share of the choices at which a walk follows the best branch so far, which
             makes good branches longer; 0 is the source's.
 
+    A node that a walk comes by again is solved too if all it shows has been seen above its
+    depth since. What was earned below it still counts, as the env pays it; the authors'
+    program takes minus infinity for such a node.
+
     Source: Bandres, Bonet & Geffner 2018, "Planning with pixels in (almost) real
     time", algorithm 1. The published scores are of 116 simulations a move (0.5 s) at a
     frameskip of 15.
@@ -65,4 +69,4 @@ class RolloutIW(NoveltySearch):
             search.done += np.bincount(wave[0], minlength=batch)
             if clock.over:
                 break
-        search.full = tree.size == search.rules.capacity
+        search.full = tree.size == search.settings.capacity

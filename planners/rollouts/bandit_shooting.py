@@ -126,7 +126,7 @@ class BanditShooting(Planner):
         return True
 
     def _allowance(self, arm: _Arms) -> int:
-        """How many simulations a bandit may have in the next wave."""
+        """Return how many simulations a bandit may have in the next wave."""
         left = min(self.wave_size, self.most_simulations - int(arm.visits.sum()))
         if self.max_model_steps is not None:
             left = min(left, (self.max_model_steps - arm.budget.model_steps) // self._cost)

@@ -74,7 +74,7 @@ class FractalMC(Planner):
         return [swarm.plan(origin, num_actions, seconds) for swarm in swarms]
 
     def _walkers(self) -> int:
-        """How many walkers each swarm has."""
+        """Return how many walkers each swarm has."""
         return self._affordable(self.depth) or self.default_simulations
 
     def _step(self, request: PlanRequest, swarms: list[_Swarm], discount: float) -> bool:

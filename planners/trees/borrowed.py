@@ -11,10 +11,10 @@ Value = TypeVar("Value")
 
 
 def borrowed(value: Value) -> Value:
-    """Return arrays, and tuples of them, as they are, but owned by nobody.
+    """Return arrays, and tuples of them, as they are, but without an owner.
 
-    For compiled code that hands the same arrays from function to function, whose
-    caller holds them meanwhile. Each hand would count a reference up and down with an
+    For compiled code that passes the same arrays from function to function, whose
+    caller holds them meanwhile. Each call would count a reference up and down with an
     atomic instruction; for the dozens of arrays of a search that takes longer than
     the search. As Python it does nothing.
     """

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.jit import kernel
 from plangym_ext.planners.model import Rng
-from plangym_ext.planners.trees.scale import judge
+from plangym_ext.planners.trees.rules import value_scale
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
 
 
@@ -94,7 +94,7 @@ def improved_logits(
     prior of the actions tried, weighted 1 to the number of simulations. The root
     has no part in it that would stand for its rating, since it may have none.
     """
-    _, origin, width = judge(tree, b, node, scale)
+    _, origin, width = value_scale(tree, b, node, scale)
     top, sims, mass, expected = 0, 0, 0.0, 0.0
     for a in range(out.shape[0]):
         child = tree.children[b, node, a]
@@ -200,7 +200,7 @@ def gumbel_summary(
     Args:
         tree: the trees.
         halving: what they were searched with.
-        scale: see `judge`.
+        scale: see `value_scale`.
         c_visit: see `improved_logits`.
         c_scale: see `improved_logits`.
         weights: `[B, A]` float64, written: softmax of the improved logits.

@@ -9,7 +9,7 @@ import numpy as np
 from plangym_ext.core.jit import kernel, kernel_inline
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
-from plangym_ext.planners.trees.puct import puct_action
+from plangym_ext.planners.trees.rules import puct_action, uct_action
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     OPEN,
@@ -19,7 +19,6 @@ from plangym_ext.planners.trees.tree import (
     Tree,
     allocate,
 )
-from plangym_ext.planners.trees.uct import uct_action
 
 # How an action is chosen in a node.
 PUCT, UCT, GUMBEL = 0, 1, 2
@@ -32,7 +31,7 @@ class Selection(NamedTuple):
 
     rule: int  # PUCT, UCT or GUMBEL
     c: float  # weight of the bonus of PUCT or UCT
-    scale: int  # see `judge`
+    scale: int  # see `value_scale`
     fpu_reduction: float  # see `puct_action`
     c_visit: float  # see `improved_logits`
     c_scale: float  # see `improved_logits`

@@ -145,54 +145,49 @@ def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
     return slot
 
 
+class NewNodes(NamedTuple):
+    """What model and rater said about M new nodes, K of which were not terminated."""
+
+    rows: npt.NDArray[np.integer[Any]]  # [M] tree of each
+    nodes: npt.NDArray[np.integer[Any]]  # [M] its index there
+    terminated: npt.NDArray[np.bool_]  # [M]
+    truncated: npt.NDArray[np.bool_]  # [M]
+    reward: npt.NDArray[np.float64]  # [M] of the edge into the node
+    value: npt.NDArray[np.float64]  # [K] estimated return from the node on
+    prior: npt.NDArray[np.float32]  # [K, A], renormalised over legal actions; [0, A]: uniform
+    legal: npt.NDArray[np.bool_]  # [M, A]; [0, A]: everything
+
+
 @kernel
-def expand(
-    tree: Tree,
-    rows: Array,
-    slots: Array,
-    ends: tuple[Array, Array],
-    reward: Array,
-    discount: float,
-    value: Array,
-    prior: Array,
-    legal: Array,
-) -> None:
-    """Write what model and rater said about L pending nodes, in place.
+def expand(tree: Tree, new: NewNodes, discount: float) -> None:
+    """Write what model and rater said about new nodes, in place.
 
     Args:
-        tree: the trees.
-        rows: `[L]` int, the tree of each node.
-        slots: `[L]` int, its index there.
-        ends: terminated and truncated, `[L]` bool each.
-        reward: `[L]` float64 of the edge into the node.
+        tree: the trees, in which the nodes are pending.
+        new: M nodes.
         discount: gamma; what terminated has 0.
-        value: `[M]` float64, estimated return from each node on that was not terminated.
-        prior: `[M, A]` float32 of these, or `[0, A]` for uniform ones; renormalised over
-            the legal actions.
-        legal: `[L, A]` bool, or `[0, A]` if everything is.
     """
     tree = borrowed(tree)
-    terminated, truncated = ends
     uniform = np.float32(1.0 / tree.prior.shape[2])
     rated = 0
-    for i in range(len(slots)):
-        b, n = rows[i], slots[i]
-        tree.reward[b, n] = reward[i]
+    for i in range(len(new.nodes)):
+        b, n = new.rows[i], new.nodes[i]
+        tree.reward[b, n] = new.reward[i]
         tree.value[b, n] = 0.0
         tree.prior[b, n, :] = uniform
         tree.legal[b, n, :] = True
-        if len(legal):
-            tree.legal[b, n, :] = legal[i]
-        if terminated[i]:
+        if len(new.legal):
+            tree.legal[b, n, :] = new.legal[i]
+        if new.terminated[i]:
             tree.kind[b, n] = TERMINATED
             tree.discount[b, n] = 0.0
             continue
-        tree.kind[b, n] = TRUNCATED if truncated[i] else OPEN
+        tree.kind[b, n] = TRUNCATED if new.truncated[i] else OPEN
         tree.discount[b, n] = discount
-        tree.value[b, n] = value[rated]
-        if len(prior):
-            tree.prior[b, n, :] = prior[rated]
-        if len(legal):
+        tree.value[b, n] = new.value[rated]
+        if len(new.prior):
+            tree.prior[b, n, :] = new.prior[rated]
+        if len(new.legal):
             restrict_prior(tree, b, n)
         rated += 1
 

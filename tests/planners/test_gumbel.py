@@ -6,7 +6,7 @@ import pytest
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS
 from plangym_ext.planners.trees.gumbel import halving_schedule, improved_action, improved_logits
-from plangym_ext.planners.trees.scale import SCALE_NONE
+from plangym_ext.planners.trees.rules import SCALE_NONE
 from plangym_ext.planners.trees.tree import OPEN, ROOT, allocate, new_tree
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
-from plangym_ext.planners import IW, RolloutIW
+from plangym_ext.planners import IW, RolloutIW, base
 from plangym_ext.planners.novelty.features import (
     byte_features,
     default_features,
@@ -17,6 +17,7 @@ from plangym_ext.planners.novelty.features import (
 from plangym_ext.planners.novelty.novelty import (
     NEVER,
     STOPPED,
+    best_returns,
     draw_below,
     new_novelty,
     see,
@@ -69,6 +70,31 @@ def test_a_kept_node_that_this_search_has_not_met_is_judged_like_a_new_one(run, 
     assert found == (3 if met else STOPPED)
     assert novelty.solved[0, :3].tolist() == [not met, True, not met]
     assert novelty.met[0, :3].tolist() == [True, True, True]
+
+
+@both(walk_down)
+def test_a_node_that_has_become_old_is_solved_and_its_rewards_count(run, tree):
+    # Node 1 at depth 1 was new; its child, node 2, earned 3. Then the same feature was seen
+    # at depth 0, so a walk that comes by node 1 again ends there.
+    novelty = new_novelty(1, 4, 1)
+    novelty.features[0, :3, 0] = [3, 4, 5]
+    for parent, depth in ((ROOT, 1), (1, 2)):
+        node = allocate(tree, 0, parent, 0)
+        tree.kind[0, node], novelty.depth[0, node] = OPEN, depth
+        assert see(tree, novelty, 0, node, 0)
+    tree.legal[0, :, 1] = False
+    tree.reward[0, 2] = 3.0
+    # The tie with its own earlier visit does not end it: it goes on to a child of node 2.
+    assert run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4))) == 3
+    novelty.table[0, 4] = 0
+    tree.kind[0, 3] = OPEN
+    assert run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4))) == STOPPED
+    # Node 1 is solved, and with it the root, whose only action leads there.
+    assert novelty.solved[0].tolist() == [True, True, False, False]
+    returns, counts = np.zeros((1, 4)), np.zeros((1, 4), np.int64)
+    best_returns(tree, 0.5, 1.0, returns, counts)
+    # 3 at the second step, discounted once: 0 + 0.5 * 3.
+    np.testing.assert_array_equal(returns[0], [1.5, 1.5, 3.0, 0.0])
 
 
 @both(draw_below)
@@ -208,6 +234,39 @@ def test_losses_weigh_by_risk_aversion(models):
         planner = RolloutIW(30, risk_aversion=risk, discount=1.0)
         plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
         assert plan.action == action
+
+
+@pytest.mark.parametrize(("looks", "steps"), [(1, 64), (2, 128), (9, 300)])
+def test_a_clock_ends_breadth_first_search_within_a_layer(models, monkeypatch, looks, steps):
+    # One layer of 300 children, in parts of 64; time is up at the given look.
+    class Clock:
+        compile_seconds = seconds = 0.0
+        limited = True
+        left = looks
+
+        def __init__(self, max_seconds):
+            assert max_seconds == 5.0
+
+        @property
+        def over(self):
+            self.left -= 1
+            return self.left == 0
+
+    monkeypatch.setattr(base, "Clock", Clock)
+    model = models.TableModel([range(1, 301), *([[0] * 300] * 300)], np.zeros((301, 300)))
+    plans = []
+    for most in (5.0, None):
+        if most is None:
+            monkeypatch.undo()
+        planner = IW(300, max_seconds=most, max_depth=1)
+        plans.append(planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32)))
+    assert plans[0].budget.model_steps == steps
+    assert plans[1].budget.model_steps == 300
+    # What was seen in time is what the whole layer begins with.
+    seen = plans[0].visits > 0
+    np.testing.assert_array_equal(plans[0].visits[seen], plans[1].visits[seen])
+    assert max(model.waves[:-1]) <= 64
+    assert model.waves[-1] == 300
 
 
 def test_bad_features_are_named(models):

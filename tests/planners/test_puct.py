@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.trees.puct import puct_action
-from plangym_ext.planners.trees.scale import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE, puct_action
 from plangym_ext.planners.trees.selection import (
     BLOCKED,
     FULL,

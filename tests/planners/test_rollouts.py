@@ -5,7 +5,7 @@ import pytest
 
 from plangym_ext.planners.rating import EvaluatorRater, Leaves, ZeroRater
 from plangym_ext.planners.rollouts.playouts import discounted_sums, draw
-from plangym_ext.planners.rollouts.rollouts import Rollouts
+from plangym_ext.planners.rollouts.rater import RolloutRater
 
 
 def leaves_of(model, indices, rows=None, truncated=None):
@@ -31,7 +31,7 @@ def test_discounted_sums_by_hand(run):
 
 def test_a_rollout_is_discounted_and_stops_at_an_ending(models):
     model = models.chain(5, terminated=[4])
-    rating = Rollouts(depth=3, num_rollouts=1, discount=0.5).rate(
+    rating = RolloutRater(depth=3, num_rollouts=1, discount=0.5).rate(
         model, leaves_of(model, [0, 2, 3]), rngs(1)
     )
     np.testing.assert_array_equal(rating.value, [1.75, 1.5, 1.0])
@@ -45,7 +45,7 @@ def test_the_evaluator_values_what_follows_unless_it_is_terminal(models):
     # terminated. From 5: cut after one, 1 + V / 2. Leaf 6 is itself cut: V.
     model = models.chain(8, terminated=[4], truncated=[6])
     evaluator = lambda obs: (None, np.full(len(obs), 8.0))  # noqa: E731
-    rater = Rollouts(3, 2, 0.5, evaluator)
+    rater = RolloutRater(3, 2, 0.5, evaluator)
     rating = rater.rate(model, leaves_of(model, [0, 2, 5, 6], truncated=[0, 0, 0, 1]), rngs(1))
     np.testing.assert_array_equal(rating.value, [2.75, 1.5, 5.0, 8.0])
     np.testing.assert_array_equal(rating.evaluator_rows, [3, 3, 3, 1])
@@ -54,14 +54,14 @@ def test_the_evaluator_values_what_follows_unless_it_is_terminal(models):
 
 def test_a_truncated_leaf_is_worth_nothing_without_an_evaluator(models):
     model = models.chain(3, truncated=[1])
-    rating = Rollouts(3, 2, 0.5).rate(model, leaves_of(model, [1], truncated=[1]), rngs(1))
+    rating = RolloutRater(3, 2, 0.5).rate(model, leaves_of(model, [1], truncated=[1]), rngs(1))
     assert rating.value == [0.0]
     assert model.rollout_rows == 0
 
 
 def test_rollouts_of_a_leaf_are_averaged(models):
     model = models.bandit([0.0, 1.0])
-    rating = Rollouts(4, 64, 0.5).rate(model, leaves_of(model, [0, 0]), rngs(1))
+    rating = RolloutRater(4, 64, 0.5).rate(model, leaves_of(model, [0, 0]), rngs(1))
     np.testing.assert_array_equal(rating.model_steps, [64, 64])
     # 64 fair coins each: within 4 standard deviations of a half.
     assert (abs(rating.value - 0.5) < 4 * 0.5 / 8).all()
@@ -70,7 +70,7 @@ def test_rollouts_of_a_leaf_are_averaged(models):
 
 def test_a_tree_draws_from_its_own_generator(models):
     model = models.random_mdp(0)
-    rater = Rollouts(6, 3, 0.9)
+    rater = RolloutRater(6, 3, 0.9)
     both = rater.rate(model, leaves_of(model, [1, 2, 3], rows=[0, 0, 2]), rngs(3))
     first = rater.rate(model, leaves_of(model, [1, 2]), rngs(1))
     last = rater.rate(model, leaves_of(model, [3], rows=[2]), rngs(3))
@@ -91,13 +91,13 @@ def test_a_policy_is_followed_step_by_step(models):
     # Right is action 1: the policy that knows it earns the end of the path.
     model = models.narrow_path(3)
     right = lambda obs: np.tile([0.0, 1.0, 0.0], (len(obs), 1))  # noqa: E731
-    rating = Rollouts(5, 2, 0.5, policy=right).rate(model, leaves_of(model, [0, 2]), rngs(1))
+    rating = RolloutRater(5, 2, 0.5, policy=right).rate(model, leaves_of(model, [0, 2]), rngs(1))
     np.testing.assert_array_equal(rating.value, [0.25, 1.0])
     np.testing.assert_array_equal(rating.model_steps, [6, 2])
     np.testing.assert_array_equal(rating.restores, [6, 2])
     np.testing.assert_array_equal(rating.evaluator_rows, [6, 2])
     with pytest.raises(ValueError, match="probabilities"):
-        Rollouts(5, 2, 0.5, policy=lambda obs: np.ones((len(obs), 3))).rate(
+        RolloutRater(5, 2, 0.5, policy=lambda obs: np.ones((len(obs), 3))).rate(
             model, leaves_of(model, [0]), rngs(1)
         )
 
@@ -105,7 +105,7 @@ def test_a_policy_is_followed_step_by_step(models):
 def test_a_policy_draws_each_plan_from_its_own_generator(models):
     model = models.random_mdp(0)
     even = lambda obs: np.full((len(obs), 3), 1 / 3)  # noqa: E731
-    rater = Rollouts(6, 3, 0.9, policy=even)
+    rater = RolloutRater(6, 3, 0.9, policy=even)
     both = rater.rate(model, leaves_of(model, [1, 2, 3], rows=[0, 0, 2]), rngs(3))
     first = rater.rate(model, leaves_of(model, [1, 2]), rngs(1))
     last = rater.rate(model, leaves_of(model, [3], rows=[2]), rngs(3))

@@ -12,6 +12,7 @@ from plangym_ext.planners.trees.tree import (
     TERMINATED,
     TRUNCATED,
     UNVISITED,
+    NewNodes,
     allocate,
     backup,
     expand,
@@ -137,26 +138,26 @@ def test_expand_writes_the_named_nodes_only(run):
     allocate(tree, 0, 0, 0)
     allocate(tree, 1, 0, 1)
     before = [field.copy() for field in tree]
-    run(
-        tree,
-        np.array([1]),
-        np.array([1]),
-        (np.array([False]), np.array([True])),
-        np.array([2.0]),
-        0.5,
-        np.array([3.0]),
-        np.array([[0.25, 0.75]], np.float32),
-        np.array([[True, False]]),
+    new = NewNodes(
+        rows=np.array([1]),
+        nodes=np.array([1]),
+        terminated=np.array([False]),
+        truncated=np.array([True]),
+        reward=np.array([2.0]),
+        value=np.array([3.0]),
+        prior=np.array([[0.25, 0.75]], np.float32),
+        legal=np.array([[True, False]]),
     )
+    run(tree, new, 0.5)
     assert tree.kind[1, 1] == TRUNCATED
     assert (tree.reward[1, 1], tree.discount[1, 1], tree.value[1, 1]) == (2, 0.5, 3)
     # The share of what is legal, which is all there is.
     np.testing.assert_array_equal(tree.prior[1, 1], [1.0, 0.0])
     np.testing.assert_array_equal(tree.legal[1, 1], [True, False])
-    for name, old, new in zip(tree._fields, before, tree, strict=True):
+    for name, old, now in zip(tree._fields, before, tree, strict=True):
         if old.ndim >= 2 and name != "order":
-            new[1, 1] = old[1, 1]
-        np.testing.assert_array_equal(new, old, err_msg=name)
+            now[1, 1] = old[1, 1]
+        np.testing.assert_array_equal(now, old, err_msg=name)
 
 
 @both(expand)
@@ -164,17 +165,17 @@ def test_expand_rates_only_what_was_not_terminated(run):
     tree = new_tree(1, 4, 2)
     for _ in range(3):
         allocate(tree, 0, 0, 0)
-    run(
-        tree,
-        np.zeros(3, int),
-        np.array([1, 2, 3]),
-        (np.array([False, True, False]), np.array([False, False, True])),
-        np.array([1.0, 2.0, 3.0]),
-        0.5,
-        np.array([4.0, 5.0]),
-        np.zeros((0, 2), np.float32),
-        np.zeros((0, 2), np.bool_),
+    new = NewNodes(
+        rows=np.zeros(3, int),
+        nodes=np.array([1, 2, 3]),
+        terminated=np.array([False, True, False]),
+        truncated=np.array([False, False, True]),
+        reward=np.array([1.0, 2.0, 3.0]),
+        value=np.array([4.0, 5.0]),
+        prior=np.zeros((0, 2), np.float32),
+        legal=np.zeros((0, 2), np.bool_),
     )
+    run(tree, new, 0.5)
     np.testing.assert_array_equal(tree.kind[0, 1:], [OPEN, TERMINATED, TRUNCATED])
     np.testing.assert_array_equal(tree.reward[0, 1:], [1, 2, 3])
     np.testing.assert_array_equal(tree.discount[0, 1:], [0.5, 0, 0.5])

@@ -7,9 +7,8 @@ import pytest
 
 from plangym_ext.planners import MCTS, STS, GraphSearch, RolloutIW
 from plangym_ext.planners.evaluators import from_prior, from_q, from_value
-from plangym_ext.planners.trees.scale import SCALE_NONE
+from plangym_ext.planners.trees.rules import SCALE_NONE, uct_action
 from plangym_ext.planners.trees.tree import NO_ACTION, OPEN, PENDING, ROOT, allocate, new_tree
-from plangym_ext.planners.trees.uct import uct_action
 
 
 @pytest.mark.parametrize("run", [uct_action, uct_action.py_func], ids=["jit", "python"])

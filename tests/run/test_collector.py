@@ -10,8 +10,8 @@ from plangym_ext.errors import IncompleteState
 from plangym_ext.planners import play
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.collector import Collector
-from plangym_ext.run.training.game import episode_seed
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.slot import episode_seed
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
 pytestmark = pytest.mark.slow

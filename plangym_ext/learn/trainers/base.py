@@ -112,7 +112,7 @@ class Trainer(ABC):
         self.updates += 1
         return found
 
-    def _gradients(self, loss: torch.Tensor) -> float:
+    def _gradients(self, loss: Any) -> float:
         """Compute and clip the gradients; return their norm before that."""
         self.optimizer.zero_grad()
         loss.backward()

@@ -89,7 +89,7 @@ class MujocoRows:
         self._columns = env.info_writer.columns
 
     def run(self, request: RowRequest, fresh: FreshRows | None = None) -> RowResults:
-        """Play checked rows; see `RowStepper._run_rows`.
+        """Play checked rows; see `MujocoEnv`.
 
         Args:
             request: its `reset_first` has been seen to.
@@ -105,7 +105,7 @@ class MujocoRows:
             else:
                 batch = self._begun(request, target)
                 self._play(batch, fresh)
-            # One look at all values; a sum that is no number has to be looked into.
+            # One sum checks all values; only if it is not a number is the culprit looked for.
             sound = bool(np.isfinite(batch.rewards.sum() + batch.obs.sum()))
         sound = sound and self._env.values.bounds_kept((batch.obs,))
         if self._states.limit is None:

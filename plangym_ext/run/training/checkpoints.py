@@ -10,7 +10,7 @@ from typing import Any
 from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint
 from plangym_ext.run.settings.settings import differences
 
-#: Of the layout of a checkpoint; raised when an older program could not read it.
+#: Format of a checkpoint; raised when an older program could not read it.
 FORMAT = 1
 #: How many are kept.
 KEPT = 2

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from plangym_ext.planners.games import plan_games, step_games
 from plangym_ext.planners.plans import Budget
-from plangym_ext.run.training.game import Finished, Game, stacked_masks
+from plangym_ext.run.training.slot import Finished, Slot
 
 
 class Collector:
-    """Plays games in lockstep; whoever ends begins the next.
+    """Plays games in lockstep; where one ends the next begins.
 
     Every wave of the search is one batch of the env and one call of the evaluator, for all
     games together (Alpacka's LocalBatchStepper).
@@ -25,7 +25,7 @@ class Collector:
         seed: of the run.
         max_steps: moves after which a game is cut.
         value: `obs [n, *obs] -> [n]`, what would have followed games that were cut; None, or
-            an answer of None: nobody knows.
+            an answer of None: unknown.
         attributes: fields of the last info that go into a record's attributes.
     """
 
@@ -42,7 +42,7 @@ class Collector:
     ) -> None:
         self._env, self._planner, self._value = env, planner, value
         self._max_steps, self._attributes = max_steps, tuple(attributes)
-        self._games = [Game(slot, seed) for slot in slots]
+        self._slots = [Slot(number, seed) for number in slots]
         self._begun = False
 
     def collect(
@@ -58,8 +58,8 @@ class Collector:
             The episodes that ended, in the order of (move, slot), and what all plans cost.
         """
         if not self._begun:
-            for game in self._games:
-                game.begin(self._env)
+            for slot in self._slots:
+                slot.begin(self._env)
             self._begun = True
         # Trees that are kept from move to move are no part of a checkpoint: every round
         # begins without, whether it is the first after one or not.
@@ -68,63 +68,45 @@ class Collector:
         cost = Budget()
         for move in range(moves):
             cost += self._move()
-            rows = [row for row, game in enumerate(self._games) if self._is_over(game)]
-            over = [self._games[row] for row in rows]
+            rows = [row for row, slot in enumerate(self._slots) if self._is_over(slot)]
+            over = [self._slots[row] for row in rows]
             finished += [Finished(move, *pair) for pair in self._records(over)]
-            for game in over:
-                game.begin(self._env)
+            for slot in over:
+                slot.begin(self._env)
             if rows:
                 # Another game begins there, which has nothing to do with the last one.
                 self._planner.forget_rows(np.array(rows))
             if on_move is not None:
-                on_move((move + 1) * len(self._games))
+                on_move((move + 1) * len(self._slots))
         return finished, cost
 
     def _move(self) -> Budget:
         """Plan and play a move in every game."""
-        games = self._games
-        states = stacked_states([game.state for game in games])
-        plans = self._planner.plan_batch(
-            self._env,
-            states,
-            rngs=[game.rng for game in games],
-            obs=np.stack([game.obs for game in games]),
-            legal=stacked_masks(games),
-        )
-        actions = np.stack([np.asarray(plan.action) for plan in plans])
-        out = self._env.step_batch(actions, states=states)
-        self._infos = out.infos
-        masks = out.infos["action_mask"] if "action_mask" in out.infos.keys() else None  # noqa: SIM118
-        for i, game in enumerate(games):
-            game.take(
-                plans[i],
-                out.states[i],
-                out.obs[i],
-                float(out.rewards[i]),
-                bool(out.terminateds[i]),
-                bool(out.truncateds[i]),
-                None if masks is None else masks[i],
-            )
+        games = [slot.game for slot in self._slots]
+        plans = plan_games(self._planner, self._env, games)
+        steps, self._infos = step_games(self._env, games, plans)
+        for slot, plan, step in zip(self._slots, plans, steps, strict=True):
+            slot.take(plan, step)
         return sum((plan.budget for plan in plans), Budget())
 
-    def _is_over(self, game: Game) -> bool:
-        return game.ended or len(game.recorder) >= self._max_steps
+    def _is_over(self, slot: Slot) -> bool:
+        return slot.game.ended or len(slot.recorder) >= self._max_steps
 
-    def _records(self, games: list[Game]) -> list[tuple[int, Any]]:
-        """Return slot and record of games that are over."""
+    def _records(self, slots: list[Slot]) -> list[tuple[int, Any]]:
+        """Return number and record of slots whose game is over."""
         values: Any = None
-        if games and self._value is not None:
+        if slots and self._value is not None:
             # One call for all of them; targets do not look at it after a termination.
-            values = self._value(np.stack([game.obs for game in games]))
+            values = self._value(np.stack([slot.game.obs for slot in slots]))
         return [
             (
-                game.slot,
-                game.recorder.record(
-                    self._attributes_of(self._games.index(game)),
+                slot.number,
+                slot.recorder.record(
+                    self._attributes_of(self._slots.index(slot)),
                     None if values is None else float(values[i]),
                 ),
             )
-            for i, game in enumerate(games)
+            for i, slot in enumerate(slots)
         ]
 
     def _attributes_of(self, row: int) -> dict[str, Any]:
@@ -138,7 +120,7 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two rounds."""
-        return {"games": [game.state_dict() for game in self._games] if self._begun else []}
+        return {"games": [slot.state_dict() for slot in self._slots] if self._begun else []}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on bit for bit, with the games of the same slots.
@@ -147,18 +129,10 @@ class Collector:
             state: of a collector that had at least these slots.
         """
         saved = {game["slot"]: game for game in state["games"]}
-        for game in self._games if saved else ():
-            game.load_state_dict(saved[game.slot])
+        for slot in self._slots if saved else ():
+            slot.load_state_dict(saved[slot.number])
         self._begun = bool(saved)
 
     def close(self) -> None:
         """Close the env."""
         self._env.close()
-
-
-def stacked_states(states: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
-    """Return `[B, S]`; rows from before the env needed wider ones are filled up."""
-    width = max(len(state) for state in states)
-    if all(len(state) == width for state in states):
-        return np.stack(states)
-    return np.stack([np.pad(state, (0, width - len(state))) for state in states])

@@ -26,10 +26,10 @@ from plangym_ext.run.training.checkpoints import (
     spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
-from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learning import Learning
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.slot import Finished
 from plangym_ext.run.training.versions import versions
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
@@ -117,7 +117,7 @@ class Runner(Closing):
                 self._load(path, saved)
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
-                # Beneath all that was made so far: it is let go of last.
+                # First of all that was made so far: it is released last.
                 self._closers.insert(0, FolderLock(self.folder))
             self._log = self._closed_later(self._make_log(resume, show))
         except BaseException:
@@ -289,7 +289,7 @@ class Runner(Closing):
         self._learning.load_state_dict(saved)
         self._collector.load_state_dict(saved["collector"])
         self.round, self.steps = saved["round"], saved["steps"]
-        # A run that had come to its end has, unless more is asked of it now.
+        # A run that was over stays so, unless the settings ask for more now.
         if saved["config"] == plain(self.config):
             self.stopped = saved["stopped"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.planners.plans import Budget
-from plangym_ext.run.training.game import Finished
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.slot import Finished
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.service import Service
+from plangym_ext.workers.protocol import Service
 
 
 class WorkerCollector:

@@ -1,4 +1,4 @@
-"""One place at the table: the games that are played there, one after the other."""
+"""One slot of a collector: the episodes that are played in it, one after the other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
+from plangym_ext.planners.games import Game, Step
 from plangym_ext.planners.plans import Budget, Plan
 
 #: What the record of a game in progress is saved as, if there is any of it.
@@ -16,54 +16,54 @@ _PARTS = ("actions", "rewards", "root_values", "observations", "policies", "visi
 
 
 def episode_seed(run_seed: int, slot: int, episode: int) -> int:
-    """Return the seed of the n-th episode of a slot, whoever plays it."""
+    """Return the seed of the n-th episode of a slot, in whichever process it is played."""
     sequence = np.random.SeedSequence(run_seed, spawn_key=(slot, episode))
     return int(sequence.generate_state(1, np.uint32)[0])
 
 
-class Game:
-    """A slot, and the episode that is being played in it.
+class Slot:
+    """A slot of a run, and the episode that is being played in it.
 
-    What is played depends on the run's seed, the slot, and the network: not on who else
-    plays, or in which process.
+    What is played depends on the run's seed, the slot, and the network: not on
+    the other slots, or on the process that plays it.
 
     Args:
-        slot: number of the slot, among all of the run.
+        number: of the slot, among all of the run.
         run_seed: of the run.
     """
 
-    def __init__(self, slot: int, run_seed: int) -> None:
-        self.slot, self.run_seed = slot, run_seed
+    def __init__(self, number: int, run_seed: int) -> None:
+        self.number, self.run_seed = number, run_seed
         self.episode = -1
 
     def begin(self, env: Any) -> None:
-        """Reset to the next episode."""
+        """Begin the next episode, by resetting the env."""
         self.episode += 1
-        seed = episode_seed(self.run_seed, self.slot, self.episode)
-        self.state, self.obs, info = env.reset(seed=seed)
-        self.legal = info.get("action_mask")
-        # A child of the seed, as `planners.play` has it.
-        self.rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        self.recorder = EpisodeRecorder(seed, self.obs, self.legal)
-        self.ended = False
+        self.game = Game(env, episode_seed(self.run_seed, self.number, self.episode))
+        self.recorder = EpisodeRecorder(self.game.seed, self.game.obs, self.game.legal)
 
-    def take(
-        self, plan: Plan, state: Any, obs: Any, reward: float, over: bool, cut: bool, legal: Any
-    ) -> None:
-        """Take in a step; arguments as `EpisodeRecorder.add` has them."""
-        self.state, self.obs, self.legal = state, obs, legal
-        self.ended = over or cut
-        self.recorder.add(plan, obs, reward, terminated=over, truncated=cut, legal=legal)
+    def take(self, plan: Plan, step: Step) -> None:
+        """Move on by the action of a plan, and record it."""
+        self.game.take(step)
+        self.recorder.add(
+            plan,
+            step.obs,
+            step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            legal=step.legal,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save: nested dicts of arrays and plain values."""
+        game = self.game
         found: dict[str, Any] = {
-            "slot": self.slot,
+            "slot": self.number,
             "episode": self.episode,
-            "state": np.array(self.state),
-            "obs": np.array(self.obs),
-            "legal": None if self.legal is None else np.array(self.legal),
-            "rng": rng_state(self.rng),
+            "state": np.array(game.state),
+            "obs": np.array(game.obs),
+            "legal": None if game.legal is None else np.array(game.legal),
+            "rng": rng_state(game.rng),
             "seed": self.recorder.seed,
             "record": None,
         }
@@ -73,13 +73,13 @@ class Game:
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a game that was saved."""
+        """Go on with an episode that was saved."""
         self.episode = state["episode"]
-        self.state, self.obs, self.legal = state["state"], state["obs"], state["legal"]
-        self.obs = self.obs[()]  # a scalar observation is not an array of no dimensions
-        self.rng = rng_from(state["rng"])
+        obs = state["obs"][()]  # a scalar observation is not an array of no dimensions
+        self.game = Game.resumed(
+            state["seed"], rng_from(state["rng"]), state["state"], obs, state["legal"]
+        )
         self.recorder = _recorder(state)
-        self.ended = False
 
 
 def _recorder(state: Mapping[str, Any]) -> EpisodeRecorder:
@@ -142,13 +142,3 @@ class Finished:
 
     def __init__(self, move: int, slot: int, record: EpisodeRecord) -> None:
         self.move, self.slot, self.record = move, slot, record
-
-
-def stacked_masks(games: list[Game]) -> npt.NDArray[np.bool_] | None:
-    """Return `[B, A]` what the games allow, None if none of them says so."""
-    known = [game.legal for game in games if game.legal is not None]
-    if not known:
-        return None
-    everything = np.ones(len(known[0]))
-    rows = [everything if game.legal is None else game.legal for game in games]
-    return np.array(rows).astype(np.bool_)

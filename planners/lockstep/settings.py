@@ -8,7 +8,7 @@ from plangym_ext.planners.trees.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SearchSettings:
     """What a search is run with; see `TreeSearch` for what the numbers mean."""
 
     num_simulations: int  # UNBOUNDED if only steps or time bound it

@@ -13,9 +13,11 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.model import Rng, SearchModel
 from plangym_ext.planners.rating import (
     Evaluator,
+    EvaluatorRater,
     Leaves,
     Rater,
     Rating,
+    ZeroRater,
     evaluate,
     unrated,
     value_code,
@@ -24,7 +26,7 @@ from plangym_ext.planners.rollouts.playouts import Policy, Starts, play_out, ret
 from plangym_ext.planners.simulator import RaterCode
 
 
-class Rollouts(Rater):
+class RolloutRater(Rater):
     """The mean discounted return of playing on from the leaf.
 
     Rollouts end at an ending or after `depth` steps. What would follow counts
@@ -53,7 +55,7 @@ class Rollouts(Rater):
         self.most_steps = depth * num_rollouts
 
     def code(self) -> RaterCode | None:
-        """Random rollouts, with an evaluator that has code of its own or none."""
+        """Return code for random rollouts; None with a policy, or an evaluator without code."""
         value = None if self.evaluator is None else value_code(self.evaluator)
         if self.policy is not None or (self.evaluator is not None and value is None):
             return None
@@ -99,3 +101,23 @@ def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.f
     for column in range(1, group):
         total += grouped[:, column]
     return total / group
+
+
+def default_depth(evaluator: Evaluator | None) -> int:
+    """Return how many steps rollouts have by default: none where an evaluator rates leaves."""
+    return 8 if evaluator is None else 0
+
+
+def leaf_rater(rollouts: RolloutRater, evaluator: Evaluator | None, num_actions: int) -> Rater:
+    """Return the rollouts if they have any steps, else the evaluator, else nothing.
+
+    Args:
+        rollouts: perhaps of no steps.
+        evaluator: rates leaves if there are no rollouts.
+        num_actions: A.
+    """
+    if rollouts.depth > 0:
+        return rollouts
+    if evaluator is not None:
+        return EvaluatorRater(evaluator, num_actions)
+    return ZeroRater()

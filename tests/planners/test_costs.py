@@ -4,39 +4,13 @@ import numpy as np
 import pytest
 
 from plangym_ext.planners.finite import all_finite
-from plangym_ext.planners.lockstep.waves import (
-    edges,
-    pending,
-    tally,
-    tally_each,
-    tally_rating,
-    tally_steps,
-)
+from plangym_ext.planners.lockstep.costs import tally, tally_each, tally_rating, tally_steps
 from plangym_ext.planners.rating import first_improper
 from plangym_ext.planners.trees.borrowed import borrowed
-from plangym_ext.planners.trees.tree import OPEN, PENDING
 
 
 def both(kernel):
     return pytest.mark.parametrize("run", [kernel, kernel.py_func], ids=["jit", "python"])
-
-
-@both(pending)
-def test_pending_keeps_the_order_of_the_leaves(run):
-    kind = np.full((2, 3), OPEN, np.uint8)
-    kind[0, 2] = kind[1, 1] = PENDING
-    rows, leaves = run(kind, np.array([0, 0, 1], np.int32), np.array([2, 1, 1], np.int32))
-    np.testing.assert_array_equal(rows, [0, 1])
-    np.testing.assert_array_equal(leaves, [2, 1])
-
-
-@both(edges)
-def test_edges_are_actions_of_the_space(run):
-    parent, action = np.array([[-1, 0, 1]], np.int32), np.array([[-1, 1, 0]], np.int32)
-    parents, actions = run(parent, action, np.zeros(2, np.int32), np.array([2, 1], np.int32), 5)
-    np.testing.assert_array_equal(parents, [1, 0])
-    np.testing.assert_array_equal(actions, [5, 6])
-    assert actions.dtype == np.int64
 
 
 @both(tally)

@@ -1,0 +1,109 @@
+"""Episodes in progress, planned for and stepped side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import rows_of
+from plangym_ext.planners.masks import has_masks, stacked_masks
+from plangym_ext.planners.model import Rng, States, stacked_obs
+from plangym_ext.planners.plans import Plan
+
+
+class Step(NamedTuple):
+    """What one action in one game has led to."""
+
+    state: States  # [S]
+    obs: Any  # [*obs]
+    reward: float
+    terminated: bool
+    truncated: bool
+    legal: npt.NDArray[Any] | None  # [A] what may be played next, if the env says so
+
+
+class Game:
+    """One episode in progress.
+
+    Args:
+        env: reset to begin it.
+        seed: of the reset and, independently, of the planner's generator.
+
+    Attributes:
+        rng: the planner's generator.
+        state: `[S]` uint8, where the episode is.
+        obs: `[*obs]`, what is seen there.
+        legal: `[A]`, which actions may be played there; None: the env does not say.
+        ended: whether it was terminated or truncated.
+    """
+
+    def __init__(self, env: Any, seed: int) -> None:
+        self.seed = seed
+        self.rng = game_rng(seed)
+        self.state, self.obs, info = env.reset(seed=seed)
+        self.legal = info.get("action_mask")
+        self.ended = False
+
+    @classmethod
+    def resumed(cls, seed: int, rng: Rng, state: States, obs: Any, legal: Any) -> Game:
+        """Return an episode that goes on where another process left it; see the attributes."""
+        game = cls.__new__(cls)
+        game.seed, game.rng, game.state, game.obs, game.legal = seed, rng, state, obs, legal
+        game.ended = False
+        return game
+
+    def take(self, step: Step) -> None:
+        """Move on to the state that a step has led to."""
+        self.state, self.obs, self.legal = step.state, step.obs, step.legal
+        self.ended = step.terminated or step.truncated
+
+
+def game_rng(seed: int) -> Rng:
+    """Return the planner's generator: a child of the seed, as the env draws from the seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+
+
+def plan_games(planner: Any, env: Any, games: Sequence[Game]) -> list[Plan]:
+    """Plan a move for every game in one `plan_batch`."""
+    plans: list[Plan] = planner.plan_batch(
+        env,
+        stacked_states([game.state for game in games]),
+        rngs=[game.rng for game in games],
+        obs=stacked_obs(env, [game.obs for game in games]),
+        legal=stacked_masks([game.legal for game in games]),
+    )
+    return plans
+
+
+def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[list[Step], Any]:
+    """Play the action of each game's plan in one `step_batch`; the games do not move on.
+
+    Returns:
+        A step for every game, and the infos of the batch.
+    """
+    actions = np.stack([np.asarray(plan.action) for plan in plans])
+    out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
+    masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
+    steps = [
+        Step(
+            out.states[i],
+            rows_of(out.obs, i),
+            float(out.rewards[i]),
+            bool(out.terminateds[i]),
+            bool(out.truncateds[i]),
+            masks[i],
+        )
+        for i in range(len(games))
+    ]
+    return steps, out.infos
+
+
+def stacked_states(states: Sequence[States]) -> States:
+    """Return `[B, S]` uint8; rows from before the env needed wider ones are padded with zeros."""
+    width = max(len(state) for state in states)
+    if all(len(state) == width for state in states):
+        return np.stack(states)
+    return np.stack([np.pad(state, (0, width - len(state))) for state in states])

@@ -1,0 +1,122 @@
+"""PUCT and UCT: which action a simulation takes in a node, and on what scale returns count."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from plangym_ext.core.jit import kernel_inline
+from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
+
+# What returns are measured against.
+SCALE_NONE, SCALE_TREE, SCALE_SIBLINGS = 0, 1, 2
+
+
+@kernel_inline
+def value_scale(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float, float]:
+    """Return what an untried action of the node is expected to give, and the scale.
+
+    norm(q) = (q - origin) * width maps [low, high] to [0, 1], and everything to 0
+    where low equals high. The bounds are 0 and 1 (SCALE_NONE), all means in the
+    tree (SCALE_TREE), or the means of the actions here and of the node itself
+    (SCALE_SIBLINGS).
+
+    Returns:
+        mean: of the returns that went on from the node, its own rating included
+            (not that of the root, which may have none).
+        origin, width: see above.
+
+    Source: bounds over the tree from Schrittwieser et al. 2020 (MuZero), appendix B.
+    """
+    low, high = np.inf, -np.inf
+    total, weight = 0.0, 0.0
+    if node != ROOT:
+        total, weight = tree.value[b, node], 1.0
+    for a in range(tree.children.shape[2]):
+        child = tree.children[b, node, a]
+        if child != UNVISITED and tree.visits[b, child] > 0:
+            q = np.float64(tree.q[b, child])
+            low, high = min(low, q), max(high, q)
+            total += tree.visits[b, child] * q
+            weight += tree.visits[b, child]
+    mean = total / weight if weight > 0.0 else tree.value[b, node]
+    if scale == SCALE_SIBLINGS:
+        low, high = min(low, mean), max(high, mean)
+    elif scale == SCALE_TREE:
+        low, high = np.float64(tree.q_low[b]), np.float64(tree.q_high[b])
+    else:
+        low, high = 0.0, 1.0
+    width = 1.0 / (high - low) if high > low else 0.0
+    return mean, low if width > 0.0 else 0.0, width
+
+
+@kernel_inline
+def puct_action(
+    tree: Tree, b: int, node: int, c_puct: float, scale: int, fpu_reduction: float
+) -> int:
+    """Return the legal action with the highest PUCT score, NO_ACTION if none.
+
+    score(a) = norm(q_a) + c * P_a * sqrt(n) / (1 + n_a), where n_a counts
+    observed and unobserved simulations and n is their sum over actions (at
+    least 1, so that the prior decides the first choice). An action without a
+    return yet is judged by the mean of its node, less `fpu_reduction`. An
+    action whose child is pending cannot be taken again. `value_scale` says what norm is.
+
+    Source: Silver et al. 2017, "Mastering the game of Go without human
+    knowledge"; unobserved counts from Liu et al. 2020.
+    """
+    mean, origin, width = value_scale(tree, b, node, scale)
+    # A node's own creation is no choice made in it; the root has none.
+    tried = tree.visits[b, node] + tree.unobserved[b, node] - (1 if node != ROOT else 0)
+    bonus = c_puct * math.sqrt(max(1, tried))
+    best, best_score = NO_ACTION, -np.inf
+    for i in range(tree.order.shape[1]):
+        a = tree.order[b, i]
+        if not tree.legal[b, node, a]:
+            continue
+        child = tree.children[b, node, a]
+        count = 0
+        score = (mean - origin) * width - fpu_reduction
+        if child != UNVISITED:
+            if tree.kind[b, child] == PENDING:
+                continue
+            count = tree.visits[b, child] + tree.unobserved[b, child]
+            if tree.visits[b, child] > 0:
+                score = (np.float64(tree.q[b, child]) - origin) * width
+        score += bonus * np.float64(tree.prior[b, node, a]) / (1.0 + count)
+        if score > best_score:
+            best, best_score = a, score
+    return best
+
+
+@kernel_inline
+def uct_action(tree: Tree, b: int, node: int, c: float, scale: int) -> int:
+    """Return the legal action with the highest UCB1 score, NO_ACTION if none.
+
+    score(a) = norm(q_a) + c * sqrt(ln(n) / n_a), where n_a counts observed and
+    unobserved simulations and n is their sum over actions. Actions that were
+    never tried come first. With returns in [0, 1] the theory's c is sqrt(2).
+
+    Source: Kocsis & Szepesvari 2006, "Bandit based Monte-Carlo Planning".
+    """
+    mean, origin, width = value_scale(tree, b, node, scale)
+    tried = tree.visits[b, node] + tree.unobserved[b, node] - (1 if node != ROOT else 0)
+    spread = c * math.sqrt(math.log(max(1, tried)))
+    best, best_score = NO_ACTION, -np.inf
+    for i in range(tree.order.shape[1]):
+        a = tree.order[b, i]
+        if not tree.legal[b, node, a]:
+            continue
+        child = tree.children[b, node, a]
+        if child == UNVISITED:
+            return a
+        if tree.kind[b, child] == PENDING:
+            continue
+        # A child whose return is still out is judged by its node.
+        q = np.float64(tree.q[b, child]) if tree.visits[b, child] > 0 else mean
+        count = tree.visits[b, child] + tree.unobserved[b, child]
+        score = (q - origin) * width + spread / math.sqrt(max(1, count))
+        if score > best_score:
+            best, best_score = a, score
+    return best
