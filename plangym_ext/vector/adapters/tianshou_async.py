@@ -13,7 +13,7 @@ from tianshou.env.worker import EnvWorker
 
 from plangym_ext.registry import make_vec
 from plangym_ext.vector.adapters.in_workers import own_attribute, seed_as_tianshou
-from plangym_ext.vector.live_rows import UNWRAPPED
+from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.workers.channel import wait_readable
 
 
@@ -21,7 +21,8 @@ class TianshouAsyncVectorEnv(BaseVectorEnv):
     """What Tianshou's `SubprocVectorEnv` does, with workers that are replaced if they die.
 
     A step returns when `wait_num` envs are done, or after `timeout` seconds those that are; one
-    whose worker has died is waited for until a new one has done its step. Without either it waits for all; then `TianshouVectorEnv` is faster, whose envs share workers.
+    whose worker has died is waited for until a new one has done its step. Without either it waits
+    for all; then `TianshouVectorEnv` is faster, whose envs share workers.
 
     Args:
         env_fns: constructor of each env.
