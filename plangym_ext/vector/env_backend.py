@@ -150,7 +150,7 @@ class EnvBackend(VectorBackend):
     @property
     def signs(self) -> Sequence[int]:  # type: ignore[override]
         """See `VectorBackend`."""
-        return [fd for host in self._hosts for fd in host.signs]
+        return [fd for log in self.logs for fd in log.signs]
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

@@ -369,7 +369,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         None where the sub-envs live in this process: such a call is done when it was begun.
         """
-        return self._engine.signs
+        return self._backend.signs
 
     # The sub-envs' own --------------------------------------------------------------
 

@@ -336,13 +336,21 @@ class Waits(gym.Env):
         return np.array([self.count], np.float32), float(action), False, False, {}
 
 
+def one_by_one(make, num):
+    """Vector envs of one env each, in a worker of its own."""
+    options = {"n_workers": 1, "autoreset_mode": "disabled"}
+    return [plangym_ext.make_vec(make, 1, **options) for _ in range(num)]
+
+
 def test_asynchronous_tianshou_waits_for_as_many_envs_as_it_is_told(tmp_path):
     tianshou = pytest.importorskip("tianshou.env")
     adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
     found = []
-    for make in (adapters.TianshouAsyncVectorEnv, tianshou.SubprocVectorEnv):
-        file = tmp_path / make.__name__
-        envs = make([functools.partial(Waits, file)] * 3, wait_num=2)
+    for kind in (adapters.TianshouAsyncVectorEnv, tianshou.SubprocVectorEnv):
+        file = tmp_path / kind.__name__
+        make = functools.partial(Waits, file)
+        ours = kind is adapters.TianshouAsyncVectorEnv
+        envs = kind(one_by_one(make, 3) if ours else [make] * 3, wait_num=2)
         seen = [envs.seed(5), envs.reset()[0].tolist()]
         obs, rewards, *_, infos = envs.step(np.array([0, WAIT, 1]))
         ids = [info["env_id"] for info in infos]
@@ -363,7 +371,8 @@ def test_asynchronous_tianshou_waits_for_as_many_envs_as_it_is_told(tmp_path):
 def test_asynchronous_tianshou_returns_in_time_and_replaces_a_dead_worker(tmp_path):
     adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
     file = tmp_path / "file"
-    envs = adapters.TianshouAsyncVectorEnv([functools.partial(Waits, file)] * 2, timeout=0.05)
+    venvs = one_by_one(functools.partial(Waits, file), 2)
+    envs = adapters.TianshouAsyncVectorEnv(venvs, timeout=0.05)
     envs.reset(seed=0)
     os.kill(envs.workers[0].venv.worker_pids[0], signal.SIGKILL)
     obs, *_, infos = envs.step(np.array([0, WAIT]))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 from tianshou.env import BaseVectorEnv
 from tianshou.env.worker import EnvWorker
 
-from plangym_ext.registry import make_vec
 from plangym_ext.vector.adapters.in_workers import own_attribute, seed_as_tianshou
 from plangym_ext.vector.env_rows import UNWRAPPED
+from plangym_ext.vector.vector_env import PlanVectorEnv
 from plangym_ext.workers.channel import wait_readable
 
 
@@ -25,53 +25,46 @@ class TianshouAsyncVectorEnv(BaseVectorEnv):
     for all; then `TianshouVectorEnv` is faster, whose envs share workers.
 
     Args:
-        env_fns: constructor of each env.
+        venvs: each of one env in a worker of its own, with `autoreset_mode="disabled"`. They
+            belong to the adapter from here on.
         wait_num: as for Tianshou's own.
         timeout: likewise.
-        options: for `plangym_ext.make_vec`, such as `state` and `invalid`.
+
+    Raises:
+        ValueError: a vector env of another kind.
     """
 
     def __init__(
         self,
-        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
+        venvs: Sequence[PlanVectorEnv],
         wait_num: int | None = None,
         timeout: float | None = None,
-        **options: Any,
     ) -> None:
-        made: list[TianshouWorker] = []
-
-        def worker(env_fn: Callable[[], gym.Env[Any, Any]]) -> TianshouWorker:
-            made.append(TianshouWorker(env_fn, **options))
-            return made[-1]
-
-        try:
-            super().__init__(env_fns, worker, wait_num, timeout)
-        except BaseException:
-            for one in made:
-                one.close()
-            raise
+        for venv in venvs:
+            given = venv.num_envs, len(venv.worker_pids), venv.autoreset_mode
+            if given != (1, 1, AutoresetMode.DISABLED):
+                raise ValueError(
+                    "TianshouAsyncVectorEnv: expected vector envs of one env in one worker, with "
+                    f"autoreset_mode disabled; got {given[0]} in {given[1]}, {given[2].value}. Use "
+                    "make_vec(..., 1, n_workers=1, autoreset_mode='disabled') for each."
+                )
+        super().__init__(list(venvs), TianshouWorker, wait_num, timeout)
 
 
 class TianshouWorker(EnvWorker):
     """One env in a process of its own, as Tianshou steps it.
 
     Args:
-        env_fn: its constructor.
-        options: as for `TianshouAsyncVectorEnv`.
+        venv: the vector env that holds it.
 
     Attributes:
-        venv: the vector env that holds it.
+        venv: the same.
     """
 
-    def __init__(self, env_fn: Callable[[], gym.Env[Any, Any]], **options: Any) -> None:
-        self.venv = make_vec([env_fn], n_workers=1, autoreset_mode="disabled", **options)
-        self.venv.list_infos = True
-        self._is_reset = False
-        try:
-            super().__init__(env_fn)
-        except BaseException:
-            self.venv.close()
-            raise
+    def __init__(self, venv: PlanVectorEnv) -> None:
+        self.venv, self._is_reset = venv, False
+        venv.list_infos = True
+        super().__init__(lambda: venv)
 
     def send(self, action: Any, **kwargs: Any) -> None:
         """Begin a step, or with None for an action a reset."""
@@ -87,10 +80,11 @@ class TianshouWorker(EnvWorker):
         """What came of that: obs and info, or those of a step."""
         if self._is_reset:
             obs, infos = self.venv.reset_wait()
-            return self._one(obs), dict(infos[0])
-        obs, rewards, terminations, truncations, infos = self.venv.step_wait()
+            listed: Any = infos
+            return self._one(obs), dict(listed[0])
+        obs, rewards, terminations, truncations, listed = self.venv.step_wait()
         ends = bool(terminations[0]), bool(truncations[0])
-        return self._one(obs), float(rewards[0]), *ends, dict(infos[0])
+        return self._one(obs), float(rewards[0]), *ends, dict(listed[0])
 
     def _one(self, obs: Any) -> Any:
         return next(iter(iterate(self.venv.observation_space, obs)))
@@ -109,8 +103,11 @@ class TianshouWorker(EnvWorker):
         ready: list[TianshouWorker] = []
         while len(ready) < min(wait_num, len(workers)):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            owners = {fd: one for one in workers if one not in ready for fd in one.venv.signs}
-            found = [owners[fd] for fd in wait_readable(owners, left)]
+            others = [one for one in workers if one not in ready]
+            owners = {fd: one for one in others for fd in one.venv.signs}
+            # A worker that is known to have died says nothing: it is replaced in `recv`.
+            found = [one for one in others if not one.venv.signs]
+            found = found or [owners[fd] for fd in wait_readable(owners, left)]
             if not found:
                 break
             ready += list(dict.fromkeys(found))
