@@ -37,7 +37,7 @@ def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_comman
 
 @pytest.fixture
 def ci_commands(root):
-    """Return the lines of `.ci/run` that do something, after those that every script begins with."""
+    """Return the lines of `.ci/run` that do something, after the usual first ones."""
     script = root / ".ci" / "run"
     lines = [line for line in script.read_text().splitlines() if line]
     commands = [line for line in lines if not line.startswith("#")]
