@@ -68,7 +68,7 @@ def new_pairs(batch: int, rows: int, columns: int, in_time: bool) -> Pairs:
 
 
 def with_room(pairs: Pairs, rows: Any, features: npt.NDArray[np.int64]) -> Pairs:
-    """Assign numbers to the colours of the features `[L, F]` of rows `[L]`, in larger tables if need be."""
+    """Assign numbers to the colours of features `[L, F]` of rows `[L]`; tables may grow."""
     missing = number_colours(pairs.number, np.asarray(rows), features) - pairs.space.shape[1]
     if missing <= 0:
         return pairs

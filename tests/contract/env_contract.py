@@ -132,7 +132,7 @@ class EnvContract(RefusesDamage):
         return outcome if self.same_bytes else outcome._replace(state=b"")
 
     def assert_row(self, batch, i: int, want: Outcome, where: str) -> None:
-        """Assert that row `i` of a batch is `want`; nested infos are left out: columns are numbers."""
+        """Assert that row `i` of a batch is `want`, nested infos left out."""
         info = {key: value for key, value in want.info.items() if isinstance(key, str)}
         got = self.comparable(outcome_of_row(batch, i))
         assert_same(got, self.comparable(want._replace(info=info)), where)
