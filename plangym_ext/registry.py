@@ -186,7 +186,7 @@ def _in_this_process(
 
     here = GymEnv(build, **settings)
     env = here if backend == "serial" else _on_kernel(here, backend, threads)
-    env.backend_note = note
+    env.backend_note = " ".join(filter(None, [note, here.codec.check_note]))
     return env
 
 

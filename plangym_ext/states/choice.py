@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium as gym
 
 from plangym_ext.errors import IncompleteState, UnknownName, suggestion
 from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, with_recorder
-from plangym_ext.states.round_trip import Subject, check_round_trip
+from plangym_ext.states.round_trip import RoundTrip, Subject, check_round_trip
 
 #: What the check at construction plays; `check_env` and the doctor play more. It is not
 #: the episode that the codec was built in, so it meets what a reset draws anew.
 _QUICK: dict[str, Any] = {"seed": 1, "save_points": (0, 2), "num_steps": 6}
+#: Seconds that the checks of all ways together may take, but for two steps of each: well below
+#: what a worker may take to start.
+_CHECK_SECONDS = 20.0
 
 
 def check_way(state: str) -> None:
@@ -45,6 +49,7 @@ def choose_codec(
     """
     check_way(state)
     failures = []
+    until = time.monotonic() + _CHECK_SECONDS
     for method in candidate_methods(env) if state == "auto" else (state,):
         if method in ("replay", "approximate"):
             env = with_recorder(env, method)
@@ -53,12 +58,15 @@ def choose_codec(
             codec = StateCodec(env, method, trusted=trusted)
             if not check or method == "approximate":
                 return env, codec
-            outcome = check_round_trip(Subject(env, codec), [], **_QUICK)
+            left = max(0.0, until - time.monotonic())
+            outcome = check_round_trip(Subject(env, codec), [], time_limit=left, **_QUICK)
         except IncompleteState as error:
             failures.append(f"{method}: {error}")
             continue
         if outcome.exact:
             codec.step_seconds = outcome.step_seconds
+            if not outcome.complete:
+                codec.check_note = _stopped(outcome)
             return env, codec
         failures.append(f"{method}: {outcome.difference}")
     name = env.spec.id if env.spec else type(env.unwrapped).__qualname__
@@ -67,4 +75,13 @@ def choose_codec(
         f"{name}: its state cannot be captured exactly.\n  {tried}\n"
         "Give the env get_state and set_state, leave out the wrapper that differs, or register "
         "a codec; state='approximate' takes a family's inexact way if it has one."
+    )
+
+
+def _stopped(outcome: RoundTrip) -> str:
+    """Return what to say of a check that its time limit has ended."""
+    return (
+        f"the check of its states was stopped after {_CHECK_SECONDS:g} s, for a step takes "
+        f"{outcome.step_seconds:.2g} s: restored states led to the same future in the "
+        f"{outcome.transitions} steps compared. `plangym_ext doctor` compares more."
     )

@@ -87,6 +87,8 @@ class StateCodec:
         self.method = method
         #: What an env step took when the way was proved; None if it was not.
         self.step_seconds: float | None = None
+        #: What the proof leaves open, in words; "" if nothing.
+        self.check_note = ""
         self.width = sum(part.width for part in self.parts)
         self.exact = all(part.exact for part in self.parts)
 

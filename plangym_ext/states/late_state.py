@@ -30,11 +30,13 @@ class Binding:
         method: one of `codec.METHODS`, or "approximate".
         width: bytes of a payload.
         learned: what each part took from the moment at which it was bound.
+        note: what the proof that they are exact leaves open; "" if nothing.
     """
 
     method: str
     width: int
     learned: tuple[Any, ...]
+    note: str = ""
 
 
 def first_codec(
@@ -77,7 +79,7 @@ def binding_of(twin: gym.Env[Any, Any], state: str, *, check: bool, trusted: boo
         IncompleteState: there is no exact way to capture its state.
     """
     _, codec, before = first_codec(twin, state, check=check, trusted=trusted)
-    return Binding(codec.method, codec.width, codec.learned(before))
+    return Binding(codec.method, codec.width, codec.learned(before), codec.check_note)
 
 
 class LateState:
@@ -90,6 +92,7 @@ class LateState:
 
     Attributes:
         env: to be played: `env`, perhaps with a recorder in its stack.
+        note: as of `Binding`.
     """
 
     def __init__(self, env: gym.Env[Any, Any], binding: Binding, *, trusted: bool = False) -> None:
@@ -97,6 +100,7 @@ class LateState:
         self._before = plain_fields(layers(env)[-1])
         self.env = with_recorder(env, binding.method)
         self._binding, self._trusted = binding, trusted
+        self.note = binding.note
         self._live: LiveState | None = None
 
     def _bound(self) -> LiveState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -46,12 +47,14 @@ class RoundTrip:
         transitions: how many were compared.
         difference: first field, step, save point and instance that differ; "" if none.
         step_seconds: of an env step, the median of those that were played.
+        complete: whether all was compared that there was time for only in part.
     """
 
     exact: bool
     transitions: int
     difference: str = ""
     step_seconds: float = 0.0
+    complete: bool = True
 
 
 @dataclass
@@ -167,6 +170,7 @@ def check_round_trip(
     save_points: tuple[int, ...] = (0, 1, 17),
     num_steps: int = 40,
     progress: Callable[[int, int], None] | None = None,
+    time_limit: float = math.inf,
 ) -> RoundTrip:
     """Compare futures from restored states with the ones that really happened.
 
@@ -181,6 +185,8 @@ def check_round_trip(
         save_points: steps after the reset at which states are saved.
         num_steps: steps that are compared after each save point.
         progress: called after every step with how many are done, and of how many.
+        time_limit: seconds after which it ends early, once a step was compared for each
+            state that was saved.
     """
     total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
     done = itertools.count(1)
@@ -189,13 +195,17 @@ def check_round_trip(
         if progress is not None:
             progress(next(done), total)
 
-    trip = _Trip(subject, seed, save_points, num_steps, step_done)
+    begun = time.monotonic()
+    # Of the time, playing takes its part of the steps.
+    play_until = begun + time_limit * (max(save_points) + num_steps) / total
+    trip = _Trip(subject, seed, save_points, num_steps, step_done, play_until)
     for which, instance in (("the same instance", subject), *others):
         for point in trip.saved:
-            difference = trip.again(instance, point, which)
+            difference = trip.again(instance, point, which, begun + time_limit)
             if difference:
                 return RoundTrip(False, trip.compared, difference)
-    return RoundTrip(True, trip.compared, step_seconds=statistics.median(subject.step_seconds))
+    seconds = statistics.median(subject.step_seconds)
+    return RoundTrip(True, trip.compared, step_seconds=seconds, complete=trip.complete)
 
 
 class _Trip:
@@ -204,6 +214,7 @@ class _Trip:
     Attributes:
         saved: states by step.
         compared: transitions that were played again so far.
+        complete: whether no time limit has ended anything.
     """
 
     def __init__(
@@ -213,35 +224,43 @@ class _Trip:
         save_points: tuple[int, ...],
         num_steps: int,
         step_done: Callable[[], None],
+        play_until: float,
     ) -> None:
         self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
         count = max(save_points) + num_steps
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
-        self._actions = [space.sample() for _ in range(count)]
+        actions = [space.sample() for _ in range(count)]
         subject.env.reset(seed=seed)
         self.saved: dict[int, bytes] = {}
         self._randoms: dict[int, bytes] = {}
         self._played: list[dict[str, Any]] = []
-        for step, action in enumerate(self._actions):
+        for step, action in enumerate(actions):
+            if self.saved and time.monotonic() >= play_until:
+                break
             if step in save_points:
                 self.saved[step] = subject.save()
                 self._randoms[step] = subject.random_state()
             self._played.append(subject.play(action))
             step_done()
+        self._actions = actions[: len(self._played)]
+        self.complete = len(self._actions) == count
         self._played.append(subject.play_reset())
         # A generator that is not drawn from is no part of the state.
         randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
         self._draws = len(randoms) > 1
 
-    def again(self, instance: Subject, point: int, which: str) -> str:
-        """Restore the state of step `point` and play on; the first difference, or ""."""
+    def again(self, instance: Subject, point: int, which: str, until: float) -> str:
+        """Restore the state of step `point` and play on; return the first difference, or ""."""
         instance.restore(self.saved[point])
         moved = instance.random_state() != self._randoms[point]
-        stop = point + self._num_steps
+        stop = min(point + self._num_steps, len(self._actions))
         if stop == len(self._actions):
             stop += 1  # the reset after the last step
         for step in range(point, stop):
+            if step > point and time.monotonic() >= until:
+                self.complete = False
+                break
             is_reset = step == len(self._actions)
             got = instance.play_reset() if is_reset else instance.play(self._actions[step])
             if not is_reset:

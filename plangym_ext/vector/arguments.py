@@ -152,3 +152,26 @@ def per_row(values: Any, num_rows: int) -> Sequence[Any]:
             f"Got `{len(values)}` values for {num_rows} environments."
         )
     return values
+
+
+def checked_states(states: Any, num_envs: int) -> np.ndarray:
+    """Return states as `[n, S]` uint8.
+
+    Raises:
+        ValueError: they are another array.
+    """
+    found = np.asarray(states)
+    if found.ndim != 2 or len(found) != num_envs or found.dtype != np.uint8:
+        raise ValueError(
+            f"set_states: states must be ({num_envs}, S) uint8 from get_states; "
+            f"got {found.shape} {found.dtype}"
+        )
+    return found
+
+
+def stacked_states(states: Sequence[np.ndarray]) -> np.ndarray:
+    """Return states as rows of one array, `[n, S]` uint8; zeros follow a narrower one."""
+    found = np.zeros((len(states), max(map(len, states))), np.uint8)
+    for row, state in zip(found, states, strict=True):
+        row[: len(state)] = state
+    return found

@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.vector.obs_buffer import ObsBuffer
-from plangym_ext.vector.played import Played
+from plangym_ext.vector.results import StepResults
 
+Result = TypeVar("Result")
 #: Waits for what was begun: called with a limit in seconds, or None.
-PlayedLater = Callable[[float | None], Played]
-ResultsLater = Callable[[float | None], list[Any]]
+Later = Callable[[float | None], Result]
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class VectorBackend(ABC):
     What fails leaves every row where it was before, or else `lost` says so.
 
     Attributes:
-        board: what every row shows.
+        obs: what every row shows.
     """
 
-    board: ObsBuffer
+    obs: ObsBuffer
 
     @property
     @abstractmethod
@@ -57,9 +57,12 @@ class VectorBackend(ABC):
     def lost(self) -> bool:
         """Whether a call has failed and rows are not where they were: all have to be reset."""
 
-    #: What was given to `keep` last; None before.
-    note: Any = None
+    @property
+    @abstractmethod
+    def note(self) -> Any:
+        """What was given to `keep` last; None before."""
 
+    @abstractmethod
     def keep(self, note: Any) -> None:
         """Accept what came of the last reset, step or `set_states`: it has happened.
 
@@ -69,7 +72,6 @@ class VectorBackend(ABC):
         Args:
             note: kept with it, as one: the caller's own account of where rows are.
         """
-        self.note = note
 
     @property
     @abstractmethod
@@ -77,26 +79,23 @@ class VectorBackend(ABC):
         """Name of what moves the rows."""
 
     @property
+    @abstractmethod
     def backend_note(self) -> str:
         """Why something that the backend could do cannot be had; "" if all can."""
-        return ""
 
     @property
+    @abstractmethod
     def envs(self) -> list[gym.Env[Any, Any]]:
         """The env of every row, if they live in this process.
 
         Raises:
             AttributeError: they do not.
         """
-        raise AttributeError(
-            f"envs: the sub-envs of the {self.backend} backend cannot be reached from this "
-            "process. Use call, get_attr and set_attr, or backend='serial'."
-        )
 
     @property
+    @abstractmethod
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of the workers, if there are any."""
-        return ()
 
     @abstractmethod
     def use(self, space: spaces.Space[Any]) -> None:
@@ -105,8 +104,8 @@ class VectorBackend(ABC):
     @abstractmethod
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> PlayedLater:
-        """Reset rows; see `LiveRows.reset`."""
+    ) -> Later[StepResults]:
+        """Reset rows; see `EnvRows.reset`."""
 
     @abstractmethod
     def begin_step(
@@ -115,13 +114,13 @@ class VectorBackend(ABC):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> PlayedLater:
-        """Step rows, or reset some instead; see `LiveRows.step`."""
+    ) -> Later[StepResults]:
+        """Step rows, or reset some instead; see `EnvRows.step`."""
 
     @abstractmethod
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> ResultsLater:
+    ) -> Later[list[Any]]:
         """Attribute of, or call of a method of, the env of each row; or of a function of it."""
 
     @abstractmethod
@@ -136,8 +135,16 @@ class VectorBackend(ABC):
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
-        """Bring rows to states; see `LiveRows.set_states`."""
+        """Bring rows to states; see `EnvRows.set_states`."""
 
     @abstractmethod
     def close(self) -> None:
         """Release everything; further calls do nothing."""
+
+
+def no_envs(backend: str) -> AttributeError:
+    """Return the error for `VectorBackend.envs` where the envs are out of reach."""
+    return AttributeError(
+        f"envs: the sub-envs of the {backend} backend cannot be reached from this process. Use "
+        "call, get_attr and set_attr, or backend='serial'."
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,33 +12,23 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
-from plangym_ext.vector.backend import (
-    PlayedLater,
-    ResultsLater,
-    RowsDescription,
-    VectorBackend,
-)
-from plangym_ext.vector.hosts import (
-    LINE_WORDS,
-    HostedRows,
-    LocalHost,
-    RowHost,
-    RowMemory,
-    WorkerHost,
-    row_memory,
-)
-from plangym_ext.vector.obs_buffer import ObsBuffer, board_bytes, layout_of
-from plangym_ext.vector.past import Past
-from plangym_ext.vector.played import Called, Played
+from plangym_ext.errors import WorkerDied
+from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
+from plangym_ext.vector.checkpoint import Checkpoint
+from plangym_ext.vector.env_rows import RowMemory
+from plangym_ext.vector.hosts import HostedRows, LocalHost, MemoryForm, RowHost, WorkerHost
 from plangym_ext.vector.replay_log import ReplayLog
+from plangym_ext.vector.results import Reply, StepResults
+from plangym_ext.vector.row_deaths import FROM_OTHERS
 from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.shared_call import (
-    ChosenRows,
-    LaneWatch,
+    CallWatch,
+    Share,
     SharedCall,
-    chosen_rows,
     merged,
-    shares,
+    row_ranges,
+    shares_of,
+    shares_of_all,
 )
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
@@ -51,7 +40,7 @@ class EnvBackend(VectorBackend):
     Args:
         makes: constructor of each row's env.
         n_workers: processes to share them, at most one for each row; None for this one.
-        settings: for `LiveRows`: how states are captured.
+        settings: for `EnvRows`: how states are captured.
         timeout: seconds that one row may take before its worker counts as hung, or None.
         invalid: what is done about invalid observations and rewards, one of `POLICIES`.
     """
@@ -65,38 +54,75 @@ class EnvBackend(VectorBackend):
         timeout: float | None = None,
         invalid: str = "off",
     ) -> None:
-        self._ranges = shares(len(makes), n_workers or 1)
+        self._ranges = row_ranges(len(makes), n_workers or 1)
+        self._shares_of_all = shares_of_all(self._ranges)
         self._hosts: list[RowHost] = []
         self._memory: RowMemory | None = None
+        self._block: SharedBlock | None = None
         self._invalid = checked_policy(invalid, "make_vec")
         try:
             if n_workers is not None:
                 check_descriptors(len(self._ranges))
-            for index, rows in enumerate(self._ranges):
-                hosted = HostedRows(makes[rows.start : rows.stop], rows.start, settings)
-                host = LocalHost(hosted) if n_workers is None else WorkerHost(hosted, index)
+            hosted = [HostedRows(makes[r.start : r.stop], r.start, settings) for r in self._ranges]
+            for index, rows in enumerate(hosted):
+                host = LocalHost(rows) if n_workers is None else WorkerHost(rows, index)
                 self._hosts.append(host)
             # All workers start before any is waited for.
-            self._described = _descriptions(self._hosts)
+            self._described = self._descriptions(hosted)
         except BaseException:
             self.close()
             raise
-        self.lanes = [
+        self.logs = [
             ReplayLog(host, rows, timeout, functools.partial(self._show, rows))
             for host, rows in zip(self._hosts, self._ranges, strict=True)
         ]
-        self._watch = LaneWatch(self.lanes)
-        pasts = tuple(
-            Past((None,) * len(rows), all(found["captures"]))
+        self._watch = CallWatch(self.logs)
+        checkpoints = tuple(
+            Checkpoint((None,) * len(rows), all(found["captures"]))
             for rows, found in zip(self._ranges, self._described, strict=True)
         )
-        for lane, past in zip(self.lanes, pasts, strict=True):
-            lane.arrived(past)
-        #: Where the rows of every lane should be, and the note that belongs to that: one
+        for log, checkpoint in zip(self.logs, checkpoints, strict=True):
+            log.mark_at(checkpoint)
+        #: Where the rows of every process should be, and the note that belongs to that: one
         #: object, so that an interrupt finds all of it replaced or nothing.
-        self._kept: tuple[tuple[Past, ...], Any] = pasts, None
-        #: Where the calls lead that have succeeded and were not kept yet.
-        self._reached: dict[int, Past] = {}
+        self._kept: tuple[tuple[Checkpoint, ...], Any] = checkpoints, None
+        #: Where the calls lead that have succeeded and were not kept yet, by process.
+        self._reached: dict[int, Checkpoint] = {}
+
+    def _descriptions(self, hosted: Sequence[HostedRows]) -> list[dict[str, Any]]:
+        """Return what every host says of its rows, when it has built them.
+
+        Raises:
+            Exception: what the constructor of an env raised; others that did have a note each.
+        """
+        found, errors = [], []
+        for index, rows in enumerate(hosted):
+            try:
+                found.append(self._description(index, rows))
+            except Exception as error:  # of an env's constructor, or how the worker ended
+                errors.append(error)
+        if errors:
+            raise one_error(errors)
+        return found
+
+    def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
+        """Return what a host says of its rows; build it without states if those kill it.
+
+        An env may end its process in a step that is made only to find how its state is
+        captured.
+        """
+        try:
+            return self._hosts[index].describe()
+        except WorkerDied as death:
+            if hosted.settings["state"] == "off" or death.exit_status in FROM_OTHERS:
+                raise
+            self._hosts[index].close()
+            reason = f"its state cannot be captured: to try it has ended its process: {death}"
+            host = self._hosts[index] = WorkerHost(hosted.without_states(reason), index)
+            try:
+                return host.describe()
+            except Exception:  # so it is not the states that it died of
+                raise death from None
 
     @property
     def backend(self) -> str:
@@ -107,17 +133,19 @@ class EnvBackend(VectorBackend):
     def backend_note(self) -> str:
         """See `VectorBackend`."""
         reasons: dict[str, list[int]] = {}
-        told = [reason for found in self._described for reason in found["no_states"]]
-        for row, reason in enumerate(told):
-            if reason:
-                reasons.setdefault(reason, []).append(row)
+        notes = [note for found in self._described for note in found["notes"]]
+        for row, note in enumerate(notes):
+            if note:
+                reasons.setdefault(note, []).append(row)
         return "\n".join(f"sub-envs {rows}: {reason}" for reason, rows in reasons.items())
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
         """See `VectorBackend`."""
         host = self._hosts[0]
-        return host.envs if isinstance(host, LocalHost) else super().envs
+        if isinstance(host, LocalHost):
+            return host.envs
+        raise no_envs(self.backend)
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
@@ -140,27 +168,23 @@ class EnvBackend(VectorBackend):
     @property
     def lost(self) -> bool:
         """See `VectorBackend`."""
-        return any(map(ReplayLog.is_lost, self.lanes, self._kept[0]))
+        return any(map(ReplayLog.is_lost, self.logs, self._kept[0]))
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
-        num_rows, num_hosts = self._ranges[-1].stop, len(self._hosts)
-        strict, block, memory = self._invalid != "off", None, None
-        lines = np.zeros((num_hosts, LINE_WORDS), np.int64)
+        strict = self._invalid != "off"
+        form = MemoryForm(space, self._ranges[-1].stop, len(self._hosts), strict)
         if self.backend == "process":
-            layout = layout_of(space)
-            nbytes = 0 if layout is None else board_bytes(layout, num_rows)
-            block = SharedBlock.create(lines.nbytes + max(1, nbytes))
-            lines, memory = row_memory(block, num_hosts)
-        self.board = ObsBuffer(space, num_rows, memory, strict=strict)
-        self._values = RowValues(self._invalid, self.board, self._described[0]["name"])
-        self._memory = RowMemory(self.board, block, lines)
+            self._block = SharedBlock.create(form.nbytes)
+        self._memory = form.memory(self._block)
+        self.obs = self._memory.obs
+        self._values = RowValues(self._invalid, self.obs, self._described[0]["name"])
         for index, host in enumerate(self._hosts):
-            host.use(self._memory, index)
+            host.use(form, self._memory, self._block, index)
 
     def _show(self, rows: range, shown: Any) -> None:
         if shown is not None:
-            self.board.give(rows, shown)
+            self.obs.give(rows, shown)
 
     # What is kept -------------------------------------------------------------------
 
@@ -171,26 +195,21 @@ class EnvBackend(VectorBackend):
 
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
-        pasts, _ = self._kept
+        checkpoints, _ = self._kept
         reached = self._reached
-        if len(reached) == len(pasts):
-            pasts = tuple(reached.values())
-        elif reached:
-            pasts = tuple(reached.get(k, past) for k, past in enumerate(pasts))
-        self._kept = pasts, note  # from here on, and not before, the calls have happened
+        if reached:
+            checkpoints = tuple(reached.get(k, one) for k, one in enumerate(checkpoints))
+        self._kept = checkpoints, note  # from here on, and not before, the calls have happened
         self._reached = {}
 
-    # Playing ------------------------------------------------------------------------
+    # Stepping -----------------------------------------------------------------------
 
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> PlayedLater:
+    ) -> Later[StepResults]:
         """See `VectorBackend`."""
-
-        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
-            return chosen.inside, chosen.of(seeds), options
-
-        return functools.partial(self._played, self._begin("reset", rows, arguments))
+        call = self._begin("reset", rows, lambda share: (share.inside, share.of(seeds), options))
+        return functools.partial(self._results, call)
 
     def begin_step(
         self,
@@ -198,166 +217,142 @@ class EnvBackend(VectorBackend):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> PlayedLater:
+    ) -> Later[StepResults]:
         """See `VectorBackend`."""
         flags = resets.tolist()
 
-        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
-            return chosen.inside, chosen.of(actions), chosen.of(flags), same_step
+        def arguments(share: Share) -> tuple[Any, ...]:
+            return share.inside, share.of(actions), share.of(flags), same_step
 
-        return functools.partial(self._played, self._begin("step", rows, arguments))
+        return functools.partial(self._results, self._begin("step", rows, arguments))
 
-    def _played(self, pending: SharedCall, timeout: float | None) -> Played:
-        results: list[Played] = self._finish(pending, timeout)
-        if not self.board.is_array:
-            for chosen, found in zip(pending.chosen, results, strict=True):
-                for row, obs in zip(chosen.rows, found.obs or (), strict=True):
-                    self.board.put(row, obs)
-        played = self._values.checked(merged(pending, results), pending.rows)
-        self._reach(pending, results)
-        return played
+    def _results(self, call: SharedCall, timeout: float | None) -> StepResults:
+        replies: list[Reply] = self._finish(call, timeout)
+        if not self.obs.is_array:
+            for share, reply in zip(call.shares, replies, strict=True):
+                self._put(share.rows, reply.obs or ())
+        assert self._memory is not None
+        results = self._values.checked(merged(call, replies, self._memory.steps), call.rows)
+        self._reach(call, replies)
+        return results
+
+    def _put(self, rows: Sequence[int], observations: Sequence[Any]) -> None:
+        for row, obs in zip(rows, observations, strict=True):
+            self.obs.put(row, obs)
 
     # Everything else ----------------------------------------------------------------
 
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> ResultsLater:
+    ) -> Later[list[Any]]:
         """See `VectorBackend`."""
-        pending = self._begin("call", rows, lambda c: (c.inside, name, args, kwargs))
-        return functools.partial(self._called, pending)
+        call = self._begin("call", rows, lambda share: (share.inside, name, args, kwargs))
+        return functools.partial(self._called, call)
 
-    def _called(self, pending: SharedCall, timeout: float | None) -> list[Any]:
-        results: list[Called] = self._finish(pending, timeout)
-        if any(found.moves for found in results):
-            self._reach(pending, results)
+    def _called(self, call: SharedCall, timeout: float | None) -> list[Any]:
+        replies: list[Reply] = self._finish(call, timeout)
+        if any(reply.moved for reply in replies):
+            self._reach(call, replies)
             self.keep(self.note)
         else:
-            self._stay(pending)
-        return pending.in_order([found.results for found in results])
+            for share, log in zip(call.shares, call.logs, strict=False):
+                log.mark_at(self._kept[0][share.host])
+        return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """See `VectorBackend`."""
-        pending = self._begin("set_attr", rows, lambda c: (c.inside, name, c.of(values)))
-        self._reach(pending, self._finish(pending, None))
+        call = self._begin("set_attr", rows, lambda share: (share.inside, name, share.of(values)))
+        self._reach(call, self._finish(call, None))
         self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `VectorBackend`."""
-        pending = self._begin("get_states", rows, lambda c: (c.inside,))
-        return pending.in_order(self._finish(pending, None))
+        call = self._begin("get_states", rows, lambda share: (share.inside,))
+        return call.in_order(self._finish(call, None))
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `VectorBackend`."""
 
-        def arguments(chosen: ChosenRows) -> tuple[Any, ...]:
-            shown = None if observations is None else chosen.of(observations)
-            return chosen.inside, chosen.of(states), shown
+        def arguments(share: Share) -> tuple[Any, ...]:
+            shown = None if observations is None else share.of(observations)
+            return share.inside, share.of(states), shown
 
-        pending = self._begin("set_states", rows, arguments)
-        results = self._finish(pending, None)
-        if observations is not None and not self.board.is_array:
-            for row, obs in zip(rows, observations, strict=True):
-                self.board.put(row, obs)
-        self._reach(pending, results)
+        call = self._begin("set_states", rows, arguments)
+        replies = self._finish(call, None)
+        if observations is not None and not self.obs.is_array:
+            self._put(rows, observations)
+        self._reach(call, replies)
 
-    # Calls of all lanes -------------------------------------------------------------
+    # Calls of all processes ---------------------------------------------------------
 
     def _begin(
-        self, name: str, rows: Sequence[int], arguments: Callable[[ChosenRows], tuple[Any, ...]]
+        self, name: str, rows: Sequence[int], arguments: Callable[[Share], tuple[Any, ...]]
     ) -> SharedCall:
-        """Begin a method of `LiveRows` wherever it concerns a row.
+        """Begin a method of `EnvRows` wherever it concerns a row.
 
         Rows that it does not concern are brought where they should be, too: what they show is
         part of some results.
         """
-        pending = SharedCall(rows)
+        whole = isinstance(rows, range)
+        shares = self._shares_of_all if whole else shares_of(rows, self._ranges)
+        checkpoints, _ = self._kept
         self._reached = {}
-        for k, (lane, past) in enumerate(zip(self.lanes, self._kept[0], strict=True)):
-            chosen = chosen_rows(rows, lane.rows)
-            if chosen.rows:
-                pending.add(k, lane, chosen)
-                anew = name == "reset" and len(chosen.rows) == len(lane.rows)
-                lane.begin(past, (name, arguments(chosen)), anew=anew)
-            elif lane.is_off(past) and not lane.is_lost(past):
-                pending.others.append(lane)
-                lane.begin(past, None)
-        return pending
+        logs = []
+        for share in shares:
+            log = self.logs[share.host]
+            logs.append(log)
+            resets_all = name == "reset" and share.is_all
+            log.begin(checkpoints[share.host], (name, arguments(share)), resets_all=resets_all)
+        if len(shares) < len(checkpoints):
+            for log, checkpoint in zip(self.logs, checkpoints, strict=True):
+                if log not in logs and log.is_away(checkpoint) and not log.is_lost(checkpoint):
+                    logs.append(log)
+                    log.begin(checkpoint, None)
+        return SharedCall(rows, shares, logs)
 
-    def _finish(self, pending: SharedCall, timeout: float | None) -> list[Any]:
-        """What the call returns, of each lane that it concerns.
+    def _finish(self, call: SharedCall, timeout: float | None) -> list[Any]:
+        """Return the reply of each process that the call concerns.
 
         Raises:
             WorkerTimeout: a worker did not answer in time and was stopped.
             WorkerDied: one died again and again.
-            Exception: what an env raised: the first lane's of those that failed.
+            Exception: what an env raised: the first process's of those that failed.
         """
-        lanes = pending.lanes
-        if pending.others:
-            lanes = [*lanes, *pending.others]
-        self._watch.finish(lanes, timeout)
-        errors = [lane.error for lane in lanes if lane.error is not None]
+        self._watch.finish(call.logs, timeout)
+        errors = [log.error for log in call.logs if log.error is not None]
         if errors:
             raise one_error(errors)
-        return [lane.found for lane in pending.lanes]
+        return [log.reply for log in call.logs[: len(call.shares)]]
 
-    def _reach(self, pending: SharedCall, results: Sequence[Any]) -> None:
-        """Note where lanes have come to; `keep` makes that count."""
-        for k, lane, call, found in zip(
-            pending.places, pending.lanes, pending.calls, results, strict=True
-        ):
-            past = self._kept[0][k]
-            states = found.states
-            if states:
-                past = past.captured(call, states, self.board.taken(lane.rows))
-            elif states is None or not past.captures:
-                past = past.after(call, found.seen if isinstance(found, Played) else None)
-                if not self.board.is_array and past.captures:
-                    past = dataclasses.replace(past, shown=self.board.taken(lane.rows))
-            else:
-                past = past.given_up(call)
-            lane.arrived(past)
-            self._reached[k] = past
-
-    def _stay(self, pending: SharedCall) -> None:
-        """Note that lanes are where they were: the call has moved nothing."""
-        for k, lane in zip(pending.places, pending.lanes, strict=True):
-            lane.arrived(self._kept[0][k])
+    def _reach(self, call: SharedCall, replies: Sequence[Reply]) -> None:
+        """Note where rows have come to; `keep` makes that count."""
+        for share, log, reply in zip(call.shares, call.logs, replies, strict=False):
+            checkpoint = self._kept[0][share.host]
+            shown = checkpoint.shown
+            if reply.states or (checkpoint.captures and not self.obs.is_array):
+                shown = self.obs.taken(log.rows)
+            reached = checkpoint.after(log.call, reply, shown)
+            log.mark_at(reached)
+            self._reached[share.host] = reached
 
     def close(self) -> None:
         """See `VectorBackend`."""
         for host in self._hosts:
             host.begin_close()
         errors = [host.close() for host in self._hosts]
+        if self._block is not None:
+            self._block.close()  # observations that callers hold stay valid
         if self._memory is not None:
-            if self._memory.block is not None:
-                self._memory.block.close()  # observations that callers hold stay valid
             # The memory under these is a descriptor, too.
-            self._memory = None
-            del self.board, self._values
+            self._block = self._memory = None
+            del self.obs, self._values
         warn_of(errors)
 
 
-def _descriptions(hosts: Sequence[RowHost]) -> list[dict[str, Any]]:
-    """What every host says of its rows, when it has built them.
-
-    Raises:
-        Exception: what the constructor of an env raised; others that did have a note each.
-    """
-    found, errors = [], []
-    for host in hosts:
-        try:
-            found.append(host.describe())
-        except Exception as error:  # of an env's constructor, or how the worker ended
-            errors.append(error)
-    if errors:
-        raise one_error(errors)
-    return found
-
-
 def one_error(errors: Sequence[Exception]) -> Exception:
-    """The first of several errors, with a note on each of the others."""
+    """Return the first of several errors, with a note on each of the others."""
     first, *others = errors
     for error in others:
         first.add_note(f"another worker failed, too: {type(error).__name__}: {error}")

@@ -5,25 +5,26 @@ from __future__ import annotations
 import functools
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.vector.live_rows import LiveRows
-from plangym_ext.vector.obs_buffer import ObsBuffer
+from plangym_ext.vector.env_rows import EnvRows, RowMemory
+from plangym_ext.vector.obs_buffer import ObsBuffer, buffer_bytes, layout_of
+from plangym_ext.vector.results import StepMemory
 from plangym_ext.workers.external_process import ExternalProcess, next_request
 from plangym_ext.workers.rows_message import NO_ROW
 from plangym_ext.workers.service import Service
 
 #: Number that a worker knows the shared memory by.
-_BOARD = 0
-#: 64-bit words of a host's line: the row that is moved now, and how many calls have
-#: moved rows. A cache line.
-LINE_WORDS = 8
+_BLOCK = 0
+#: 64-bit words of a host's progress: the row that is moved now, and how many calls have
+#: moved rows. A cache line, so that no two processes write to the same.
+_PROGRESS_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -33,54 +34,86 @@ class HostedRows:
     Attributes:
         makes: constructor of each row's env.
         first: number of the first.
-        settings: for `LiveRows`: how states are captured.
+        settings: for `EnvRows`: how states are captured.
     """
 
     makes: Sequence[Callable[[], Any]]
     first: int
     settings: dict[str, Any]
 
-    def build(self) -> LiveRows:
-        """The rows, in this process."""
-        return LiveRows(self.makes, first=self.first, **self.settings)
+    def build(self) -> EnvRows:
+        """Return the rows, in this process."""
+        return EnvRows(self.makes, first=self.first, **self.settings)
+
+    def without_states(self, reason: str) -> HostedRows:
+        """Return the same rows without states, for a reason that the caller is told."""
+        settings = {**self.settings, "state": "off", "why_off": reason}
+        return HostedRows(self.makes, self.first, settings)
 
 
 @dataclass(frozen=True)
-class RowMemory:
-    """What rows write to: shared with workers, if there are any.
+class MemoryForm:
+    """What lies where in the memory that all processes of a vector env write to.
 
     Attributes:
-        board: the observations of all rows.
-        block: the memory under the board and the lines; None in this process alone.
-        lines: `[hosts, LINE_WORDS]` int64.
+        space: of one row's observations.
+        num_rows, num_hosts: of the vector env.
+        strict: as of `ObsBuffer`.
     """
 
-    board: ObsBuffer
-    block: SharedBlock | None
-    lines: np.ndarray
+    space: gym.Space[Any]
+    num_rows: int
+    num_hosts: int
+    strict: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a shared block that holds it."""
+        layout = layout_of(self.space)
+        obs = 0 if layout is None else buffer_bytes(layout, self.num_rows)
+        return sum(self._sizes()) + max(1, obs)
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows)
+
+    def memory(self, block: SharedBlock | None) -> RowMemory:
+        """Return the memory over a block, or over arrays of this process alone."""
+        sizes = self._sizes()
+        if block is None:
+            progress, steps, obs = np.zeros(sizes[0], np.uint8), None, None
+        else:
+            whole = block.ndarray((block.nbytes,), np.uint8)
+            progress, steps, obs = np.split(whole, np.cumsum(sizes))
+        return RowMemory(
+            ObsBuffer(self.space, self.num_rows, obs, strict=self.strict),
+            StepMemory(self.num_rows, steps),
+            progress.view(np.int64).reshape(self.num_hosts, _PROGRESS_WORDS),
+        )
 
 
 class RowHost(ABC):
-    """A process that rows live in, seen from the vector env's. No method waits for it."""
-
-    #: How the process ended, once that was seen.
-    fallen: WorkerDied | None = None
-    #: Whether a new process can take its place.
-    replaceable = False
-    #: Descriptors that are readable when something has come, or the process is gone.
-    signs: Sequence[int] = ()
+    """The rows of one process, seen from the vector env's."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """See `LiveRows.description`; waits until the envs are built, once."""
+        """Return `EnvRows.description`; waits until the envs are built, once."""
 
     @abstractmethod
-    def use(self, memory: RowMemory, index: int) -> None:
-        """Have the rows write to memory; `index` is that of its line."""
+    def use(
+        self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
+    ) -> None:
+        """Have the rows write to memory.
+
+        Args:
+            form: of it.
+            memory: that of all hosts.
+            block: under it, if it is shared.
+            index: number of this host.
+        """
 
     @abstractmethod
-    def ask(self, name: str, *args: Any) -> int:
-        """Begin a method of `LiveRows`; returns the number of the request.
+    def start(self, name: str, *args: Any) -> int:
+        """Begin a method of `EnvRows`; return the number of the request.
 
         Raises:
             WorkerDied: the process is gone.
@@ -89,43 +122,11 @@ class RowHost(ABC):
 
     @abstractmethod
     def answered(self, request: int) -> bool:
-        """Whether the answer to a request has come."""
+        """Return whether the answer to a request has come."""
 
     @abstractmethod
     def take(self, request: int) -> Any:
         """Return or raise what the answer to a request says; it is given once."""
-
-    def forget(self, request: int) -> None:  # noqa: B027 - a host without a process has none
-        """Drop the answer to a request, whenever it comes."""
-
-    def look(self, ready: Container[int]) -> None:  # noqa: B027 - likewise
-        """Take in what has come on the `signs` that are readable."""
-
-    @property
-    def built(self) -> bool:
-        """Whether the envs of a new process are built, or failed to be."""
-        return True
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
-        return NO_ROW, 0
-
-    def restart(self) -> None:
-        """Begin to replace the process by a new one."""
-        raise NotImplementedError("this host has no process of its own")
-
-    def open(self, attributes: dict[tuple[int, str], Any]) -> int:
-        """Begin to have a new process use the memory, and its envs have some attributes.
-
-        Raises:
-            Exception: what the constructor of an env raised.
-        """
-        raise NotImplementedError("this host has no process of its own")
-
-    def hung(self, seconds: float, doing: str) -> WorkerTimeout:
-        """End a process that does not get on; the error that says so."""
-        raise NotImplementedError("this host has no process of its own")
 
     @abstractmethod
     def begin_close(self) -> None:
@@ -133,17 +134,20 @@ class RowHost(ABC):
 
     @abstractmethod
     def close(self) -> BaseException | None:
-        """Close the envs; further calls do nothing. What one has raised is returned."""
+        """Close the envs and return what one has raised; further calls do nothing."""
 
 
 class LocalHost(RowHost):
-    """Rows in this process; a call is done when it returns."""
+    """Rows in this process; a call is done when it was started.
+
+    Attributes:
+        envs: of the rows.
+    """
 
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
         self.envs = self._rows.envs
         self._closed = False
-        self._request = 0
         #: Of the last request: what it returned, or what it raised.
         self._found: Any = None
         self._error: Exception | None = None
@@ -152,23 +156,28 @@ class LocalHost(RowHost):
         """See `RowHost`."""
         return self._rows.description()
 
-    def use(self, memory: RowMemory, index: int) -> None:
+    def use(
+        self,
+        form: MemoryForm,  # noqa: ARG002 - it is in reach
+        memory: RowMemory,
+        block: SharedBlock | None,  # noqa: ARG002
+        index: int,
+    ) -> None:
         """See `RowHost`."""
-        self._rows.use(memory.board, memory.lines[index])
+        self._rows.use(memory, index)
 
-    def ask(self, name: str, *args: Any) -> int:
+    def start(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
         self._found = self._error = None
         try:
             self._found = getattr(self._rows, name)(*args)
         except Exception as error:  # raised again when it is asked for, as by any host
             self._error = error
-        self._request += 1
-        return self._request
+        return 0
 
-    def answered(self, request: int) -> bool:
+    def answered(self, request: int) -> bool:  # noqa: ARG002 - there is but one
         """See `RowHost`."""
-        return request == self._request
+        return True
 
     def take(self, request: int) -> Any:  # noqa: ARG002 - there is but one
         """See `RowHost`."""
@@ -193,45 +202,37 @@ class LocalHost(RowHost):
 
 
 class WorkerHost(RowHost):
-    """Rows in a worker process.
+    """Rows in a worker process, which may be replaced.
 
     Attributes:
         worker: the process.
     """
-
-    replaceable = True
 
     def __init__(self, hosted: HostedRows, index: int) -> None:
         self.worker = ExternalProcess(
             Service(functools.partial(RowService, hosted)), index=index, wait=False
         )
         self._index = index
-        self._memory: RowMemory | None = None
-
-    @property
-    def fallen(self) -> WorkerDied | None:  # type: ignore[override]
-        """See `RowHost`."""
-        return self.worker.fallen
-
-    @property
-    def signs(self) -> Sequence[int]:  # type: ignore[override]
-        """See `RowHost`."""
-        return self.worker.process.signs
+        self._form: MemoryForm | None = None
+        self._block: SharedBlock | None = None
+        self._progress: np.ndarray | None = None
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
         return self.worker.describe()
 
-    def use(self, memory: RowMemory, index: int) -> None:
+    def use(
+        self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
+    ) -> None:
         """See `RowHost`."""
-        self._memory, self._index = memory, index
+        self._form, self._block, self._index = form, block, index
+        self._progress = memory.progress[index]
         self.worker.result(self.open({}))
 
-    def ask(self, name: str, *args: Any) -> int:
+    def start(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
         request = next_request()
-        arguments = pickle.dumps((args, {}), protocol=5)
-        self.worker.post(("call", request, name, arguments))
+        self.worker.post(("call", request, name, pickle.dumps((args, {}), protocol=5)))
         self.worker.begun(name)
         return request
 
@@ -245,52 +246,34 @@ class WorkerHost(RowHost):
         assert answer is not None
         return self.worker.opened(answer)
 
-    def forget(self, request: int) -> None:
-        """See `RowHost`."""
-        self.worker.forget(request)
-
-    def look(self, ready: Container[int]) -> None:
-        """See `RowHost`."""
-        if self.worker.fallen is None:
-            self.worker.look(ready)
-
-    @property
-    def built(self) -> bool:
-        """See `RowHost`."""
-        return self.worker.ready
-
     @property
     def progress(self) -> tuple[int, int]:
-        """See `RowHost`."""
-        if self._memory is None:
+        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
+        if self._progress is None:
             return NO_ROW, 0
-        row, count = self._memory.lines[self._index, :2].tolist()
+        row, count = self._progress[:2].tolist()
         return row, count
 
     def restart(self) -> None:
-        """See `RowHost`."""
-        if self._memory is not None:
-            self._memory.lines[self._index, 0] = NO_ROW
+        """Begin to replace the process by a new one."""
+        if self._progress is not None:
+            self._progress[0] = NO_ROW
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
-        """See `RowHost`."""
+        """Begin to have a new process use the memory, and its envs have some attributes.
+
+        Raises:
+            Exception: what the constructor of an env raised.
+        """
         import cloudpickle  # here: no worker needs it
 
-        memory = self._memory
-        assert memory is not None
+        assert self._block is not None
         self.worker.describe()
-        block = memory.block
-        assert block is not None
-        self.worker.post(("block", _BOARD, block.nbytes), (block.fd,))
-        board = memory.board
+        self.worker.post(("block", _BLOCK, self._block.nbytes), (self._block.fd,))
         # By value, as envs travel: the space may be of a class that only this process knows.
-        form = cloudpickle.dumps(board.space, protocol=5), board.num_rows, board.strict
-        return self.ask("open", form, self._index, len(memory.lines), attributes)
-
-    def hung(self, seconds: float, doing: str) -> WorkerTimeout:
-        """See `RowHost`."""
-        return self.worker.hung(seconds, doing)
+        form = cloudpickle.dumps(self._form, protocol=5)
+        return self.start("open", form, self._index, attributes)
 
     def begin_close(self) -> None:
         """See `RowHost`."""
@@ -299,27 +282,25 @@ class WorkerHost(RowHost):
     def close(self) -> BaseException | None:
         """See `RowHost`."""
         error = self.worker.end()
-        self._memory = None  # it is a descriptor, too
+        self._block = self._progress = None  # the memory is a descriptor, too
         return error
 
 
 class RowService:
-    """What the worker of a `WorkerHost` serves."""
+    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`."""
 
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
         self._blocks: dict[int, SharedBlock] = {}
-
-    def description(self) -> dict[str, Any]:
-        """See `LiveRows.description`."""
-        return self._rows.description()
+        self.description = self._rows.description
+        self.close = self._rows.close
 
     def open_block(self, number: int, fd: int, nbytes: int) -> None:
-        """Map the memory of the board."""
+        """Map shared memory."""
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the rows."""
+        """Call a method."""
         if name == "open":
             return self._open(*args)
         try:
@@ -327,26 +308,7 @@ class RowService:
         finally:
             self._rows.between_calls()
 
-    def _open(
-        self,
-        form: tuple[bytes, int, bool],
-        index: int,
-        hosts: int,
-        attributes: dict[tuple[int, str], Any],
-    ) -> None:
-        block = self._blocks[_BOARD]
-        lines, memory = row_memory(block, hosts)
-        space = pickle.loads(form[0])
-        self._rows.use(ObsBuffer(space, form[1], memory, strict=form[2]), lines[index])
+    def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
+        self._rows.use(pickle.loads(form).memory(self._blocks[_BLOCK]), index)
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)
-
-    def close(self) -> None:
-        """Close the envs."""
-        self._rows.close()
-
-
-def row_memory(block: SharedBlock, hosts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of all hosts, and the bytes for the board."""
-    lines = block.ndarray((hosts, LINE_WORDS), np.int64)
-    return lines, block.ndarray((block.nbytes - lines.nbytes,), np.uint8, lines.nbytes)

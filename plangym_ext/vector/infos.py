@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.core.infos import InfoColumn
+from plangym_ext.vector.results import StepResults
 
 #: Adds one env's info to those of all: gymnasium's `VectorEnv._add_info`.
 AddInfo = Callable[[dict[str, Any], dict[str, Any], int], dict[str, Any]]
 
 
-def batched_infos(
-    num_envs: int,
-    infos: Sequence[tuple[int, dict[str, Any]]],
-    finals: Sequence[tuple[int, Any, dict[str, Any]]],
-    add_info: AddInfo,
+def infos_of(
+    rows: Sequence[int], results: StepResults, num_envs: int, add_info: AddInfo
 ) -> dict[str, Any]:
-    """Infos as `{key: [n, ...] array, "_key": [n] bool}`.
+    """Return infos as `{key: [n, ...] array, "_key": [n] bool}`.
 
     Args:
+        rows: `[k]`, the number of each row of the results among the n.
+        results: with the infos.
         num_envs: n.
-        infos: info of each env that has one, by its number, in order.
-        finals: number, last observation and last info of envs that were reset in the
-            same step.
         add_info: what defines the result; it is asked unless a quicker way gives the same.
     """
-    if not finals and len(infos) == num_envs > 1:
-        columns = _columns([info for _, info in infos])
+    infos, finals = results.infos, results.finals
+    if isinstance(infos, GroupedInfos):
+        return infos.batched(num_envs, rows)
+    if not infos and not finals:
+        return {}
+    by_env = {rows[k]: info for k, info in infos}
+    if not finals and len(by_env) == num_envs > 1:
+        columns = _columns(list(by_env.values()))
         if columns is not None:
             return columns
     batch: dict[str, Any] = {}
-    ended = {env: (obs, info) for env, obs, info in finals}
-    by_env = dict(infos)
+    ended = {rows[k]: (obs, info) for k, obs, info in finals}
     for env in sorted({*ended, *by_env}):
         if env in ended:
             obs, info = ended[env]
@@ -74,7 +76,7 @@ def _column(values: list[Any]) -> Any:
 
 
 def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
-    """The infos of some envs, for a call that stepped only those."""
+    """Return the infos of some envs, for a call that stepped only those."""
     picked = list(rows)
     return {
         key: some_infos(value, rows) if isinstance(value, dict) else value[picked]
@@ -82,20 +84,19 @@ def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def listed_infos(
-    num_envs: int,
-    infos: Iterable[tuple[int, dict[str, Any]]],
-    finals: Sequence[tuple[int, Any, dict[str, Any]]],
-) -> list[dict[str, Any]]:
-    """Infos as one dict for each env, as it gave it.
+def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
+    """Return infos as one dict for each row, as its env gave it.
 
-    An env that was reset in the same step has `final_obs` and `final_info` beside its own.
+    A row that was reset in the same step has `final_obs` and `final_info` beside its own.
     """
-    found: list[dict[str, Any]] = [{} for _ in range(num_envs)]
-    for env, info in infos:
-        found[env] = dict(info)
-    for env, obs, info in finals:
-        found[env] |= {"final_obs": obs, "final_info": info}
+    found: list[dict[str, Any]] = [{} for _ in range(num_rows)]
+    for k, info in results.infos:
+        found[k] = dict(info)
+    finals = results.finals
+    if isinstance(results.infos, GroupedInfos):
+        finals = results.infos.finals()
+    for k, obs, info in finals:
+        found[k] |= {"final_obs": obs, "final_info": info}
     return found
 
 

@@ -40,7 +40,7 @@ def vector_env(
         wrappers: what each env is wrapped with.
         n_workers: see `make_vec`.
         backend: see `make_vec`.
-        settings: how states are captured; see `LiveRows`.
+        settings: how states are captured; see `EnvRows`.
         timeout: see `make_vec`.
         invalid: see `make_vec`.
         options: for `PlanVectorEnv`.
@@ -52,11 +52,11 @@ def vector_env(
         for one in makes:  # rows that shared a constructor go on sharing one
             wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
         makes = [wrapped[one] for one in makes]
-    engine = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
+    rows = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
     try:
-        return PlanVectorEnv(engine, len(makes), **options)
+        return PlanVectorEnv(rows, len(makes), **options)
     except BaseException:
-        engine.close()
+        rows.close()
         raise
 
 

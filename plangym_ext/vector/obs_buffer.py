@@ -21,8 +21,8 @@ def layout_of(space: spaces.Space[Any]) -> SpaceLayout | None:
         return None
 
 
-def board_bytes(layout: SpaceLayout, num_rows: int) -> int:
-    """Bytes of the memory for a board of arrays."""
+def buffer_bytes(layout: SpaceLayout, num_rows: int) -> int:
+    """Return the bytes of the memory for the observations of n rows."""
     return max(1, sum(_size(shape, dtype) for shape, dtype in _fields(layout, num_rows)))
 
 
@@ -41,7 +41,7 @@ class ObsBuffer:
     Args:
         space: of one row.
         num_rows: n.
-        memory: uint8 array of at least `board_bytes`, such as memory that workers write to;
+        memory: uint8 array of at least `buffer_bytes`, such as memory that workers write to;
             None for memory of its own.
         strict: refuse observations that do not have the very shape and type of the space.
 
@@ -164,7 +164,7 @@ class ObsBuffer:
 
 def _views(layout: SpaceLayout, num_rows: int, memory: np.ndarray | None) -> tuple[np.ndarray, ...]:
     if memory is None:
-        memory = np.zeros(board_bytes(layout, num_rows), np.uint8)
+        memory = np.zeros(buffer_bytes(layout, num_rows), np.uint8)
     views, start = [], 0
     for shape, dtype in _fields(layout, num_rows):
         views.append(np.ndarray(shape, dtype, memory, start))

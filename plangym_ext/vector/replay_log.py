@@ -1,4 +1,4 @@
-"""One host's rows: where they should be, where they are, and what leads from here to there.
+"""The calls of one process's rows: where the rows should be, where they are, how to get there.
 
     idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
                |  a new process is needed             ^                        ^
@@ -6,34 +6,33 @@
                '------------------------------------ rows are where they should be
 
 Whatever happens on the way, a death leads to STARTING, and an interrupt to idle. Nothing is
-undone when a call fails: its past is not kept, so `begin` finds the rows elsewhere the next
-time. So there is no moment at which an interrupt could leave rows half undone.
+undone when a call fails: its checkpoint is not kept, so `begin` finds the rows elsewhere the
+next time. So there is no moment at which an interrupt could leave rows half undone.
 """
 
 from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.vector.hosts import RowHost
-from plangym_ext.vector.past import READING, Call, Past
+from plangym_ext.vector.checkpoint import READING, Call, Checkpoint
+from plangym_ext.vector.checksum import not_exact
+from plangym_ext.vector.hosts import RowHost, WorkerHost
 from plangym_ext.vector.row_deaths import RowDeaths
-from plangym_ext.vector.seen import not_exact
 from plangym_ext.workers.external_process import START_TIMEOUT
 from plangym_ext.workers.rows_message import NO_ROW
 
-#: Seconds that a worker may take to come back from a call that nobody waits for any more,
-#: before it is replaced.
-_LEFT_BEHIND = 5.0
-#: How often in its time limit a worker is looked at whether it gets on.
-_LOOKS = 8
+#: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
+_ABANDONED = 5.0
+#: How often in its time limit a worker is checked for progress.
+_CHECKS = 8
 
 
 class Phase(enum.Enum):
-    """What a lane waits for."""
+    """What a log waits for."""
 
     STARTING = "a worker was started"
     OPENING = "a worker was prepared"
@@ -54,36 +53,49 @@ class ReplayLog:
         host: whose.
         rows: numbers of its rows in the vector env.
         patience: seconds that one row may take before its worker counts as hung, or None.
-        show: has the board show again what the lane's rows showed, as `Past.shown` has it.
+        show: makes rows show again what they showed, as `Checkpoint.shown` has it.
 
     Attributes:
+        phase: what it waits for.
+        renewed: whether the descriptors to wait on are others than before.
         error: what the call has failed with, once it has settled.
-        found: what it returned.
+        reply: what it returned.
     """
 
     def __init__(
         self, host: RowHost, rows: range, patience: float | None, show: Callable[[Any], object]
     ) -> None:
         self.host, self.rows = host, rows
+        #: The host, if its process can die and be replaced.
+        self._remote = host if isinstance(host, WorkerHost) else None
         self._patience, self._show = patience, show
-        #: Where the rows of the process are; None while they move, or if nobody knows.
-        self._at: Past | None = None
+        #: Where the rows of the process are; None while they move, or if it is not known.
+        self._at: Checkpoint | None = None
         #: Where rows cannot be brought any more: a new process has failed to get there.
-        self._beyond: Past | None = None
-        self._past = Past((), captures=False)
+        self._unreachable: Checkpoint | None = None
+        self._target = Checkpoint((), captures=False)
         self._call: Call | None = None
         self._request: int | None = None
-        #: Whether the host may still be at a call that nobody waits for; whether its process
-        #: was started for this call; and whether it knows the memory.
-        self._left_behind, self._new, self._opened = False, False, True
-        #: When the phase began, and when the worker was last seen to get on in it.
+        #: Whether the host may still be at an abandoned call; whether its process was started
+        #: for this call; and whether it knows the memory.
+        self._abandoned, self._is_new, self._opened = False, False, True
+        #: When the phase began, and when the worker was last seen to make progress in it.
         self._asked_at = self._since = 0.0
         self._deaths_noted: RowDeaths | None = None
-        self.phase = Phase.SETTLED
-        #: Whether the descriptors to wait on are others than before.
+        self.phase = _SETTLED
         self.renewed = True
         self.error: Exception | None = None
-        self.found: Any = None
+        self.reply: Any = None
+
+    @property
+    def signs(self) -> Sequence[int]:
+        """Descriptors that are readable when something has come, or the process is gone."""
+        return () if self._remote is None or self.fallen else self._remote.worker.process.signs
+
+    @property
+    def fallen(self) -> WorkerDied | None:
+        """How the process ended, if it is gone and was not replaced yet."""
+        return None if self._remote is None else self._remote.worker.fallen
 
     @property
     def settled(self) -> bool:
@@ -96,66 +108,74 @@ class ReplayLog:
         assert self._call is not None
         return self._call
 
-    def arrived(self, past: Past) -> None:
-        """Note that the rows of the process are there, which nobody else may know."""
-        self._at = past
+    def mark_at(self, checkpoint: Checkpoint) -> None:
+        """Note that the rows of the process are there."""
+        self._at = checkpoint
 
-    def is_off(self, past: Past) -> bool:
-        """Whether rows are elsewhere, as far as it is known."""
-        return self._at is not past or self.host.fallen is not None
+    def is_away(self, checkpoint: Checkpoint) -> bool:
+        """Return whether rows are elsewhere, as far as it is known."""
+        return self._at is not checkpoint or self.fallen is not None
 
-    def is_lost(self, past: Past) -> bool:
-        """Whether rows are elsewhere and cannot be brought there: they have to be reset."""
-        return self.is_off(past) and (not past.restorable or self._beyond is past)
+    def is_lost(self, checkpoint: Checkpoint) -> bool:
+        """Return whether rows are elsewhere and cannot be brought there: reset them."""
+        return self.is_away(checkpoint) and (
+            not checkpoint.restorable or self._unreachable is checkpoint
+        )
 
-    def begin(self, past: Past, call: Call | None, *, anew: bool = False) -> None:
+    def begin(self, target: Checkpoint, call: Call | None, *, resets_all: bool = False) -> None:
         """Begin a call, or only to bring rows where they should be.
 
         Args:
-            past: where that is.
-            call: a method of `LiveRows` and its arguments; None for none.
-            anew: whether the call does not care where rows are, if they cannot be brought
-                where they should be.
+            target: where that is.
+            call: a method of `EnvRows` and its arguments; None for none.
+            resets_all: whether the call resets all rows: it is made from wherever they are if
+                they cannot be brought to `target`.
         """
-        self.error = self.found = None
-        self._past, self._call, self._anew = past, call, anew
+        self.error = self.reply = None
+        self._target, self._call, self._resets_all = target, call, resets_all
         self._deaths_noted = None
         interrupted, self.phase = self.phase, _SETTLED
-        self._new = False
+        self._is_new = False
         if self._request is not None:
-            # Nobody has waited for that: an interrupt.
-            self.host.forget(self._request)
-            self._request, self._left_behind = None, True
-        if self.host.fallen is not None:
+            self._abandon(self._request)
+        if self.fallen is not None:
             self._died()
         elif not self._opened and interrupted in (Phase.STARTING, Phase.OPENING):
-            self._new = True
+            self._is_new = True
             self._enter(Phase.STARTING, START_TIMEOUT)
         elif not self._opened:
             self._start()  # an env could not be built
-        elif self._at is past:
+        elif self._at is target:
             self._ask()
         else:
             self._bring_back()
 
-    def look(self, ready: Any) -> None:
-        """Take in what has come from the host, and go on."""
-        self.host.look(ready)
-        if self.host.fallen is not None:
+    def _abandon(self, request: int) -> None:
+        """Drop the answer to a call that was interrupted."""
+        if self._remote is not None:
+            self._remote.worker.forget(request)
+        self._request, self._abandoned = None, True
+
+    def receive(self, ready: Any) -> None:
+        """Take in what has come from the host on descriptors that are readable, and go on."""
+        assert self._remote is not None
+        if self.fallen is None:
+            self._remote.worker.look(ready)
+        if self.fallen is not None:
             self.renewed = True
         self.advance()
 
     def advance(self) -> None:
         """Go on as far as that is possible without waiting."""
-        host = self.host
         while self.phase is not _SETTLED:
-            if host.fallen is not None:
+            if self.fallen is not None:
                 self._died()
             elif self.phase is _STARTING:
-                if not host.built:
+                assert self._remote is not None
+                if not self._remote.worker.ready:
                     return
-                self._open()
-            elif self._request is None or not host.answered(self._request):
+                self._open(self._remote)
+            elif self._request is None or not self.host.answered(self._request):
                 return
             else:
                 self._answered()
@@ -165,17 +185,18 @@ class ReplayLog:
     def _enter(self, phase: Phase, limit: float | None) -> None:
         self.phase, self._limit = phase, limit
         self._since = self._asked_at = time.monotonic()
-        self._sign: object = None
+        self._last_progress: object = None
 
     def _start(self) -> None:
-        self._at, self._request, self._left_behind, self._new = None, None, False, True
+        assert self._remote is not None
+        self._at, self._request, self._abandoned, self._is_new = None, None, False, True
         self._opened, self.renewed = False, True
-        self.host.restart()
+        self._remote.restart()
         self._enter(Phase.STARTING, max(START_TIMEOUT, self._patience or 0.0))
 
-    def _open(self) -> None:
+    def _open(self, remote: WorkerHost) -> None:
         try:
-            self._request = self.host.open(self._past.attributes)
+            self._request = remote.open(self._target.attributes)
         except (WorkerDied, WorkerTimeout):
             return  # seen as any other death
         except Exception as error:  # of an env's constructor
@@ -185,27 +206,27 @@ class ReplayLog:
 
     def _bring_back(self) -> None:
         """Bring rows of a process that is ready to where they should be."""
-        past = self._past
-        if not past.restorable or past is self._beyond:
-            if self._left_behind and self.host.replaceable:
+        target = self._target
+        if not target.restorable or target is self._unreachable:
+            if self._abandoned and self._remote is not None:
                 self._start()  # it may never come back from what it does
-            elif self._anew:
+            elif self._resets_all:
                 self._ask()
             else:
                 self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
-        elif past.played or past.count or not self._new:
-            limit = _LEFT_BEHIND if self._left_behind else self._patience
-            self._send(Phase.RESTORING, limit, "bring_back", past.states)
+        elif target.moved or target.count or not self._is_new:
+            limit = _ABANDONED if self._abandoned else self._patience
+            self._send(Phase.RESTORING, limit, "restore_all", target.states)
         else:
             self._ask()  # nothing has ever been done with these rows
 
     def _replay(self) -> None:
-        self._show(self._past.shown)
-        self._send(Phase.REPLAYING, self._patience, "replay", self._past.recorded())
+        self._show(self._target.shown)
+        self._send(Phase.REPLAYING, self._patience, "replay", self._target.recorded())
 
     def _ask(self) -> None:
         if self._call is None:
-            self._at, self.phase = self._past, _SETTLED
+            self._at, self.phase = self._target, _SETTLED
             return
         name, args = self._call
         if name not in READING:
@@ -215,7 +236,7 @@ class ReplayLog:
     def _send(self, phase: Phase, limit: float | None, name: str, *args: Any) -> None:
         self._enter(phase, limit)
         try:
-            self._request = self.host.ask(name, *args)
+            self._request = self.host.start(name, *args)
         except WorkerDied:
             self._request = None  # seen as any other death
         except WorkerTimeout as error:
@@ -225,27 +246,31 @@ class ReplayLog:
         request, self._request = self._request, None
         assert request is not None
         try:
-            found = self.host.take(request)
+            reply = self.host.take(request)
         except Exception as error:  # of an env, or of what was to be restored
             self._refused(error)
             return
-        self._left_behind = False
+        self._abandoned = False
         if self.phase is _ASKED:
-            self.found, self.phase = found, _SETTLED
+            self.reply, self.phase = reply, _SETTLED
         elif self.phase is Phase.OPENING:
             self._opened = True
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
-        elif self.phase is Phase.REPLAYING and found != self._past.seen:
-            self._refused(not_exact(self.rows, self._past.count))
+        elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
+            self._refused(not_exact(self.rows, self._target.count))
         else:
-            self._at = self._past
+            self._at = self._target
             self._ask()
 
     @property
+    def _progress(self) -> tuple[int, int]:
+        return (NO_ROW, 0) if self._remote is None else self._remote.progress
+
+    @property
     def _deaths(self) -> RowDeaths:
-        """Those over this call; hardly any call has some."""
+        """The deaths during this call; hardly any call has some."""
         if self._deaths_noted is None:
             self._deaths_noted = RowDeaths(self.rows.start, len(self.rows))
         return self._deaths_noted
@@ -256,24 +281,24 @@ class ReplayLog:
         """An env has raised, or a state was refused."""
         if self.phase is Phase.ASKED:
             self._fail(error)
-        elif self.host.replaceable and not self._new:
+        elif self._remote is not None and not self._is_new:
             self._start()  # what the call before has left may be the reason
         else:
-            self._beyond = self._past
-            if self._anew:
+            self._unreachable = self._target
+            if self._resets_all:
                 self._ask()
             else:
                 error.add_note(f"while {self._deaths.where(NO_ROW)} were brought back")
                 self._fail(error)
 
     def _died(self) -> None:
-        death = self.host.fallen
+        death = self.fallen
         assert death is not None
-        row, _ = self.host.progress
+        row, _ = self._progress
         self._at = self._request = None
         self.renewed = True
         asked = self.phase is Phase.ASKED
-        if asked and not (self._past.restorable or self._anew):
+        if asked and not (self._target.restorable or self._resets_all):
             error = self._deaths.named(death, row)
             error.add_note(
                 f"States of {self._deaths.where(NO_ROW)} are not captured (`backend_note` says "
@@ -296,41 +321,42 @@ class ReplayLog:
     # Time ---------------------------------------------------------------------------
 
     def time_left(self, began: float, timeout: float | None) -> float:
-        """Seconds that the call may still take; more than any if it was not made yet."""
+        """Return the seconds that the call may still take; more than any if it was not made yet."""
         if timeout is None or self.phase is not Phase.ASKED:
             return float("inf")
         return max(began, self._asked_at) + timeout - time.monotonic()
 
-    def next_look(self) -> float:
-        """When to ask again whether it is `late`, in `time.monotonic()`."""
-        return time.monotonic() + (self._limit or float("inf")) / _LOOKS
+    def next_check(self) -> float:
+        """Return when to `check_hung`, in `time.monotonic()`."""
+        return time.monotonic() + (self._limit or float("inf")) / _CHECKS
 
     def check_hung(self) -> None:
-        """Stop a worker that has got on with nothing for its limit."""
-        now, sign = time.monotonic(), self.host.progress
-        if sign != self._sign:
-            self._sign, self._since = sign, now
+        """Stop a worker that has made no progress for its limit."""
+        now, progress = time.monotonic(), self._progress
+        if progress != self._last_progress:
+            self._last_progress, self._since = progress, now
         elif self._limit is not None and now - self._since >= self._limit:
             self.stop_hung(self._limit)
 
     def stop_hung(self, seconds: float) -> None:
-        """Stop the worker, which does not get on."""
-        if self._left_behind and self.phase is not Phase.ASKED:
+        """Stop the worker, which makes no progress."""
+        if self._abandoned and self.phase is not Phase.ASKED:
             self._start()
             return
-        row, _ = self.host.progress
+        assert self._remote is not None
+        row, _ = self._progress
         doing = f" in {self._deaths.where(row)}"
         if self.phase is Phase.ASKED:
             doing += f", {self._doing(row)}," if row != NO_ROW else ","
         else:
             doing += f", while {self.phase.value},"
-        error = self.host.hung(seconds, doing)
+        error = self._remote.worker.hung(seconds, doing)
         self._at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(WorkerTimeout(str(error), workers=error.workers, rows=rows))
 
     def _doing(self, row: int) -> str:
-        """What is played in a row, in words."""
+        """Return what is played in a row, in words."""
         assert self._call is not None
         name, args = self._call
         if name != "step":

@@ -15,7 +15,7 @@ from plangym_ext.workers.rows_message import NO_ROW
 #: same row's step each time, and those at any other moment, if they have gone on for some
 #: seconds, too: on a busy machine workers may be killed faster than they start.
 _OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, 300.0
-_FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
+FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class RowDeaths:
@@ -47,7 +47,7 @@ class RowDeaths:
         """
         self._counts[doing, row] += 1
         count = self._counts[doing, row]
-        others = death.exit_status in _FROM_OTHERS
+        others = death.exit_status in FROM_OTHERS
         now = time.monotonic()
         self._begun = self._begun or now
         if row == NO_ROW:

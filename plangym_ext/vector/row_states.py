@@ -48,13 +48,10 @@ def row_states(
     Args:
         makes: constructor of each row's env.
         envs: what they have made, all of it.
-        state: as for `LiveRows`.
+        state: as for `GymEnv`.
         check: as for `GymEnv`.
         trust: as for `GymEnv`.
     """
-    if state == "off":
-        off = IncompleteState("states are off; leave out state='off' to have them")
-        return [off] * len(envs)
     known: dict[Any, Binding | IncompleteState] = {}
     found: list[RowState] = []
     for make, env in zip(makes, envs, strict=True):

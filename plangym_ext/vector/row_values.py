@@ -10,7 +10,7 @@ import numpy as np
 from plangym_ext.core.invalid import MARKS, leaf_checks, remedy
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.obs_buffer import ObsBuffer, layout_of
-from plangym_ext.vector.played import Played
+from plangym_ext.vector.results import StepResults
 
 
 class RowValues:
@@ -18,58 +18,58 @@ class RowValues:
 
     Args:
         policy: one of `POLICIES`.
-        board: what the rows show.
+        obs: what the rows show.
         name: of the env, for messages.
     """
 
-    def __init__(self, policy: str, board: ObsBuffer, name: str) -> None:
-        self._policy, self._board, self._name = policy, board, name
-        layout = layout_of(board.space)
+    def __init__(self, policy: str, obs: ObsBuffer, name: str) -> None:
+        self._policy, self._obs, self._name = policy, obs, name
+        layout = layout_of(obs.space)
         checks = [] if layout is None else leaf_checks(policy, layout)
         self._layout = layout
-        shown = board.leaves(slice(None))
+        shown = obs.leaves(slice(None))
         self._checks = [(check, shown[check.index]) for check in checks]
 
-    def checked(self, played: Played, rows: Sequence[int]) -> Played:
+    def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
         """What came of a step or a reset, with marks if they are wanted.
 
         Args:
-            played: of k rows, whose observations are on the board.
+            results: of k rows, whose observations are in the buffer.
             rows: their numbers.
 
         Raises:
             InvalidObservation: a value is invalid, and those are refused.
         """
         if self._policy == "off":
-            return played
+            return results
         # Nearly always there is none, which a look at each array finds out.
-        suspects = np.count_nonzero(np.isnan(played.rewards)) + len(played.finals)
+        suspects = np.count_nonzero(np.isnan(results.rewards)) + len(results.finals)
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
         if not suspects and self._policy != "mark":
-            return played
-        marks = self._marks(played, rows)
+            return results
+        marks = self._marks(results, rows)
         if self._policy == "mark":
-            return self._marked(played, marks)
+            return self._marked(results, marks)
         if marks.any():
-            raise self._refusal(played, rows, int(np.argmax(marks)))
-        return played
+            raise self._refusal(results, rows, int(np.argmax(marks)))
+        return results
 
-    def _marks(self, played: Played, rows: Sequence[int]) -> np.ndarray:
+    def _marks(self, results: StepResults, rows: Sequence[int]) -> np.ndarray:
         """`[k]` bool, which rows have an invalid value."""
-        marks = np.isnan(played.rewards)
+        marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
-        for k, obs, _ in played.finals:
+        for k, obs, _ in results.finals:
             marks[k] |= self._invalid_leaf(obs) is not None
         return marks
 
-    def _marked(self, played: Played, marks: np.ndarray) -> Played:
-        known = dict(played.infos)
+    def _marked(self, results: StepResults, marks: np.ndarray) -> StepResults:
+        known = dict(results.infos)
         infos = [
             (k, {**known.get(k, {}), MARKS.key: mark}) for k, mark in enumerate(marks.tolist())
         ]
-        return played._replace(infos=infos)
+        return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
         """What is invalid in one observation, in words."""
@@ -81,9 +81,9 @@ class RowValues:
                 return words
         return None
 
-    def _refusal(self, played: Played, rows: Sequence[int], k: int) -> InvalidObservation:
-        finals = {place: obs for place, obs, _ in played.finals}
-        (shown,) = self._board.rows([rows[k]])
+    def _refusal(self, results: StepResults, rows: Sequence[int], k: int) -> InvalidObservation:
+        finals = {place: obs for place, obs, _ in results.finals}
+        (shown,) = self._obs.rows([rows[k]])
         words = self._invalid_leaf(shown)
         if words is None and k in finals:
             words = self._invalid_leaf(finals[k])

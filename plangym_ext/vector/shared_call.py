@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import select
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.vector.past import Call
-from plangym_ext.vector.played import Played
 from plangym_ext.vector.replay_log import ReplayLog
+from plangym_ext.vector.results import Reply, StepMemory, StepResults
 
 
-class ChosenRows:
-    """The rows of a call that one lane has.
+def row_ranges(num_rows: int, num_hosts: int) -> list[range]:
+    """Return the rows of each host: as even as can be, in order, none without any."""
+    num_hosts = min(num_rows, num_hosts)
+    ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
+    return [range(a, b) for a, b in itertools.pairwise(ends)]
+
+
+class Share:
+    """The rows of a call that lie in one process.
 
     Attributes:
+        host: number of the process.
         rows: their numbers in the vector env.
-        inside: their numbers in the lane.
+        inside: their numbers in the process.
         places: where they stand in the call, as an index: a slice, or a list.
         numbers: the same one by one.
+        is_all: whether they are all rows of the process.
     """
 
-    def __init__(self, rows: Sequence[int], first: int, places: slice | list[int]) -> None:
-        self.rows, self.places = rows, places
+    def __init__(
+        self, host: int, hosted: range, rows: Sequence[int], places: slice | list[int]
+    ) -> None:
+        self.host, self.rows, self.places = host, rows, places
         self.numbers: Sequence[int] = (
             range(places.start, places.stop) if isinstance(places, slice) else places
         )
         self.inside: Sequence[int] = (
-            range(len(rows)) if isinstance(rows, range) else [row - first for row in rows]
+            range(len(rows)) if isinstance(rows, range) else [row - hosted.start for row in rows]
         )
+        self.is_all = len(rows) == len(hosted)
 
     def of(self, values: Any) -> Any:
-        """What belongs to these rows, nobody else's: it may be played again later."""
+        """Return what belongs to these rows, fresh: it may be played again later."""
         if isinstance(values, np.ndarray):
             return values[self.places].copy()
         if isinstance(self.places, slice):
@@ -45,151 +55,126 @@ class ChosenRows:
         return [values[k] for k in self.places]
 
 
-@functools.lru_cache(1024)
-def _whole(lane: range) -> ChosenRows:
-    return ChosenRows(lane, lane.start, slice(lane.start, lane.stop))
+def shares_of_all(ranges: Sequence[range]) -> list[Share]:
+    """Share out all rows of the vector env, in order."""
+    return [Share(k, rows, rows, slice(rows.start, rows.stop)) for k, rows in enumerate(ranges)]
 
 
-def chosen_rows(rows: Sequence[int], lane: range) -> ChosenRows:
-    """The rows of a call that lie in a lane; not to be changed."""
-    if isinstance(rows, range):
-        return _whole(lane)  # of all rows of the vector env, in order
-    places = [k for k, row in enumerate(rows) if row in lane]
-    return ChosenRows([rows[k] for k in places], lane.start, places)
+def shares_of(rows: Sequence[int], ranges: Sequence[range]) -> list[Share]:
+    """Share out some rows; a process that has none of them has no share."""
+    found = []
+    for k, hosted in enumerate(ranges):
+        places = [place for place, row in enumerate(rows) if row in hosted]
+        if places:
+            found.append(Share(k, hosted, [rows[place] for place in places], places))
+    return found
 
 
-class SharedCall:
-    """A call that some lanes have begun.
+class SharedCall(NamedTuple):
+    """A call that was begun.
 
     Attributes:
         rows: numbers of its rows in the vector env.
-        places: numbers of the lanes that it concerns.
-        lanes, chosen: these, and the rows that each has.
-        others: lanes that are only brought where they should be.
+        shares: those of each process that it concerns.
+        logs: of these processes, and after them of those whose rows are only brought back.
     """
 
-    def __init__(self, rows: Sequence[int]) -> None:
-        self.rows = rows
-        self.places: list[int] = []
-        self.lanes: list[ReplayLog] = []
-        self.chosen: list[ChosenRows] = []
-        self.others: list[ReplayLog] = []
+    rows: Sequence[int]
+    shares: list[Share]
+    logs: list[ReplayLog]
 
-    def add(self, place: int, lane: ReplayLog, chosen: ChosenRows) -> None:
-        """A lane that it concerns."""
-        self.places.append(place)
-        self.lanes.append(lane)
-        self.chosen.append(chosen)
-
-    @property
-    def calls(self) -> list[Call]:
-        """What each lane was asked."""
-        return [lane.call for lane in self.lanes]
-
-    def in_order(self, results: Sequence[Sequence[Any]]) -> list[Any]:
-        """What each row returns, in the order of the call."""
+    def in_order(self, results: Iterable[Sequence[Any]]) -> list[Any]:
+        """Return what each row returned, in the order of the call; `results`: of each share."""
         found: list[Any] = [None] * len(self.rows)
-        for chosen, part in zip(self.chosen, results, strict=True):
-            for number, result in zip(chosen.numbers, part, strict=True):
+        for share, part in zip(self.shares, results, strict=True):
+            for number, result in zip(share.numbers, part, strict=True):
                 found[number] = result
         return found
 
 
-def shares(num_rows: int, num_hosts: int) -> list[range]:
-    """Rows of each host: as even as can be, in order, none without any."""
-    num_hosts = min(num_rows, num_hosts)
-    ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
-    return [range(a, b) for a, b in itertools.pairwise(ends)]
-
-
-def merged(pending: SharedCall, results: list[Played]) -> Played:
-    """What came of all rows of a call, in its order."""
-    if len(results) == 1 and isinstance(pending.chosen[0].places, slice):
-        return results[0]
-    num = len(pending.rows)
-    rewards, terminations, truncations = np.zeros(num), np.zeros(num, bool), np.zeros(num, bool)
+def merged(call: SharedCall, replies: Sequence[Reply], memory: StepMemory) -> StepResults:
+    """Return what came of all rows of a step or a reset, in the order of the call."""
     infos: list[tuple[int, dict[str, Any]]] = []
     finals: list[tuple[int, Any, dict[str, Any]]] = []
-    for chosen, found in zip(pending.chosen, results, strict=True):
-        at = chosen.places
-        rewards[at], terminations[at] = found.rewards, found.terminations
-        truncations[at] = found.truncations
-        infos += [(chosen.numbers[k], info) for k, info in found.infos]
-        finals += [(chosen.numbers[k], obs, info) for k, obs, info in found.finals]
-    infos.sort(key=lambda entry: entry[0])
-    finals.sort(key=lambda entry: entry[0])
-    return Played(rewards, terminations, truncations, infos, finals, None, None)
+    for share, reply in zip(call.shares, replies, strict=True):
+        if reply.infos:
+            infos += [(share.numbers[k], info) for k, info in reply.infos]
+        if reply.finals:
+            finals += [(share.numbers[k], obs, info) for k, obs, info in reply.finals]
+    if not isinstance(call.rows, range):
+        infos.sort(key=lambda entry: entry[0])
+        finals.sort(key=lambda entry: entry[0])
+    return StepResults(*memory.taken(call.rows), infos, finals)
 
 
-class LaneWatch:
-    """Waits for calls that lanes have begun.
+class CallWatch:
+    """One wait over all processes: their answers, their deaths and the deadline.
 
     Args:
-        lanes: all of them, those that have begun nothing, too.
+        logs: of all processes, those that have begun nothing, too.
     """
 
-    def __init__(self, lanes: Sequence[ReplayLog]) -> None:
-        self._lanes = lanes
+    def __init__(self, logs: Sequence[ReplayLog]) -> None:
+        self._logs = logs
         self._poller = select.poll()
         self._by_fd: dict[int, ReplayLog] = {}
 
-    def finish(self, lanes: Sequence[ReplayLog], timeout: float | None) -> None:
-        """Wait until lanes have settled.
+    def finish(self, logs: Sequence[ReplayLog], timeout: float | None) -> None:
+        """Wait until calls have settled.
 
         Args:
-            lanes: that have begun a call.
-            timeout: seconds that a host may take for the call itself, after which it is
-                stopped; None for the lanes' own limits alone. What a new worker takes to
+            logs: that have begun a call.
+            timeout: seconds that a process may take for the call itself, after which it is
+                stopped; None for the logs' own limits alone. What a new worker takes to
                 come to where the last one was is not part of that.
         """
-        for lane in lanes:
-            lane.advance()
-        waiting = [lane for lane in lanes if not lane.settled]
+        for log in logs:
+            log.advance()
+        waiting = [log for log in logs if not log.settled]
         if not waiting:
             return
         began = time.monotonic()
-        look = 0.0
+        check_at = 0.0
         while waiting:
-            look = look or _next_look(waiting, began, timeout)
-            touched = self._wait(look)
-            if not touched and time.monotonic() >= look:
+            check_at = check_at or _next_check(waiting, began, timeout)
+            touched = self._wait(check_at)
+            if not touched and time.monotonic() >= check_at:
                 _stop_late(waiting, began, timeout)
-                look = 0.0
-            waiting = [lane for lane in waiting if not lane.settled]
-            if any(not lane.settled for lane in touched):
-                look = 0.0  # it has come further, and has other limits
+                check_at = 0.0
+            waiting = [log for log in waiting if not log.settled]
+            if any(not log.settled for log in touched):
+                check_at = 0.0  # it has come further, and has other limits
 
     def _wait(self, deadline: float) -> list[ReplayLog]:
-        """Take in what comes from any host until a deadline; the lanes that it came for."""
-        if any(lane.renewed for lane in self._lanes):
+        """Take in what comes until a deadline; return the logs that it came for."""
+        if any(log.renewed for log in self._logs):
             self._watch()
         left = max(0.0, deadline - time.monotonic())
         events = self._poller.poll(None if left == math.inf else left * 1000)
         ready = {fd for fd, _ in events}
-        touched = list({id(lane): lane for lane in map(self._by_fd.__getitem__, ready)}.values())
-        for lane in touched:
-            lane.look(ready)
+        touched = list({id(log): log for log in map(self._by_fd.__getitem__, ready)}.values())
+        for log in touched:
+            log.receive(ready)
         return touched
 
     def _watch(self) -> None:
         """Poll the processes of now: some have been replaced since the last time."""
         self._poller, self._by_fd = select.poll(), {}
-        for lane in self._lanes:
-            lane.renewed = False
-            if lane.host.fallen is None:
-                for fd in lane.host.signs:
-                    self._poller.register(fd, select.POLLIN)
-                    self._by_fd[fd] = lane
+        for log in self._logs:
+            log.renewed = False
+            for fd in log.signs:
+                self._poller.register(fd, select.POLLIN)
+                self._by_fd[fd] = log
 
 
-def _next_look(waiting: Sequence[ReplayLog], began: float, timeout: float | None) -> float:
-    limits = min(lane.next_look() for lane in waiting)
-    return min(limits, time.monotonic() + min(lane.time_left(began, timeout) for lane in waiting))
+def _next_check(waiting: Sequence[ReplayLog], began: float, timeout: float | None) -> float:
+    limits = min(log.next_check() for log in waiting)
+    return min(limits, time.monotonic() + min(log.time_left(began, timeout) for log in waiting))
 
 
 def _stop_late(waiting: Sequence[ReplayLog], began: float, timeout: float | None) -> None:
-    for lane in waiting:
-        if timeout is not None and lane.time_left(began, timeout) <= 0.0:
-            lane.stop_hung(timeout)
-        elif not lane.settled:
-            lane.check_hung()
+    for log in waiting:
+        if timeout is not None and log.time_left(began, timeout) <= 0.0:
+            log.stop_hung(timeout)
+        elif not log.settled:
+            log.check_hung()

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
@@ -16,20 +17,18 @@ from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
-from plangym_ext.vector.backend import (
-    PlayedLater,
-    ResultsLater,
-    RowsDescription,
-    VectorBackend,
-)
+from plangym_ext.vector.arguments import stacked_states
+from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
+from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
-from plangym_ext.vector.live_rows import UNWRAPPED
 from plangym_ext.vector.obs_buffer import ObsBuffer
-from plangym_ext.vector.played import Played
+from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_values import RowValues
 
 _COUNTS = ("n_step", "dt")
+#: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
+_Kept = tuple[np.ndarray, np.ndarray, Any]
 
 
 class StateBackend(VectorBackend):
@@ -37,7 +36,8 @@ class StateBackend(VectorBackend):
 
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
-    calls run on the env proper one by one: its state is set, and captured afterwards.
+    calls run on the env proper one by one: its state is set, and captured afterwards. So the
+    env proper holds nothing: what a call does is in `_reached` until `keep` makes it count.
 
     Args:
         env: the env; its env proper is `plan_env`. It belongs to this.
@@ -50,11 +50,21 @@ class StateBackend(VectorBackend):
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
         #: That of the marks of invalid values, if they are wanted.
         self._marks = env.plan_env.layout.info[len(self._columns) :]
-        #: As `step_live` returns them; replaced when a whole call has succeeded.
-        self._states = np.zeros((num_envs, env.state_width), np.uint8)
-        #: Rows that were never reset, and whether there is one.
-        self._fresh, self._any_fresh = np.ones(num_envs, bool), True
         self._numbers = np.arange(num_envs)
+        states = np.zeros((num_envs, env.state_width), np.uint8)
+        #: States of all rows as `step_live` returns them, which of them were never reset, and
+        #: the note that belongs to that: one object, so that an interrupt finds all of it
+        #: replaced or nothing. Its arrays are never written to.
+        self._kept: _Kept = states, np.ones(num_envs, bool), None
+        #: What was kept for rows that were never reset, if it was found to name none.
+        self._none_fresh: np.ndarray | None = None
+        #: The same of a call that was not kept yet.
+        self._reached: tuple[np.ndarray, np.ndarray] | None = None
+        #: Whether a native call was begun whose states were not kept. The memory of those kept
+        #: is used again by the call after it.
+        self._begun = False
+        #: What rows showed before that call, and what was kept then.
+        self._before: tuple[_Kept, tuple[Any, ...]] | None = None
 
     @property
     def backend_note(self) -> str:
@@ -79,15 +89,69 @@ class StateBackend(VectorBackend):
         return self._env.backend
 
     @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """See `VectorBackend`: they are states."""
+        raise no_envs(self.backend)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """None: rows are stepped in this process."""
+        return ()
+
+    @property
+    def note(self) -> Any:
+        """See `VectorBackend`."""
+        return self._kept[2]
+
+    def keep(self, note: Any) -> None:
+        """See `VectorBackend`."""
+        states, fresh = self._reached or self._kept[:2]
+        self._kept = states, fresh, note  # from here on, and not before, the call has happened
+        self._reached, self._before, self._begun = None, None, False
+
+    def _forget_unkept(self) -> None:
+        """Have rows show what they showed before a call that was interrupted or has failed."""
+        if self._before is not None:
+            kept, shown = self._before
+            if kept is self._kept:  # else the interrupt came within `keep`
+                self.obs.give(range(self._num_envs), shown)
+        if self._begun:
+            states, fresh, note = self._kept
+            self._kept = states.copy(), fresh, note
+        self._reached, self._before, self._begun = None, None, False
+
+    def _reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
+        """Note where a call leads; what rows show may be written from here on."""
+        self._before = self._kept, self.obs.taken(range(self._num_envs))
+        self._reached = states, fresh
+
+    @property
+    def _fresh(self) -> np.ndarray:
+        return self._kept[1]
+
+    def _check_begun(self, rows: Sequence[int]) -> None:
+        """Refuse to step rows that were never reset."""
+        fresh = self._fresh
+        if fresh is self._none_fresh:
+            return
+        if fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
+                "first."
+            )
+        if not fresh.any():
+            self._none_fresh = fresh
+
+    @property
     def lost(self) -> bool:
         """False: states are replaced when all has succeeded."""
         return False
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
-        self.board = ObsBuffer(space, self._num_envs)
+        self.obs = ObsBuffer(space, self._num_envs)
         # A space of the caller's own may ask for another dtype than the env's.
-        self._values = RowValues(self._env.plan_env.values.policy, self.board, self._env.name)
+        self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
         self._is_cast = space.dtype != self._env.observation_space.dtype
 
     # All rows at once ---------------------------------------------------------------
@@ -98,13 +162,10 @@ class StateBackend(VectorBackend):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> PlayedLater:
+    ) -> Later[StepResults]:
         """See `VectorBackend`."""
-        if self._any_fresh and self._fresh[list(rows)].any():
-            raise VectorResetNeeded(
-                f"step: sub-envs {np.flatnonzero(self._fresh).tolist()} were never reset. Call "
-                "reset first."
-            )
+        self._forget_unkept()
+        self._check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
@@ -112,10 +173,12 @@ class StateBackend(VectorBackend):
 
     def _step_all(
         self, rows: Sequence[int], actions: np.ndarray, resets: np.ndarray, same_step: bool
-    ) -> Played | None:
+    ) -> StepResults | None:
         """Step or reset rows by native calls; None, and nothing moved, if they cannot."""
         whole = isinstance(rows, range)
-        states = self._states if whole else self._states[rows]
+        kept, fresh, _ = self._kept
+        states = kept if whole else kept[rows]
+        self._begun = self._begun or whole
         found = self._env.step_live(actions, states, resets, whole=whole)
         if found is None:
             return None
@@ -129,18 +192,15 @@ class StateBackend(VectorBackend):
                 groups = anew
         (obs,) = found.obs
         if whole:
-            self._states = found.states
-            self.board.put_batch(slice(None), obs)
+            self._reach(found.states, fresh)
+            self.obs.put_batch(slice(None), obs)
         else:
-            self._states, states = equally_wide(self._states, found.states)
-            self._states[rows] = states
-            self.board.put_batch(rows, obs)
+            self._reach(_replaced(kept, rows, found.states), fresh)
+            self.obs.put_batch(rows, obs)
         rewards = found.rewards.reshape(-1)
         infos = GroupedInfos(groups)
         batch = None if self._is_cast else obs
-        return Played(
-            rewards, found.terminated, found.truncated, infos, [], None, None, batch=batch
-        )
+        return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """The infos of rows that were stepped, or reset instead."""
@@ -203,19 +263,20 @@ class StateBackend(VectorBackend):
 
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> PlayedLater:
+    ) -> Later[StepResults]:
         """See `VectorBackend`."""
+        self._forget_unkept()
         if not options and not self._fresh[rows].any() and all(seed is None for seed in seeds):
             leaf = self._env.layout.action.leaves[0]
             ignored = np.zeros((len(rows), *leaf.shape), leaf.dtype)
-            played = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
-            if played is not None:
-                return functools.partial(_give, played)
+            results = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
+            if results is not None:
+                return functools.partial(_give, results)
         begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
         states, shown, infos = zip(*begun, strict=True)
-        found = self._shown(rows, shown, _played(len(rows), infos, []))
-        self._keep(rows, states, None)
-        return functools.partial(_give, found)
+        self._reach_rows(rows, states, shown)
+        results = self._checked(rows, _quiet_results(len(rows), infos, []))
+        return functools.partial(_give, results)
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
@@ -234,10 +295,11 @@ class StateBackend(VectorBackend):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> Played:
+    ) -> StepResults:
         """What `_step_all` does, by the env proper."""
         infos: list[dict[str, Any]] = []
-        found = _played(len(rows), infos, [])
+        finals: list[tuple[int, Any, dict[str, Any]]] = []
+        found = _quiet_results(len(rows), infos, finals)
         kept: list[tuple[np.ndarray, Any]] = []
         for k, row in enumerate(rows):
             if resets[k]:
@@ -250,57 +312,58 @@ class StateBackend(VectorBackend):
                 info = {key: value for key, value in info.items() if key not in _COUNTS}
                 found.rewards[k], found.terminations[k], found.truncations[k] = reward, ended, cut
                 if same_step and (ended or cut):
-                    found.finals.append((k, obs, info))
+                    finals.append((k, obs, info))
                     self._env.set_state(state)
                     state, obs, info = self._env.reset()
             kept.append((state, obs))
             infos.append(info)
         states, shown = zip(*kept, strict=True)
-        found = self._shown(rows, shown, found._replace(infos=_noted(infos)))
-        self._keep(rows, states, None)
-        return found
+        self._reach_rows(rows, states, shown)
+        return self._checked(rows, found._replace(infos=_noted(infos)))
 
-    def _shown(self, rows: Sequence[int], shown: Sequence[Any], played: Played) -> Played:
-        """Have rows show observations; what came of the call, with marks if they are wanted.
+    def _checked(self, rows: Sequence[int], results: StepResults) -> StepResults:
+        """Return results of rows that show their observations, with marks if they are wanted.
 
         Raises:
             InvalidObservation: a value is refused; rows show what they showed before.
         """
-        before = self.board.rows(rows)
-        for row, obs in zip(rows, shown, strict=True):
-            self.board.put(row, obs)
         try:
-            return self._values.checked(played, rows)
+            return self._values.checked(results, rows)
         except InvalidObservation:
-            for row, obs in zip(rows, before, strict=True):
-                self.board.put(row, obs)
+            self._forget_unkept()
             raise
 
-    def _keep(self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Any) -> None:
-        for row, state in zip(rows, states, strict=True):
-            if len(state) > self._states.shape[1]:
-                self._states, _ = equally_wide(self._states, state[None])
-            self._states[row, : len(state)], self._states[row, len(state) :] = state, 0
-            self._fresh[row] = False
-        self._any_fresh = bool(self._fresh.any())
+    def _reach_rows(
+        self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
+    ) -> None:
+        """Note where a call leads that moved rows one by one; `shown` None leaves that."""
+        kept, fresh, _ = self._kept
+        fresh = fresh.copy()
+        fresh[rows] = False
+        self._reach(_replaced(kept, rows, stacked_states(states)), fresh)
         if shown is not None:
-            for row, obs in zip(rows, shown, strict=True):
-                self.board.put(row, obs)
+            for number, obs in zip(rows, shown, strict=True):
+                self.obs.put(number, obs)
 
     # Everything else ----------------------------------------------------------------
 
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> ResultsLater:
+    ) -> Later[list[Any]]:
         """See `VectorBackend`."""
-        found = []
+        self._forget_unkept()
+        found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             found.append(value(*args, **kwargs) if callable(value) else value)
             if callable(value) and not self._fresh[row]:
-                self._keep([row], [self._env.get_state()], None)
+                moved.append(row)
+                states.append(self._env.get_state())
+        if moved:
+            self._reach_rows(moved, states, None)
+            self.keep(self.note)
         return functools.partial(_give, found)
 
     def _visit(self, row: int) -> None:
@@ -309,7 +372,7 @@ class StateBackend(VectorBackend):
             self._env.set_state(self._sealed([row])[0])
 
     def _sealed(self, rows: Sequence[int]) -> np.ndarray:
-        return self._env.sealed(self._states[rows])
+        return self._env.sealed(self._kept[0][rows])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set what is part of a state.
@@ -317,7 +380,8 @@ class StateBackend(VectorBackend):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
-        name = name.removeprefix(UNWRAPPED)
+        self._forget_unkept()
+        name, states = name.removeprefix(UNWRAPPED), []
         for row, value in zip(rows, values, strict=True):
             if self._fresh[row]:
                 raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")
@@ -331,10 +395,14 @@ class StateBackend(VectorBackend):
                     f"set_attr: {name!r} is not part of a state, and the {self._env.backend} "
                     "backend keeps nothing else for each row. Use backend='serial' or 'process'."
                 )
-            self._keep([row], [state], None)
+            states.append(state)
+        if states:
+            self._reach_rows(rows, states, None)
+            self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `VectorBackend`."""
+        self._forget_unkept()
         for row in rows:
             if self._fresh[row]:
                 raise ResetNeeded(f"row {row} was never reset. Call reset first.")
@@ -344,12 +412,22 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `VectorBackend`."""
+        self._forget_unkept()
         if len(rows):
-            self._keep(rows, list(self._env.checked_states(states, "set_states")), observations)
+            checked = list(self._env.checked_states(states, "set_states"))
+            self._reach_rows(rows, checked, observations)
 
     def close(self) -> None:
         """See `VectorBackend`."""
         self._env.close()
+
+
+def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:
+    """Return states of all rows with those of some rows replaced, as wide as the widest."""
+    found, states = equally_wide(kept, states)
+    found = found.copy() if found is kept else found
+    found[list(rows)] = states
+    return found
 
 
 def _give(found: Any, timeout: float | None) -> Any:  # noqa: ARG001 - it is done
@@ -364,9 +442,9 @@ def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     return [(k, info) for k, info in enumerate(infos) if info]
 
 
-def _played(
+def _quiet_results(
     num_rows: int, infos: Sequence[dict[str, Any]], finals: list[tuple[int, Any, dict[str, Any]]]
-) -> Played:
-    """What comes of k rows that ended nothing and were paid nothing."""
+) -> StepResults:
+    """Return what comes of k rows that ended nothing and were paid nothing."""
     quiet = np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool)
-    return Played(*quiet, _noted(infos), finals, None, None)
+    return StepResults(*quiet, _noted(infos), finals)

@@ -18,21 +18,18 @@ from plangym_ext.vector.arguments import (
     checked_options,
     checked_rows,
     checked_seeds,
+    checked_states,
     per_row,
+    stacked_states,
 )
 from plangym_ext.vector.backend import VectorBackend
+from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import (
-    GroupedInfos,
-    batched_infos,
-    listed_infos,
-    some_infos,
-)
-from plangym_ext.vector.live_rows import OWN_CALLS
+from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
 from plangym_ext.vector.obs_buffer import layout_of
 from plangym_ext.vector.pending import PendingCall
-from plangym_ext.vector.played import Played
+from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
@@ -51,7 +48,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     without them all sub-envs have to be reset.
 
     Args:
-        engine: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
+        backend: what moves the sub-envs; `plangym_ext.make_vec` chooses it.
         num_envs: n.
         autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
         observation_mode: "same", "different", or a tuple of batched and single space.
@@ -69,21 +66,21 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def __init__(
         self,
-        engine: VectorBackend,
+        backend: VectorBackend,
         num_envs: int,
         *,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         observation_mode: ObservationMode = "same",
         copy: bool = True,
     ) -> None:
-        self._engine = engine
+        self._backend = backend
         self.num_envs, self.copy = num_envs, copy
         self._one_caller = OneCaller("PlanVectorEnv")
-        if engine.worker_pids:
+        if backend.worker_pids:
             self._one_caller.bind_to_process()
         self.autoreset_mode = checked_autoreset(autoreset_mode)
         self.observation_mode = observation_mode
-        found = engine.description
+        found = backend.description
         self._name = found.name
         # A dict of its own: gymnasium's metadata belong to the env's class.
         self.metadata = {**found.metadata, "autoreset_mode": self.autoreset_mode}
@@ -94,17 +91,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             found, observation_mode
         )
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
-        engine.use(self.single_observation_space)
+        backend.use(self.single_observation_space)
         self.list_infos = False
         #: Why `make_vec` chose workers, if nobody asked for them.
         self.choice_note = ""
-        engine.keep(Episodes(num_envs))
+        backend.keep(Episodes(num_envs))
         self._pending = PendingCall()
 
     @property
     def _episodes(self) -> Episodes:
         """Where sub-envs are in their episodes: kept together with where they are."""
-        found: Episodes = self._engine.note
+        found: Episodes = self._backend.note
         return found
 
     # Reset --------------------------------------------------------------------------
@@ -149,9 +146,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> None:
         self._pending.check_idle("reset")
-        if self._engine.lost and len(rows) < self.num_envs:
+        if self._backend.lost and len(rows) < self.num_envs:
             raise self._lost("reset")
-        self._pending.begin("reset", rows, self._engine.begin_reset(rows, seeds, options))
+        self._pending.begin("reset", rows, self._backend.begin_reset(rows, seeds, options))
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """What `reset` returns.
@@ -164,10 +161,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
         with self._one_caller:
-            rows, played = self._pending.wait("reset", timeout)
-            infos = self._infos(rows, played)
-            obs = self._engine.board.batch(copy=self.copy)
-            self._engine.keep(self._episodes.begun(rows))
+            rows, results = self._pending.wait("reset", timeout)
+            infos = self._infos(rows, results, some=False)
+            obs = self._backend.obs.batch(copy=self.copy)
+            self._backend.keep(self._episodes.begun(rows))
             return obs, infos
 
     def reset_some(
@@ -190,17 +187,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         with self._one_caller, self._pending.whole("reset"):
             chosen = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
             self._begin_reset(chosen, checked_seeds(seed, len(chosen)), options)
-            rows, played = self._pending.wait("reset", None)
-            infos = self._infos(rows, played)
-            if not self.list_infos:
-                infos = some_infos(infos, rows)
-            obs = self._engine.board.batch(rows)
-            self._engine.keep(self._episodes.begun(rows))
+            rows, results = self._pending.wait("reset", None)
+            infos = self._infos(rows, results, some=True)
+            obs = self._backend.obs.batch(rows)
+            self._backend.keep(self._episodes.begun(rows))
             return obs, infos
 
     def observations(self) -> Any:
         """Observations `[n, *obs]`: what every sub-env shows now."""
-        return self._engine.board.batch(copy=self.copy)
+        return self._backend.obs.batch(copy=self.copy)
 
     # Step ---------------------------------------------------------------------------
 
@@ -232,14 +227,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def _begin_step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None) -> None:
         rows = checked_rows(env_ids, self.num_envs)
-        actions = self._row_actions(actions, len(rows))
-        engine, mode = self._engine, self.autoreset_mode
-        if engine.lost:
+        space = self.action_space
+        if len(rows) != self.num_envs:
+            space = batch_space(self.single_action_space, len(rows))
+        actions = checked_actions(actions, space, len(rows), arrays=self._flat_actions)
+        if self._backend.lost:
             raise self._lost("step")
-        episodes = self._episodes
+        episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
-        later = engine.begin_step(rows, actions, resets, mode == AutoresetMode.SAME_STEP)
+        same_step = mode == AutoresetMode.SAME_STEP
+        later = self._backend.begin_step(rows, actions, resets, same_step)
         self._pending.begin("step", rows, later)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
@@ -248,24 +246,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return self._stepped(timeout)
 
     def _stepped(self, timeout: float | None) -> StepResult:
-        rows, played = self._pending.wait("step", timeout)
+        rows, results = self._pending.wait("step", timeout)
         whole = isinstance(rows, range)
-        over = played.terminations | played.truncations
+        rewards, terminations, truncations = results[:3]
+        over = terminations | truncations
         episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
-        infos = self._infos(rows, played)
-        if not whole and not self.list_infos:
-            infos = some_infos(infos, rows)
-        obs = played.batch
+        infos = self._infos(rows, results, some=not whole)
+        obs = results.batch
         if obs is None or not self.copy:
-            obs = self._engine.board.batch(None if whole else rows, copy=self.copy)
-        self._engine.keep(episodes)
-        return obs, played.rewards, played.terminations, played.truncations, infos
-
-    def _row_actions(self, actions: Any, num_rows: int) -> Any:
-        space = self.action_space
-        if num_rows != self.num_envs:
-            space = batch_space(self.single_action_space, num_rows)
-        return checked_actions(actions, space, num_rows, arrays=self._flat_actions)
+            obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)
+        self._backend.keep(episodes)
+        return obs, rewards, terminations, truncations, infos
 
     # States -------------------------------------------------------------------------
 
@@ -286,7 +277,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         with self._one_caller:
             self._pending.check_idle("get_states")
-            return _stacked(self._engine.get_states(range(self.num_envs)))
+            return stacked_states(self._backend.get_states(range(self.num_envs)))
 
     def set_states(
         self,
@@ -311,25 +302,18 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         with self._one_caller:
             self._pending.check_idle("set_states")
-            if self._engine.lost:
+            if self._backend.lost:
                 raise self._lost("set_states")
-            given = np.asarray(states)
-            if given.ndim != 2 or len(given) != self.num_envs or given.dtype != np.uint8:
-                raise ValueError(
-                    f"set_states: states must be ({self.num_envs}, S) uint8 from get_states; "
-                    f"got {given.shape} {given.dtype}"
-                )
-            chosen = range(self.num_envs) if mask is None else self._masked(mask, "mask")
+            given = checked_states(states, self.num_envs)
+            chosen: Any = range(self.num_envs)
+            if mask is not None:
+                mask = checked_mask(mask, self.num_envs, "set_states: mask", some=False)
+                chosen = np.flatnonzero(mask).tolist()
             over = np.zeros(self.num_envs, bool)
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
-            self._engine.set_states(chosen, [given[row] for row in chosen], None)
-            self._engine.keep(self._episodes.begun(chosen, over[chosen]))
-
-    def _masked(self, mask: Any, name: str) -> list[int]:
-        checked = checked_mask(mask, self.num_envs, f"set_states: {name}", some=False)
-        found: list[int] = np.flatnonzero(checked).tolist()
-        return found
+            self._backend.set_states(chosen, [given[row] for row in chosen], None)
+            self._backend.keep(self._episodes.begun(chosen, over[chosen]))
 
     def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
         """Branch a sub-env: others go on from where it is, with its random generator.
@@ -349,21 +333,21 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._pending.check_idle("fork")
             (source,) = checked_rows([row], self.num_envs, "fork: row")
             targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
-            (state,) = self._engine.get_states([source])
-            shown = self._engine.board.rows([source] * len(targets))
-            self._engine.set_states(targets, [state] * len(targets), shown)
+            (state,) = self._backend.get_states([source])
+            shown = self._backend.obs.rows([source] * len(targets))
+            self._backend.set_states(targets, [state] * len(targets), shown)
             episodes = self._episodes
-            self._engine.keep(episodes.begun(targets, episodes.ended[source]))
+            self._backend.keep(episodes.begun(targets, episodes.ended[source]))
 
     @property
     def backend(self) -> str:
         """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
-        return self._engine.backend
+        return self._backend.backend
 
     @property
     def backend_note(self) -> str:
         """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
-        return "\n".join(filter(None, [self.choice_note, self._engine.backend_note]))
+        return "\n".join(filter(None, [self.choice_note, self._backend.backend_note]))
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
@@ -372,12 +356,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             AttributeError: they live in workers, or are rows of states.
         """
-        return self._engine.envs
+        return self._backend.envs
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of the workers now; none if the sub-envs live in this process."""
-        return self._engine.worker_pids
+        return self._backend.worker_pids
 
     # The sub-envs' own --------------------------------------------------------------
 
@@ -408,7 +392,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 f"call: {name!r} of single sub-envs would be hidden from the vector env. "
                 "Use its own method of that name."
             )
-        self._pending.begin("call", rows, self._engine.begin_call(rows, name, args, kwargs))
+        self._pending.begin("call", rows, self._backend.begin_call(rows, name, args, kwargs))
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """What `call` returns; `timeout` as for `reset_wait`."""
@@ -443,7 +427,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         with self._one_caller:
             self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
-            self._engine.set_attr(rows, name, per_row(values, len(rows)))
+            self._backend.set_attr(rows, name, per_row(values, len(rows)))
 
     def render(self) -> tuple[Any, ...]:
         """Picture of every sub-env."""
@@ -468,7 +452,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
                 "complete. Its results are lost."
             )
-        for part in ("_pending", "_engine"):
+        for part in ("_pending", "_backend"):
             if hasattr(self, part):  # a vector env that was not built may be closed
                 getattr(self, part).close()
 
@@ -481,27 +465,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _infos(self, rows: Sequence[int], played: Played) -> Any:
-        if isinstance(played.infos, GroupedInfos):
-            if not self.list_infos:
-                return played.infos.batched(self.num_envs, rows)
-            played = played._replace(finals=played.infos.finals())
+    def _infos(self, rows: Sequence[int], results: StepResults, *, some: bool) -> Any:
+        """Return infos of the rows of a call that returns `some` sub-envs, or else all."""
         if self.list_infos:
-            return listed_infos(len(rows), played.infos, played.finals)
-        infos = [(rows[k], info) for k, info in played.infos]
-        finals = [(rows[k], obs, info) for k, obs, info in played.finals]
-        return batched_infos(self.num_envs, infos, finals, self._add_info)
+            return listed_infos(len(rows), results)
+        infos = infos_of(rows, results, self.num_envs, self._add_info)
+        return some_infos(infos, rows) if some else infos
 
     def _lost(self, where: str) -> VectorResetNeeded:
         return VectorResetNeeded(
             f"{where}: an earlier call failed, and sub-envs could not be brought back to where "
             "they were. Reset all of them first."
         )
-
-
-def _stacked(states: list[np.ndarray]) -> np.ndarray:
-    """States as rows of one array; zeros may follow a narrower one."""
-    found = np.zeros((len(states), max(map(len, states))), np.uint8)
-    for row, state in zip(found, states, strict=True):
-        row[: len(state)] = state
-    return found

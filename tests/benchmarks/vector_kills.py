@@ -63,9 +63,9 @@ class Tally:
 class PhaseKiller(Killer):
     """Notes what each worker was at when it was killed."""
 
-    def __init__(self, engine: EnvBackend, count: int, gap: float, seed: int) -> None:
-        self._lanes = {lane.host.worker: lane for lane in engine.lanes}  # type: ignore[attr-defined]
-        super().__init__(list(self._lanes), count, gap, seed)
+    def __init__(self, backend: EnvBackend, count: int, gap: float, seed: int) -> None:
+        self._logs = {log.host.worker: log for log in backend.logs}  # type: ignore[attr-defined]
+        super().__init__(list(self._logs), count, gap, seed)
         self.phases: Counter[str] = Counter()
         self._doomed: dict[Any, bool] = {}
 
@@ -78,7 +78,7 @@ class PhaseKiller(Killer):
 
     def note(self, worker: Any) -> None:
         """Count what it was at."""
-        self.phases[self._lanes[worker].phase.name.lower()] += 1
+        self.phases[self._logs[worker].phase.name.lower()] += 1
 
 
 def calls_of(space: gym.Space[Any], rng: np.random.Generator) -> Call:
@@ -139,10 +139,10 @@ def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLin
     with make(backend="serial") as plain, make(n_workers=2, backend="process") as venv:
         space = plain.action_space
         space.seed(seed)
-        engine = venv._engine
-        assert isinstance(engine, EnvBackend)
+        backend = venv._backend
+        assert isinstance(backend, EnvBackend)
         equal(venv.reset(seed=seed), plain.reset(seed=seed))
-        killer = PhaseKiller(engine, kills, gap, seed)
+        killer = PhaseKiller(backend, kills, gap, seed)
         killer.start()
         try:
             while killer.is_alive():

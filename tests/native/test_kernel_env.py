@@ -18,6 +18,7 @@ from gymnasium import spaces
 import plangym_ext
 from plangym_ext import Kernel, KernelEnv
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.kernel_cache import cache_folder
 from plangym_ext.errors import (
     DamagedState,
     EnvClosed,
@@ -27,7 +28,6 @@ from plangym_ext.errors import (
     KernelDiffers,
     NoKernel,
 )
-from plangym_ext.native.compiled import cache_folder
 from plangym_ext.native.kernel.known import _registered, register_kernel
 
 # An env of one's own, and its kernel ------------------------------------------------
@@ -495,11 +495,11 @@ def test_code_that_calls_numpy_goes_by_the_same_name_in_every_process():
     # Functions of numpy refer to others, which lie elsewhere in every process.
     script = (
         "import hashlib, numpy as np\n"
-        "from plangym_ext.native.compiled import _hash_function\n"
+        "from plangym_ext.core.kernel_cache import hash_function\n"
         "def draws(count):\n"
         "    return np.full(count, 0.5).sum() + np.ones(count).max() + np.median(np.eye(count))\n"
         "digest = hashlib.blake2b()\n"
-        "_hash_function(draws, digest, set())\n"
+        "hash_function(draws, digest, set())\n"
         "print(digest.hexdigest())\n"
     )
     command = [sys.executable, "-P", "-c", script]

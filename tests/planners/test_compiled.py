@@ -143,9 +143,9 @@ def test_another_process_loads_what_this_one_compiled(cls):
         cls(4).plan(env, env.reset(seed=0)[0], rng=0)
     script = (
         "import plangym_ext\n"
-        "from plangym_ext.native.compiled import _DiskCache\n"
+        "from plangym_ext.core.kernel_cache import KernelCache\n"
         f"from plangym_ext.planners import {cls.__name__}\n"
-        "_DiskCache.save_overload = lambda cache, *_: print(cache._name, 'was compiled')\n"
+        "KernelCache.save_overload = lambda cache, *_: print(cache._name, 'was compiled')\n"
         "with plangym_ext.make('CartPole-v1') as env:\n"
         f"    {cls.__name__}(4).plan(env, env.reset(seed=0)[0], rng=0)\n"
     )

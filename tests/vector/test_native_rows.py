@@ -306,5 +306,5 @@ def test_infos_of_resets_are_the_envs_whatever_a_kernel_says(told, functions, mo
 def test_values_that_a_kernel_does_not_judge_are_those_of_the_env(told, mode):
     name = told(reset_info=right_info)
     theirs = SyncVectorEnv([functools.partial(Told, bad_at=3)] * 4, autoreset_mode=mode)
-    with plangym_ext.make_vec(name, 4, autoreset_mode=mode, bad_at=3) as ours:
+    with plangym_ext.make_vec(name, 4, autoreset_mode=mode, invalid="off", bad_at=3) as ours:
         assert_equal_plays(ours, theirs, 30)

@@ -12,7 +12,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import NotExact, ResetNeeded
-from plangym_ext.vector.seen import Seen
+from plangym_ext.vector.checksum import ResultChecksum
 
 
 class Level(gym.Env):
@@ -98,32 +98,32 @@ def test_exact_envs_go_on_after_kills_and_failures(shape):
 RESULTS = (np.arange(3.0), np.zeros(3, bool))
 
 
-def seen_of(*calls):
-    seen = Seen()
+def checksum_of(*calls):
+    checksum = ResultChecksum()
     for results, shown in calls:
-        seen.note(results, shown)
-    return seen.value
+        checksum.add(results, shown)
+    return checksum.value
 
 
 @pytest.mark.parametrize("size", [3, 1000, 5000, 100_003])
 def test_a_checksum_tells_what_rows_have_shown(size):
     obs = np.random.default_rng(0).normal(size=(3, size)).astype(np.float32)
     call, other = (RESULTS, (obs,)), (RESULTS, (obs + 1,))
-    assert seen_of(call, call) == seen_of(call, call) != seen_of(call, other)
-    assert seen_of(call, other) != seen_of(other, call)
-    assert seen_of(call) != seen_of(((np.arange(3.0) + 1, RESULTS[1]), (obs,)))
-    again = Seen()
-    again.note(*other)
-    again.begin()
-    again.note(*call)
-    assert again.value == seen_of(call)
+    assert checksum_of(call, call) == checksum_of(call, call) != checksum_of(call, other)
+    assert checksum_of(call, other) != checksum_of(other, call)
+    assert checksum_of(call) != checksum_of(((np.arange(3.0) + 1, RESULTS[1]), (obs,)))
+    again = ResultChecksum()
+    again.add(*other)
+    again.restart()
+    again.add(*call)
+    assert again.value == checksum_of(call)
 
 
 def test_every_part_of_a_picture_is_looked_at_in_time():
     pixels = np.zeros((1, 64 * 256), np.uint8)
     calls = [(RESULTS, (pixels,))] * 256
-    expected = seen_of(*calls)
+    expected = checksum_of(*calls)
     for at in (0, 63, 64, 255, 256, 9000, pixels.size - 1):
         changed = pixels.copy()
         changed[0, at] = 1
-        assert seen_of(*[(RESULTS, (changed,))] * 256) != expected
+        assert checksum_of(*[(RESULTS, (changed,))] * 256) != expected

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import signal
 import sys
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +16,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import plangym_ext
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, WorkerDied
+from plangym_ext.states import choice
 
 COUNTS = {"made": 0, "reset": 0, "step": 0, "closed": 0}
 
@@ -185,6 +189,82 @@ def test_an_env_whose_probe_fails_is_played_all_the_same(make, reason, n_workers
         with pytest.raises(IncompleteState, match="cannot be captured"):
             venv.get_states()
     theirs.close()
+
+
+class Quits(Counted):
+    """Ends its process on all actions but one."""
+
+    def step(self, action):
+        if action != 1:
+            os._exit(3)
+        return super().step(action)
+
+
+def test_an_env_whose_probe_ends_its_worker_is_played_all_the_same():
+    theirs = gym.vector.SyncVectorEnv([Quits] * 2)
+    with plangym_ext.make_vec([Quits, Counted], n_workers=2) as venv:
+        assert venv.backend_note.startswith("sub-envs [0]: its state cannot be captured: ")
+        assert "exited with status 3" in venv.backend_note
+        np.testing.assert_array_equal(played(venv), played(theirs))
+        with pytest.raises(IncompleteState, match="exited with status 3"):
+            venv.get_states()
+    theirs.close()
+
+
+def dies(how):
+    def make():
+        how(os.getpid())
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [(lambda _: os._exit(4), "status 4"), (lambda pid: os.kill(pid, signal.SIGKILL), "SIGKILL")],
+    ids=["exit", "kill"],
+)
+def test_a_constructor_that_ends_its_worker_is_told(how, told):
+    with pytest.raises(WorkerDied, match=told):
+        plangym_ext.make_vec([Counted, dies(how)], n_workers=2)
+
+
+class Slow(Counted):
+    """Takes its time for a step."""
+
+    def step(self, action):
+        time.sleep(0.02)
+        return super().step(action)
+
+
+def test_the_proof_of_a_slow_env_is_cut_short_and_says_so(monkeypatch, counts):
+    monkeypatch.setattr(choice, "_CHECK_SECONDS", 0.1)
+    with plangym_ext.make_vec([Slow] * 2) as venv:
+        # Whole, it plays 8 steps and then 6 from each of two states.
+        assert 2 <= counts["step"] < 20
+        assert "sub-envs [0, 1]: the check of its states was stopped after 0.1 s" in (
+            venv.backend_note
+        )
+        venv.reset(seed=0)
+        states = venv.get_states()
+        expected = venv.step(np.ones(2, int))[0]
+        venv.set_states(states)
+        np.testing.assert_array_equal(venv.step(np.ones(2, int))[0], expected)
+
+
+class Forgets(Slow):
+    """Leaves out of its state what it walks by."""
+
+    def get_state(self):
+        return np.array([self.at])
+
+    def set_state(self, state):
+        self.at = float(state[0]) + 1
+
+
+def test_a_proof_that_is_cut_short_still_finds_what_differs(monkeypatch):
+    monkeypatch.setattr(choice, "_CHECK_SECONDS", 0.0)
+    with plangym_ext.make_vec(Forgets, state="own") as venv:
+        assert "observation differs at step 1" in venv.backend_note
 
 
 def test_words_are_actions():

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-from pathlib import Path
 
 import gymnasium as gym
 import leaks
 import numpy as np
 import pytest
 import toy_envs
+from interrupting import InterruptAt, points
 from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.slow
-LONG = bool(os.environ.get("PYTEST_LONG"))
-SOURCES = str(Path(plangym_ext.__file__).parent)
 
 
 class Counter(gym.Env):
@@ -123,37 +120,6 @@ def test_a_death_is_seen_while_others_take_long():
 
 
 # Interrupts -------------------------------------------------------------------------
-
-
-class InterruptAt:
-    """Context that raises KeyboardInterrupt at the n-th line of the library's code in it."""
-
-    def __init__(self, number):
-        self._left = number
-        self.lines = 0
-
-    def __enter__(self):
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, _):
-        if not frame.f_code.co_filename.startswith(SOURCES):
-            return None
-        if event == "line":
-            self.lines += 1
-            self._left -= 1
-            if self._left == 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self._trace
-
-
-def points(num_lines, few):
-    """Lines at which to interrupt: all with PYTEST_LONG=1, else a few, spread out."""
-    return range(1, num_lines + 1, 1 if LONG else max(1, num_lines // few))
 
 
 def assert_same_step(venv, plain, actions):

@@ -6,9 +6,12 @@ import copy
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import textwrap
 
 import gymnasium as gym
+import leaks
 import numpy as np
 import pytest
 import toy_envs
@@ -121,3 +124,48 @@ def test_no_room_for_any_worker_is_said(monkeypatch):
 def test_handles_say_that_they_cannot_be_pickled(act):
     with plangym_ext.make_vec(Leaving, 1) as venv, pytest.raises(TypeError, match="cannot be pick"):
         act(venv)
+
+
+def test_a_busy_env_that_handles_sigio_ends_with_its_parent(tmp_path):
+    # SIGIO is what the end of the lifeline would send if nothing else were asked for.
+    busy = tmp_path / "busy"
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent(
+            """
+            import pathlib, signal, time
+            import toy_envs
+            from plangym_ext.workers.external_process import ExternalProcess
+
+            class Deaf(toy_envs.Faulty):
+                def step(self, action):
+                    if action != toy_envs.SLEEP:
+                        return super().step(action)
+                    signal.signal(signal.SIGIO, signal.SIG_IGN)
+                    pathlib.Path(BUSY).touch()
+                    while True:
+                        pass
+
+            process = ExternalProcess(Deaf)
+            process.reset(seed=0)
+            process.step(toy_envs.SLEEP, blocking=False)
+            print(process.process.pid, flush=True)
+            time.sleep(300)
+            """
+        ).replace("BUSY", repr(str(busy)))
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "main.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    with parent:
+        try:
+            pid = int(parent.stdout.readline())
+            assert leaks.wait_until(busy.exists)
+            assert leaks.is_running(pid)
+        finally:
+            parent.kill()
+        parent.wait()
+        assert leaks.wait_until(lambda: not leaks.is_running(pid), timeout=5.0)

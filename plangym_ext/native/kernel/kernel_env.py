@@ -203,7 +203,7 @@ class KernelEnv(NativeEnv):
         self.checked_states(states, where)
 
     def _prove(self) -> None:
-        difference = first_difference(self.plan_env, self._compiled_rows)
+        difference = first_difference(self.plan_env, self._compiled_rows, required=self._strict)
         if not difference:
             self.reset_columns = proved_resets(self.plan_env, self._compiled_rows)
             return

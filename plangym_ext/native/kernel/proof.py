@@ -19,6 +19,10 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.native.native_env import state_of
 
 _ROUNDS, _ROWS, _HORIZON = 4, 6, 12
+#: Env steps of the comparison: every other round takes two for each action.
+_STEPS = _ROUNDS * _ROWS * _HORIZON * 3 // 2
+#: Seconds of env steps that a comparison may take which was not asked for.
+_MOST_SECONDS = 20.0
 _GUARD = 0xA5
 
 
@@ -42,14 +46,25 @@ class GuardedMemory:
 
 
 def first_difference(
-    env: GymEnv, run: Callable[[RowRequest, GuardedMemory], RowResults | None]
+    env: GymEnv,
+    run: Callable[[RowRequest, GuardedMemory], RowResults | None],
+    *,
+    required: bool = True,
 ) -> str:
     """Return what differs first between an env and its kernel, or "" if nothing does.
 
     Args:
         env: the reference; it is left where it was.
         run: runs a request on the kernel; None if the kernel refused a row.
+        required: whether to compare however long it takes; else an env whose steps take too
+            long differs.
     """
+    seconds = (env.step_seconds or 0.0) * _STEPS
+    if seconds > _MOST_SECONDS and not required:
+        return (
+            f"a step of the env takes {env.step_seconds:.2g} s, so to compare it with the kernel "
+            f"would take {seconds:.0f} s"
+        )
     space = copy.deepcopy(env.action_space)
     space.seed(0)
     states = np.repeat(state_of(env), _ROWS, axis=0)

@@ -10,7 +10,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -20,10 +20,10 @@ from plangym_ext.core.gym_env import made_env
 from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
+from plangym_ext.vector.checksum import ResultChecksum
 from plangym_ext.vector.obs_buffer import ObsBuffer
-from plangym_ext.vector.played import Called, Played, PlayedNotes
-from plangym_ext.vector.row_states import CapturePace, check_distinct, row_states
-from plangym_ext.vector.seen import Seen
+from plangym_ext.vector.results import Reply, StepMemory
+from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.steps_ahead import StepsAhead
 from plangym_ext.workers.rows_message import NO_ROW
@@ -37,7 +37,22 @@ UNWRAPPED = "unwrapped."
 Rows = Sequence[int]
 
 
-class LiveRows:
+class RowMemory(NamedTuple):
+    """What rows write to, for all processes of a vector env.
+
+    Attributes:
+        obs: what every row shows.
+        steps: what its last step came to.
+        progress: `[hosts, 8]` int64: of each process the number in it of the row that is moved
+            now, `NO_ROW` between calls, and how many calls have moved rows.
+    """
+
+    obs: ObsBuffer
+    steps: StepMemory
+    progress: np.ndarray
+
+
+class EnvRows:
     """Some rows of a vector env, in this process.
 
     Args:
@@ -45,9 +60,10 @@ class LiveRows:
         first: number of the first row, for messages.
         state: how states are captured: as for `GymEnv`, or "off" for no states.
         check, trust: as for `GymEnv`.
+        why_off: why there are no states, if they are off.
 
     Attributes:
-        board: the observations, if `use` gave some memory; until then there is none.
+        envs: of the rows.
     """
 
     def __init__(
@@ -58,6 +74,7 @@ class LiveRows:
         state: str = "auto",
         check: bool = True,
         trust: bool = False,
+        why_off: str = "states are off; leave out state='off' to have them",
     ) -> None:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
@@ -65,14 +82,17 @@ class LiveRows:
         self._fresh, self._any_fresh = [True] * len(makes), True
         self._ahead = StepsAhead(first)
         self._pace = CapturePace()
-        self._seen = Seen()
+        self._checksum = ResultChecksum()
         try:
             # All of them first: a constructor may hand out what others have left.
             for make in makes:
                 self.envs.append(made_env(make))
             check_distinct(self.envs, first)
             #: How each row's state is captured, or why it cannot be.
-            self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
+            if state == "off":
+                self._states: list[RowState] = [IncompleteState(why_off)] * len(makes)
+            else:
+                self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
             for row, found in enumerate(self._states):
                 if isinstance(found, LateState):
                     self.envs[row] = found.env
@@ -80,10 +100,9 @@ class LiveRows:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 self.close()
             raise
-        self.board: ObsBuffer
 
     def description(self) -> dict[str, Any]:
-        """What the vector env has to know: spaces of every row, and the first env's own."""
+        """Return what the vector env has to know: spaces of every row, and the first env's own."""
         first = self.envs[0]
         return {
             "observation_spaces": [space_of(env, "observation_space") for env in self.envs],
@@ -92,21 +111,24 @@ class LiveRows:
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
             "captures": [isinstance(state, LateState) for state in self._states],
-            "no_states": [str(s) if isinstance(s, IncompleteState) else "" for s in self._states],
+            "notes": [s.note if isinstance(s, LateState) else str(s) for s in self._states],
         }
 
-    def use(self, board: ObsBuffer, line: np.ndarray) -> None:
+    def use(self, memory: RowMemory, index: int) -> None:
         """Write there from now on.
 
         Args:
-            board: takes the observations; row 0 of this process is row `first` there.
-            line: `[2]` or longer, int64: takes the number in this process of the row that is
-                moved, `NO_ROW` between calls, and how many calls have moved rows.
+            memory: row 0 of this process is row `first` there.
+            index: number of this process.
         """
-        self.board = board
-        self._shown = board.leaves(slice(self._first, self._first + len(self.envs)))
-        self._line: Any = line.data
-        self._line[0] = NO_ROW
+        hosted = slice(self._first, self._first + len(self.envs))
+        self._obs = memory.obs
+        # Cells of memory take single values faster than arrays do.
+        self._shown = memory.obs.leaves(hosted)
+        self._arrays: tuple[np.ndarray, ...] = memory.steps.rows(hosted)
+        self._cells: Any = tuple(array.data for array in self._arrays)
+        self._progress: Any = memory.progress[index].data
+        self._progress[0] = NO_ROW
 
     # Playing ------------------------------------------------------------------------
 
@@ -116,7 +138,7 @@ class LiveRows:
         seeds: Sequence[int | None],
         options: dict[str, Any] | None,
         capture: bool | None = True,
-    ) -> Played:
+    ) -> Reply:
         """Reset rows.
 
         Args:
@@ -125,8 +147,10 @@ class LiveRows:
             options: for each env's `reset`.
             capture: whether to return the states too; None for if it is time.
         """
-        found = PlayedNotes(len(rows), self.board.is_array)
-        put, first = self.board.put, self._first
+        infos: list[tuple[int, dict[str, Any]]] = []
+        shown: list[Any] = []
+        rewards, terminations, truncations = self._cells
+        put, first = self._obs.put, self._first
         for k, row in enumerate(self._moved(rows)):
             seed = seeds[k]
             try:
@@ -136,8 +160,11 @@ class LiveRows:
             except (Exception, SystemExit) as error:
                 error.add_note(f"while row {first + row} was reset, seed {seed}")
                 raise
-            found.add(k, obs, info)
-        return self._played(found, rows, capture)
+            rewards[row], terminations[row], truncations[row] = 0.0, False, False
+            if info:
+                infos.append((k, info))
+            shown.append(obs)
+        return self._reply(rows, infos, [], shown, capture)
 
     def step(
         self,
@@ -146,7 +173,7 @@ class LiveRows:
         resets: Sequence[bool],
         same_step: bool,
         capture: bool | None = None,
-    ) -> Played:
+    ) -> Reply:
         """Step rows, or reset those that are to be.
 
         Args:
@@ -158,32 +185,36 @@ class LiveRows:
         """
         begun = time.perf_counter()
         actions = _own_actions(actions)
-        found = PlayedNotes(len(rows), self.board.is_array)
-        rewards, terminations, truncations = found.memory
-        put, first, envs, line = self.board.put, self._first, self.envs, self._line
+        infos: list[tuple[int, dict[str, Any]]] = []
+        finals: list[tuple[int, Any, dict[str, Any]]] = []
+        shown: list[Any] = []
+        rewards, terminations, truncations = self._cells
+        put, first, envs, progress = self._obs.put, self._first, self.envs, self._progress
+        is_array = self._obs.is_array
         if self._any_fresh:
             self._any_fresh = any(self._fresh)
             self._ahead.note(rows, resets, self._fresh)
-        line[1] += 1
+        progress[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
-            line[0] = row
+            progress[0] = row
             try:
                 if reset:
                     obs, info = env.reset()
                     self._fresh[row] = False
+                    rewards[row], terminations[row], truncations[row] = 0.0, False, False
                 else:
                     obs, reward, ended, cut, info = env.step(action)
                     try:
-                        rewards[k] = reward
+                        rewards[row] = reward
                     except TypeError:
                         raise InvalidObservation(
                             f"reward: expected one number; got {reward!r}. Correct the env."
                         ) from None
-                    terminations[k], truncations[k] = ended, cut
+                    terminations[row], truncations[row] = ended, cut
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.
-                        found.finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
+                        finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
                         obs, info = env.reset()
                         self._fresh[row] = False
                 put(first + row, obs)
@@ -193,31 +224,43 @@ class LiveRows:
                     error.add_note(wrong_step(env, 4))
                 error.add_note(f"in row {first + row}, action {action}")
                 raise
-            found.add(k, obs, info)
-        line[0] = NO_ROW
-        return self._played(found, rows, capture, begun)
+            if info:
+                infos.append((k, info))
+            if not is_array:
+                shown.append(obs)
+        progress[0] = NO_ROW
+        return self._reply(rows, infos, finals, shown, capture, begun)
 
-    def _played(
-        self, found: PlayedNotes, rows: Rows, capture: bool | None, begun: float | None = None
-    ) -> Played:
-        """What came of a call, and what a replay of it has to come to."""
-        shown = self._shown
+    def _reply(
+        self,
+        rows: Rows,
+        infos: list[tuple[int, dict[str, Any]]],
+        finals: list[tuple[int, Any, dict[str, Any]]],
+        obs: list[Any],
+        capture: bool | None,
+        begun: float | None = None,
+    ) -> Reply:
+        """Return what came of a call, with the checksum that a replay of it has to come to."""
+        arrays, shown = self._arrays, self._shown
         if len(rows) < len(self.envs):
-            shown = tuple(leaf[list(rows)] for leaf in shown)
-        self._seen.note(found.arrays, shown)
-        if found.obs is not None:
-            self._seen.note_values(found.obs)
-        states = self._captured(capture, begun)
-        return found.played(states, self._seen.value)
+            some = list(rows)
+            arrays = tuple(array[some] for array in arrays)
+            shown = tuple(leaf[some] for leaf in shown)
+        self._checksum.add(arrays, shown)
+        own = None if self._obs.is_array else obs
+        if own is not None:
+            self._checksum.add_values(own)
+        states, checksum = self._captured(capture, begun), self._checksum.value
+        return Reply(infos, finals, own, states=states, checksum=checksum)
 
     def _moved(self, rows: Iterable[int]) -> Iterator[int]:
-        """The same rows, each noted as the one that is moved."""
-        line = self._line
-        line[1] += 1
+        """Yield the same rows, each noted as the one that is moved."""
+        progress = self._progress
+        progress[1] += 1
         for row in rows:
-            line[0] = row
+            progress[0] = row
             yield row
-        line[0] = NO_ROW
+        progress[0] = NO_ROW
 
     # Everything else ----------------------------------------------------------------
 
@@ -228,24 +271,25 @@ class LiveRows:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         capture: bool | None = None,
-    ) -> Called:
-        """Attributes of rows' envs, or what their methods return.
+    ) -> Reply:
+        """Return attributes of rows' envs, or what their methods return.
 
         `name` may be a function of an env too. `capture` is as for `reset`.
         """
         begun = time.perf_counter()
-        found, moves = [], False
+        found, moved = [], False
         for row in self._moved(rows):
             env = self.envs[row]
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             if callable(value):
-                moves, value = True, value(*args, **kwargs)
+                moved, value = True, value(*args, **kwargs)
             found.append(value)
-        return Called(found, moves, self._captured(capture, begun) if moves else None)
+        states = self._captured(capture, begun) if moved else None
+        return Reply(values=found, moved=moved, states=states)
 
     def set_attr(
         self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
-    ) -> Called:
+    ) -> Reply:
         """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
         missing = object()
         owners = [self.envs[row] for row in rows]
@@ -263,7 +307,7 @@ class LiveRows:
             for row in rows:
                 self._identify(row)
             raise
-        return Called([], True, self._captured(capture))
+        return Reply(states=self._captured(capture))
 
     def _identify(self, row: int) -> None:
         state = self._states[row]
@@ -271,7 +315,7 @@ class LiveRows:
             state.identify()
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
-        """`[S]` uint8 state of each row; their widths may differ.
+        """Return the `[S]` uint8 state of each row; their widths may differ.
 
         Raises:
             IncompleteState: a row's state cannot be captured.
@@ -285,7 +329,7 @@ class LiveRows:
         states: Sequence[np.ndarray],
         observations: Any,
         capture: bool | None = None,
-    ) -> Called:
+    ) -> Reply:
         """Bring rows to states.
 
         Args:
@@ -301,8 +345,8 @@ class LiveRows:
         self._restore(rows, states)
         if observations is not None:
             for row, obs in zip(rows, observations, strict=True):
-                self.board.put(self._first + row, obs)
-        return Called([], True, self._captured(capture, begun))
+                self._obs.put(self._first + row, obs)
+        return Reply(states=self._captured(capture, begun))
 
     def _restore(self, rows: Rows, states: Sequence[np.ndarray]) -> None:
         for row, state in zip(self._moved(rows), states, strict=True):
@@ -314,7 +358,7 @@ class LiveRows:
 
     # Being brought back -------------------------------------------------------------
 
-    def bring_back(self, states: Sequence[np.ndarray | None]) -> None:
+    def restore_all(self, states: Sequence[np.ndarray | None]) -> None:
         """Bring all rows of this process to states; None for rows that were never reset.
 
         Raises:
@@ -324,13 +368,13 @@ class LiveRows:
         known = {row: state for row, state in enumerate(states) if state is not None}
         self._restore(list(known), list(known.values()))
         self._fresh, self._any_fresh = [state is None for state in states], True
-        self._seen.begin()
+        self._checksum.restart()
 
     def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
-        """Make calls of these methods once more; returns what they come to, as `Played.seen`."""
+        """Make calls of these methods once more; return what they come to, as `Reply.checksum`."""
         for name, args in calls:
             getattr(self, name)(*args, capture=False)
-        return self._seen.value
+        return self._checksum.value
 
     def _state(self, row: int) -> LateState:
         state = self._states[row]
@@ -343,13 +387,13 @@ class LiveRows:
     def _captured(
         self, capture: bool | None, begun: float | None = None
     ) -> list[np.ndarray | None] | None:
-        """All states if they are wanted; `begun`: when the call began that is over now."""
+        """Return all states if they are wanted; `begun`: when the call began that is over now."""
         due = begun is not None and self._pace.note(time.perf_counter() - begun)
         if capture is False or (capture is None and not due):
             return None
         if self._ahead.open(self._fresh):
             return [] if self._ahead.too_many else None
-        self._seen.begin()
+        self._checksum.restart()
         begun = time.perf_counter()
         try:
             found = [
@@ -364,7 +408,7 @@ class LiveRows:
 
     def between_calls(self) -> None:
         """Note that no row is moved: a call has ended, however it has."""
-        self._line[0] = NO_ROW
+        self._progress[0] = NO_ROW
 
     def close(self) -> None:
         """Close every env.
@@ -384,7 +428,7 @@ class LiveRows:
 
 
 def _own_actions(actions: Any) -> Any:
-    """The same, to be written into: they may be played again as they came."""
+    """Return the same, to be written into: they may be played again as they came."""
     if not isinstance(actions, np.ndarray):
         return [own_copy(action) for action in actions]
     # Rows of a vector are numbers, which do not change.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ _PIECES = 64
 _PIECE = _WHOLE // _PIECES
 
 
-class Seen:
-    """Checksum of rewards, endings and observations since `begin`.
+class ResultChecksum:
+    """Checksum of rewards, endings and observations since `restart`.
 
     Attributes:
         value: the checksum; equal for equal calls of equal rows.
@@ -35,11 +35,11 @@ class Seen:
         self.value = 0
         self._calls = 0
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Forget everything: states were captured or restored."""
         self.value = self._calls = 0
 
-    def note(self, results: Iterable[np.ndarray], shown: Sequence[np.ndarray]) -> None:
+    def add(self, results: Iterable[np.ndarray], shown: Iterable[np.ndarray]) -> None:
         """Add a call.
 
         Args:
@@ -56,7 +56,7 @@ class Seen:
             value = zlib.crc32(part, value)
         self.value, self._calls = value, self._calls + 1
 
-    def note_values(self, values: Iterable[Any]) -> None:
+    def add_values(self, values: Iterable[Any]) -> None:
         """Add observations that have no array form, where they are plain data."""
         for value in values:
             with contextlib.suppress(plain.NotPlain):
@@ -64,7 +64,7 @@ class Seen:
 
 
 def not_exact(rows: range, num_calls: int) -> NotExact:
-    """The error for sub-envs that gave something else when calls were played again."""
+    """Return the error for sub-envs that gave something else when calls were played again."""
     return NotExact(
         f"sub-envs {rows.start} to {rows[-1]} are not where they were: a worker was replaced or a "
         f"call undone, {num_calls} calls since their states were captured were played again, and "
@@ -75,7 +75,7 @@ def not_exact(rows: range, num_calls: int) -> NotExact:
 
 
 def _pieces(leaf: np.ndarray, turn: int) -> bytes:
-    """Bytes of a `[k, ...]` array of large rows that are added in the call number `turn`."""
+    """Return bytes of a `[k, ...]` array of large rows that are added in the call number `turn`."""
     rows = leaf.reshape(len(leaf), -1).view(np.uint8)
     length = rows.shape[1] // _PIECES
     offset = turn * _PIECE % (length - _PIECE + 1)

@@ -1,0 +1,93 @@
+"""Where the rows of one process are: the states captured last, and the calls since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.vector.results import Reply
+
+#: A method of `EnvRows` and its arguments.
+Call = tuple[str, tuple[Any, ...]]
+#: Calls that leave every row where it is.
+READING = ("get_states",)
+
+
+# Not frozen: to assign eight fields past that guard costs microseconds in every step.
+@dataclass(slots=True, eq=False)
+class Checkpoint:
+    """What brings rows to where they are, in any process: it is never changed.
+
+    Two are the same only if they are one object: a `ReplayLog` compares where its rows are
+    with where they should be by `is`.
+
+    Attributes:
+        states: of each row, None for one that was never reset.
+        captures: whether states can be captured.
+        shown: what the rows showed when these were captured (later, where observations have
+            no array form), as `ObsBuffer.taken` gives it.
+        calls: calls since, of which the first `count` belong to this.
+        attributes: that were set, by row and name, until the states were captured, which need
+            not hold them.
+        moved: whether a row was ever moved.
+        checksum: of what the rows have shown since; see `Reply.checksum`.
+    """
+
+    states: tuple[np.ndarray | None, ...]
+    captures: bool
+    shown: Any = None
+    calls: list[Call] = field(default_factory=list)
+    count: int = 0
+    attributes: dict[tuple[int, str], Any] = field(default_factory=dict)
+    moved: bool = False
+    checksum: int = 0
+
+    @property
+    def restorable(self) -> bool:
+        """Whether rows can be brought here."""
+        return self.captures or not self.moved
+
+    def recorded(self) -> list[Call]:
+        """Return the calls since the states were captured."""
+        return self.calls[: self.count]
+
+    def after(self, call: Call, reply: Reply, shown: Any) -> Checkpoint:
+        """Return where a call leads that has succeeded.
+
+        Args:
+            call: that moves rows.
+            reply: to it.
+            shown: what the rows show now if `reply` has states, or as before.
+        """
+        name, states = call[0], reply.states
+        if states:
+            attributes = self._attributes_after(call)
+            return Checkpoint(tuple(states), True, shown, attributes=attributes, moved=True)
+        if not self.captures:
+            attributes = self.attributes if name == "step" else self._attributes_after(call)
+            moved = self.moved or name not in ("call", "set_attr")
+            return Checkpoint(self.states, False, self.shown, attributes=attributes, moved=moved)
+        if states is None:
+            # The list is shared with this one, which goes on ending where it does. What lies
+            # beyond is of a call that failed or was interrupted.
+            del self.calls[self.count :]
+            self.calls.append(call)
+            checksum = self.checksum if reply.checksum is None else reply.checksum
+            count = self.count + 1
+            return Checkpoint(
+                self.states, True, shown, self.calls, count, self.attributes, True, checksum
+            )
+        # They turned out not to be capturable.
+        attributes = self._attributes_after(call)
+        return Checkpoint(self.states, False, attributes=attributes, moved=True)
+
+    def _attributes_after(self, call: Call) -> dict[tuple[int, str], Any]:
+        found = self.attributes
+        for done, arguments in (*self.recorded(), call):
+            if done == "set_attr":
+                rows, name, values = arguments
+                new = {(row, name): value for row, value in zip(rows, values, strict=True)}
+                found = {**found, **new}
+        return found

@@ -1,0 +1,89 @@
+"""What comes of a call of some rows of a vector env, and the memory that they write it to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class StepResults(NamedTuple):
+    """What comes of stepping or resetting k rows; row numbers count from 0 to k - 1.
+
+    Attributes:
+        rewards: `[k]` float64, fresh.
+        terminations, truncations: `[k]` bool, fresh.
+        infos: `(row, info)` for each info that is not empty, or `GroupedInfos`, which hold
+            the finals too.
+        finals: `(row, obs, info)` of rows that ended and were reset in the same step.
+        batch: observations of the k rows as one fresh `[k, *obs]` array, if a backend has
+            them so; they are in its `ObsBuffer` as well.
+    """
+
+    rewards: np.ndarray
+    terminations: np.ndarray
+    truncations: np.ndarray
+    infos: Iterable[tuple[int, dict[str, Any]]]
+    finals: Sequence[tuple[int, Any, dict[str, Any]]]
+    batch: np.ndarray | None = None
+
+
+class Reply(NamedTuple):
+    """What a call of k rows of one process returns, beside what is in shared memory.
+
+    Attributes:
+        infos, finals: as of `StepResults`; of a step or a reset.
+        obs: observations that have no array form, one for each row; else None.
+        values: of each row, of any other call.
+        moved: whether rows may have changed.
+        states: of all rows of the process, None for one that was never reset; empty if they
+            turned out not to be capturable; or None if it was not time to capture them.
+        checksum: of what the process's rows have shown since their states were captured or
+            restored, this call included; see `ResultChecksum`. None if the call shows nothing.
+    """
+
+    infos: Sequence[tuple[int, dict[str, Any]]] = ()
+    finals: Sequence[tuple[int, Any, dict[str, Any]]] = ()
+    obs: list[Any] | None = None
+    values: Sequence[Any] = ()
+    moved: bool = True
+    states: list[np.ndarray | None] | None = None
+    checksum: int | None = None
+
+
+class StepMemory:
+    """Rewards and endings of n rows: shared with the processes that the rows live in.
+
+    Args:
+        num_rows: n.
+        memory: uint8 array of `nbytes(n)`, such as memory that workers write to; None for
+            memory of its own.
+
+    Attributes:
+        rewards: `[n]` float64.
+        terminations, truncations: `[n]` bool.
+    """
+
+    def __init__(self, num_rows: int, memory: np.ndarray | None = None) -> None:
+        if memory is None:
+            memory = np.zeros(self.nbytes(num_rows), np.uint8)
+        rewards, terminations, truncations, _ = np.split(memory, num_rows * np.array([8, 9, 10]))
+        self.rewards: np.ndarray = rewards.view(np.float64)
+        self.terminations: np.ndarray = terminations.view(bool)
+        self.truncations: np.ndarray = truncations.view(bool)
+
+    @staticmethod
+    def nbytes(num_rows: int) -> int:
+        """Return the bytes of n rows, in whole cache lines."""
+        return -(-10 * num_rows // 64) * 64
+
+    def rows(self, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rewards, terminations and truncations of `rows`, an index: views for a slice."""
+        return self.rewards[rows], self.terminations[rows], self.truncations[rows]
+
+    def taken(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the same as fresh arrays; a range stands for all rows."""
+        if isinstance(rows, range):
+            return self.rewards.copy(), self.terminations.copy(), self.truncations.copy()
+        return self.rows(rows)
