@@ -31,7 +31,7 @@ class RowValues:
         self._checks = [(check, shown[check.index]) for check in checks]
 
     def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
-        """What came of a step or a reset, with marks if they are wanted.
+        """Return what came of a step or a reset, with marks if they are wanted.
 
         Args:
             results: of k rows, whose observations are in the buffer.
@@ -56,7 +56,7 @@ class RowValues:
         return results
 
     def _marks(self, results: StepResults, rows: Sequence[int]) -> np.ndarray:
-        """`[k]` bool, which rows have an invalid value."""
+        """Return `[k]` bool, which rows have an invalid value."""
         marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
@@ -72,7 +72,7 @@ class RowValues:
         return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
-        """What is invalid in one observation, in words."""
+        """Return what is invalid in one observation, in words."""
         if self._layout is None:
             return None
         parts = self._layout.split(obs)
