@@ -15,7 +15,7 @@ def test_workers_and_a_backend_of_one_process_exclude_each_other(backend):
 
 @pytest.mark.parametrize("frameskip", [0, -1, 2.5, True])
 def test_frameskip_must_count_steps(frameskip):
-    with pytest.raises(ValueError, match="frameskip must be an int >= 1"):
+    with pytest.raises(ValueError, match="frameskip must be an integer >= 1"):
         plangym_ext.make("CartPole-v1", frameskip=frameskip)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
-from plangym_ext.core.rows import RowLayout
+from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
 
@@ -82,7 +84,7 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()
 
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -92,10 +94,48 @@ class BackendEnv(PlanEnv):
         return self.plan_env._first_state()
 
     def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
+        """Return a picture of the env; see `PlanEnv.render`."""
         return self.plan_env.render()
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
         return self.plan_env.metadata
+
+
+class LiveStepper(BackendEnv):
+    """Backend that steps and resets rows without a Python call for each of them.
+
+    Attributes:
+        reset_columns: the infos that a reset returns, or None if rows cannot be reset here.
+            It is known once `step_live` has been called.
+    """
+
+    reset_columns: tuple[InfoColumn, ...] | None = None
+
+    @abstractmethod
+    def step_live(
+        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, *, whole: bool
+    ) -> RowResults | None:
+        """Step rows, or reset some of them instead.
+
+        Args:
+            actions: `[B, *act]`; those of rows that are reset are ignored.
+            states: `[B, S]` uint8, from a state or from this method. They are not changed,
+                so that a call that fails has moved nothing.
+            resets: `[B]` bool, which rows are reset and take no step: their reward is 0 and
+                of `infos` they have the `reset_columns`.
+            whole: whether these are all rows there are. Then the states that come back are
+                valid until the next but one of such calls, and have no seal.
+
+        Returns:
+            Fresh arrays, but for the states; or None if the env itself has to play these
+            rows, because it must judge one of them or its resets are unknown here.
+
+        Raises:
+            InvalidAction: shape, dtype or range of an action does not match.
+        """
+
+    @abstractmethod
+    def sealed(self, rows: np.ndarray) -> np.ndarray:
+        """Return states from `step_live` as fresh `[B, S]` uint8, which any equal env takes."""

@@ -67,7 +67,7 @@ def check_env(
     Args:
         env: any `PlanEnv`; of one with workers the local env is checked.
         seed: of the resets and the random actions.
-        num_steps: steps compared behind each of the save points 0, 1 and 17.
+        num_steps: steps compared after each of the save points 0, 1 and 17.
         progress: called after every step with how many are done, and of how many.
     """
     local = env if isinstance(env, GymEnv) else env.plan_env  # type: ignore[attr-defined]

@@ -11,16 +11,18 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
-from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.drawing import picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, run_rows
-from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.late_state import first_codec
@@ -67,8 +69,7 @@ class GymEnv(PlanEnv):
     ) -> None:
         super().__init__()
         self._invalid = checked_policy(invalid, "GymEnv")
-        if isinstance(frameskip, bool) or not isinstance(frameskip, int) or frameskip < 1:
-            raise ValueError(f"GymEnv: frameskip must be an int >= 1; got {frameskip!r}")
+        frameskip = at_least("GymEnv: frameskip", frameskip, 1)
         self._arguments: dict[str, Any] = {
             "make": make,
             "name": name,
@@ -94,7 +95,7 @@ class GymEnv(PlanEnv):
             raise
 
     def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
-        """Find codec and layout from a reset and one step, which nobody will notice."""
+        """Find codec and layout from a reset and one step, which leave no trace."""
         obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
@@ -181,7 +182,7 @@ class GymEnv(PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
+        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
@@ -202,7 +203,7 @@ class GymEnv(PlanEnv):
         self.is_reset = True
 
     def render(self) -> Any:
-        """Picture of the env; see `PlanEnv.render`."""
+        """Return a picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
         return picture(self.gym_env, self.name)
 
@@ -219,6 +220,9 @@ class GymEnv(PlanEnv):
                 "step_batch: there are no rows to continue yet. Call reset first, or pass states."
             )
         return self.get_state()
+
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        return run_now(self._run_rows, request)
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         self._check_open("step_batch")
@@ -247,7 +251,7 @@ class GymEnv(PlanEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with the same settings; see `PlanEnv.clone`."""
+        """Return a new env with the same settings; see `PlanEnv.clone`."""
         return type(self)(**{**self._arguments, **overrides})
 
     def close(self) -> None:
@@ -262,7 +266,7 @@ class GymEnv(PlanEnv):
 
 
 def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
-    """The gymnasium env that a constructor makes.
+    """Return the gymnasium env that a constructor makes.
 
     Raises:
         TypeError: it is not callable, or makes something else.

@@ -55,7 +55,7 @@ class InfoWriter:
     def into(
         self, arrays: tuple[np.ndarray, ...]
     ) -> Callable[[int, dict[str, Any]], dict[str, Any] | None]:
-        """Function of a row `i` and an info that stores it there.
+        """Return a function of a row `i` and an info that stores it there.
 
         It returns None if the columns hold the info's numeric fields, else those
         fields: a key is new or missing, or a value has another type than its column.
@@ -106,7 +106,7 @@ class InfoWriter:
 
 
 def _fits(column: InfoColumn, value: Any) -> bool:
-    """Whether a column can hold a value as it is."""
+    """Return whether a column can hold a value as it is."""
     if type(value) is not column.kind:
         return False
     if isinstance(value, np.ndarray):
@@ -139,7 +139,7 @@ class InfoBatch(Sequence[dict[str, Any]]):
         return bool(self._own)
 
     def keys(self) -> list[str]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return list(self._columns)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
 
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import each_in_child
 from plangym_ext.errors import ConcurrentUse, InheritedEnv
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ class OneCaller:
 
     @contextlib.contextmanager
     def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:
-        """Context that waits for another thread's call to end, having interrupted it.
+        """Return a context that waits for another thread's call to end, having interrupted it.
 
         Args:
             interrupt: makes the other call fail soon; not called if there is none.
@@ -104,11 +104,11 @@ def _renewed(guard: OneCaller) -> None:
         guard.__class__ = _Inherited
 
 
-_guards = forks.each_in_child(_renewed)
+_guards = each_in_child(_renewed)
 
 
 def one_call(method: Method) -> Method:
-    """Method that runs as a call of its handle, which has a guard `_one_caller`."""
+    """Return a method that runs as a call of its handle, which has a guard `_one_caller`."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -91,11 +91,11 @@ class OutFields:
         return found
 
     def field(self, name: str, value: Any) -> Any:
-        """The caller's own object for a field, if there is one, else the backend's value."""
+        """Return the caller's own object for a field, if there is one, else the backend's value."""
         return self._given.get(name, value)
 
     def obs(self, found: RowResults) -> Any:
-        """Observations, nested as the space."""
+        """Return the observations, nested as the space."""
         if "obs" in self._given:
             return self._given["obs"]
         return self._layout.obs.join(found.obs)
@@ -110,7 +110,7 @@ def _fields(out: Any, where: str) -> dict[str, Any]:
 
 
 def _part(value: Any, path: Path, where: str) -> Any:
-    """The array for one leaf; a tree of arrays names what a tuple numbers."""
+    """Return the array for one leaf; a tree of arrays names what a tuple numbers."""
     for key in path:
         try:
             value = value[str(key) if isinstance(value, ArrayDict) else key]
@@ -125,7 +125,7 @@ def _part(value: Any, path: Path, where: str) -> Any:
 def _expected(
     layout: RowLayout, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """Shape of a field, and the dtypes that it may have."""
+    """Return the shape of a field, and the dtypes that it may have."""
     if name == "states":
         return (shape[0], layout.state_width), (np.uint8,)
     if name == "rewards":

@@ -1,104 +1,141 @@
-"""Batches that were begun and not yet collected."""
+"""A result to come: a batch, or an answer of another process, that was begun and not collected."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.rows import RowResults
+from plangym_ext.errors import ConcurrentUse
 
 Result = TypeVar("Result")
+Made = TypeVar("Made")
+
+_UNGUARDED = contextlib.nullcontext()
 
 
-class RunningRows(Protocol):
-    """What a backend gives for rows that it has begun to run."""
-
-    def poll(self, timeout: float) -> bool:
-        """Whether the rows are done, after waiting for that up to `timeout` seconds."""
-
-    def wait(self, timeout: float | None) -> RowResults:
-        """Their results; called once."""
-
-
-class RowsRun:
-    """Rows of a backend that runs them at once: they are done from the beginning."""
-
-    def __init__(self, run: Callable[[], RowResults]) -> None:
-        self._found: RowResults | Exception
-        try:
-            self._found = run()
-        except Exception as error:  # raised again by `wait`, as by any other backend
-            self._found = error
-
-    def poll(self, timeout: float) -> bool:  # noqa: ARG002 - they are done
-        """True."""
-        return True
-
-    def wait(self, timeout: float | None) -> RowResults:  # noqa: ARG002 - they are done
-        """The results, or what the run raised."""
-        if isinstance(self._found, Exception):
-            raise self._found
-        return self._found
-
-
-class PendingBatch(Generic[Result]):
-    """A batch in flight; `wait` gives what the plain call would have returned.
+class Pending(Generic[Result]):
+    """A result to come: `wait` returns what the plain call would have returned.
 
     Args:
-        running: the backend's rows.
-        finish: turns their results into the caller's.
-        one_caller: the guard of the env that the batch belongs to.
+        wait: waits for the result, at most so many seconds, and returns or raises it.
+        poll: returns whether `wait` would return at once, after waiting for that up to so many
+            seconds.
+        drop: called if this is collected before anyone has waited for the result.
+        guard: of the handle that the result belongs to.
+        resumable: whether a call of `wait` that was interrupted, or that another thread's call
+            has turned away, may be made again; else that was the outcome.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_drop",
+        "_error",
+        "_guard",
+        "_poll",
+        "_result",
+        "_resumable",
+        "_wait",
+    )
 
     def __init__(
         self,
-        running: RunningRows,
-        finish: Callable[[RowResults], Result],
-        one_caller: OneCaller,
+        wait: Callable[[float | None], Result],
+        poll: Callable[[float], bool],
+        *,
+        drop: Callable[[], object] | None = None,
+        guard: contextlib.AbstractContextManager[Any] = _UNGUARDED,
+        resumable: bool = False,
     ) -> None:
-        self._running: RunningRows | None = running
-        self._finish = finish
-        self._one_caller = one_caller
+        self._wait: Callable[[float | None], Result] | None = wait
+        self._poll, self._drop, self._guard = poll, drop, guard
+        self._resumable = resumable
         self._result: Result | None = None
         self._error: BaseException | None = None
 
+    @classmethod
+    def done_by(cls, run: Callable[[], Result]) -> Pending[Result]:
+        """Run something now; what it returns or raises is the result, which is not waited for."""
+        # No name for the result here: an error keeps this frame, which is to keep nothing.
+        try:
+            return cls._settled(run(), None)
+        except Exception as error:  # raised by `wait`, as for what runs elsewhere
+            return cls._settled(None, error)
+
+    @classmethod
+    def _settled(cls, result: Any, error: Exception | None) -> Pending[Result]:
+        found = cls.__new__(cls)
+        found._wait = found._drop = None
+        found._guard, found._resumable = _UNGUARDED, False
+        found._result, found._error = result, error
+        return found
+
+    def then(
+        self,
+        finish: Callable[[Result], Made],
+        guard: contextlib.AbstractContextManager[Any] = _UNGUARDED,
+    ) -> Pending[Made]:
+        """Return what `finish` makes of the result, once that has come.
+
+        Args:
+            finish: called by the first `wait`.
+            guard: as for a new one.
+        """
+        return Pending(lambda timeout: finish(self.wait(timeout)), self.poll, guard=guard)
+
     @property
     def open(self) -> bool:
-        """Whether nobody has waited for the result yet."""
-        return self._running is not None
+        """Whether the result was not waited for yet."""
+        return self._wait is not None
 
     def poll(self, timeout: float = 0.0) -> bool:
-        """Whether `wait` would return at once.
+        """Return whether `wait` would return at once.
 
         Args:
             timeout: seconds to wait for that.
         """
-        with self._one_caller:
-            return self._running is None or self._running.poll(timeout)
+        with self._guard:
+            return self._wait is None or self._poll(timeout)
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Wait for the batch; further calls give, or raise, the same again.
+        """Wait for the result; further calls return, or raise, the same again.
 
         Args:
-            timeout: seconds after which a worker that has not answered is stopped,
-                replaced and named. None waits as long as the env's own limit says.
+            timeout: seconds after which a worker that has not answered is stopped and named;
+                that of a batch is replaced. None waits as long as the handle's own limit says.
 
         Raises:
-            WorkerTimeout: the batch was not done in time.
+            WorkerTimeout: the result did not come in time.
+            ConcurrentUse: another thread is in the middle of a call on the handle.
             Exception: as the plain call.
         """
-        with self._one_caller:
-            if self._running is not None:
-                running = self._running
-                try:
-                    self._result = self._finish(running.wait(timeout))
-                except BaseException as error:
-                    self._error = error
-                    raise
-                finally:
-                    self._running = None
-            elif self._error is not None:
-                raise self._error
-            assert self._result is not None
-            return self._result
+        try:
+            with self._guard:
+                if self._wait is not None:
+                    try:
+                        self._result = self._wait(timeout)
+                    except BaseException as error:
+                        if self._resumable and not _is_outcome(error):
+                            raise
+                        self._error = error
+                    # What it was waited for with may hold memory.
+                    self._wait = self._drop = None
+                    del self._poll
+                if self._error is not None:
+                    raise self._error
+                result: Any = self._result
+                return result
+        finally:
+            del self  # an error that is kept keeps this frame, which is not to keep the result
+
+    #: The name that promises have in plangym: `env.step(..., blocking=False)()`.
+    __call__ = wait
+
+    def __del__(self) -> None:
+        drop = getattr(self, "_drop", None)
+        if drop is not None:
+            drop()
+
+
+def _is_outcome(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, ConcurrentUse)

@@ -81,7 +81,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def get_state(self) -> np.ndarray:
-        """Fresh `[S]` uint8 array: everything that the next step reads."""
+        """Return a fresh `[S]` uint8 array: everything that the next step reads."""
 
     @abstractmethod
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -89,11 +89,11 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def clone(self, **overrides: Any) -> Self:
-        """New env with the same settings; `overrides` change some. Not its state."""
+        """Return a new env with the same settings; `overrides` change some. Not its state."""
 
     @abstractmethod
     def render(self) -> Any:
-        """Picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array.
+        """Return a picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array.
 
         Raises:
             MissingExtra: a package that it draws with is not installed.
@@ -136,7 +136,7 @@ class PlanEnv(SlotStepper, Closing):
         return self
 
     def sample_action(self) -> Any:
-        """One action, drawn by the action space's own generator."""
+        """Return one action, drawn by the action space's own generator."""
         return self.action_space.sample()
 
     def set_state(self, state: np.ndarray) -> None:

@@ -104,7 +104,7 @@ class _Cells:
 
 
 def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
-    """What returns, of a row's info, what is to be kept beside its columns; None for no infos."""
+    """Return a function of a row and its info, which returns what to keep beside the columns."""
 
     def put_all(row: int, info: dict[str, Any]) -> dict[str, Any]:
         put(row, info)
@@ -114,7 +114,7 @@ def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
 
 
 def row_error(batch: RowBatch, row: int, reason: BaseException) -> RowError:
-    """`reason`, as the error of one row of a batch."""
+    """Return `reason`, as the error of one row of a batch."""
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
 
 
@@ -130,7 +130,7 @@ def _finish(
 
     Returns:
         The error of the first row with an invalid value, if there is one: it and the rows
-        behind it are not done.
+        after it are not done.
     """
     rows = slice(first, first + len(lengths))
     failure = None
@@ -156,7 +156,7 @@ def _finish(
 
 
 def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:
-    """Seal states of which `lengths` bytes were written, and clear what is behind these."""
+    """Seal states of which `lengths` bytes were written, and clear what follows these."""
     states = batch.states_out[first : first + len(lengths)]
     target, width = batch.cells.target, batch.cells.width
     if lengths and lengths.count(lengths[0]) == len(lengths):
@@ -174,7 +174,7 @@ def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:
 def _steps(
     env: RowEnv, batch: RowBatch, first: int, stop: int
 ) -> tuple[Callable[[Any], Any], Iterable[Any], _Sequences | None]:
-    """How rows are stepped: a function, what it takes for each row, and what it remembers."""
+    """Return how to step rows: a function, what it takes for each row, and what it remembers."""
     actions = row_actions(batch, first, stop)
     if batch.single and env.frameskip == 1:
         moves = actions[:, 0] if batch.layout.action.is_flat else [action for (action,) in actions]
@@ -224,7 +224,7 @@ class _Sequences:
 
 
 def _store_counts(batch: RowBatch, rows: slice, played: _Sequences | None) -> None:
-    """Write how many steps rows took, and the rewards behind the first."""
+    """Write how many steps rows took, and the rewards after the first."""
     if played is None:
         batch.steps[rows] = 1
         batch.env_steps[rows] = 1
@@ -239,10 +239,10 @@ def _store_counts(batch: RowBatch, rows: slice, played: _Sequences | None) -> No
 
 
 def row_actions(batch: RowBatch, first: int, stop: int) -> Any:
-    """Actions of some rows, `[row][h]`, as the env expects them.
+    """Return the actions of some rows, `[row][h]`, as the env expects them.
 
     They are views of a private copy: an env may keep an action, and the shared memory
-    behind it belongs to the next batch.
+    under it belongs to the next batch.
     """
     if batch.layout.action.is_flat:
         return batch.actions[0][first:stop].copy()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.batch_inputs import ONE_STEP
 from plangym_ext.core.state_store import StateStore
 from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.states.envelope import stacked
 
 #: Which infos come back: none but the counts, the numeric fields, or every field.
 INFOS = ("none", "numeric", "all")
+
+#: `dt` of a single control step for every row.
+ONE_STEP = np.ones((), np.int32)
+ONE_STEP.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +47,13 @@ class RowRequest:
             take 0 for a row that is reset first and not stepped, if H is 1.
         reset_first: `[B]` bool, rows to reset once their state is restored; None for none.
         infos: one of `INFOS`.
-        wants_states: whether anyone but the env will see the states that come out. If
-            not, they need no seal.
+        wants_states: whether the caller will see the states that come out. If not, they need
+            no seal.
         out: arrays to write results to, by the names that `RowBatch` gives its fields
             (`obs0`, `rewards`, `terminated`, ...); any strides. A backend that fills
             them returns these very arrays; what it returns otherwise is copied there.
         slots: where the rows begin and end, if that is a store.
-        unchecked: name of the call, if nobody has looked at what is in the states: whoever
-            runs a row does so first. "" if they are good.
+        unchecked: method to name if a worker finds a bad state; "" if all are checked.
         num_rows: B.
         horizon: H.
         single: whether each row is one control step from its state, and none is reset first.
@@ -75,7 +79,7 @@ class RowRequest:
 
 
 def checked_infos(infos: str, where: str) -> str:
-    """The mode, if it is one.
+    """Return the mode, if it is one.
 
     Raises:
         UnknownName: it is not.
@@ -86,3 +90,34 @@ def checked_infos(infos: str, where: str) -> str:
             f"{suggestion(str(infos), INFOS)}"
         )
     return infos
+
+
+def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
+    """Return `dt` as int32 of shape `()` or `[B]`; None rows stand for a single step."""
+    if type(dt) is int and dt == 1:
+        return ONE_STEP
+    held = np.asarray(dt)
+    if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
+        rows = "" if num_rows is None else f" or ({num_rows},) int"
+        raise ValueError(
+            f"{where}: dt must be an int{rows}, control steps per row; "
+            f"got {held.shape} {held.dtype}"
+        )
+    if held.size and (held.min() < 1 or held.max() > np.iinfo(np.int32).max):
+        raise ValueError(
+            f"{where}: dt must be at least 1 in every row; got {held.min()} to {held.max()}"
+        )
+    return held.astype(np.int32)
+
+
+def one_array(states: Any, where: str) -> Any:
+    """Return a sequence of `[S]` rows as one `[B, S]` array; anything else as it is."""
+    if not isinstance(states, list | tuple):
+        return states
+    for index, state in enumerate(states):
+        if state is None:
+            raise ValueError(
+                f"{where}: states[{index}] is None; expected a state in every row. "
+                "Pass states=None to continue all rows, or a state for each."
+            )
+    return stacked(states, where)

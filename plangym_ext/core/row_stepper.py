@@ -11,16 +11,20 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import check_actions
-from plangym_ext.core.batch_inputs import ONE_STEP, checked_dt, one_array
-from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
-from plangym_ext.core.pending import PendingBatch, RowsRun, RunningRows
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
-from plangym_ext.core.row_request import RowRequest, checked_infos
+from plangym_ext.core.row_request import (
+    ONE_STEP,
+    RowRequest,
+    checked_dt,
+    checked_infos,
+    one_array,
+)
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import BatchPending, InvalidAction
-from plangym_ext.states.envelope import Envelope
+from plangym_ext.states.envelope import Envelope, as_wide
 
 
 class RowStepper(ABC):
@@ -43,18 +47,19 @@ class RowStepper(ABC):
         self._one_caller = OneCaller(type(self).__name__)
         self._continued = ContinuedRows()
         #: The last batch that was begun without states.
-        self._moving: weakref.ref[PendingBatch[Any]] | None = None
+        self._moving: weakref.ref[Pending[Any]] | None = None
 
     @abstractmethod
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        """Run checked rows that name no slots; fresh arrays, or those of `request.out`.
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        """Begin to run checked rows; a backend that cannot is done when this returns.
 
-        `request.states` stays as it is, and the arrays that come back are nobody else's.
+        `request.states` stays as it is. The arrays that come belong to the caller, but for
+        those of `request.out`, which were given.
         """
 
     @abstractmethod
     def _first_state(self) -> np.ndarray:
-        """`[S]` state at which a row begins that was not stepped before.
+        """Return the `[S]` state at which a row begins that was not stepped before.
 
         Raises:
             ResetNeeded: there is none yet.
@@ -68,7 +73,7 @@ class RowStepper(ABC):
         """
 
     def wider(self, excess: int) -> int:
-        """Row width for states that need `excess` bytes more, with room to grow."""
+        """Return the row width for states that need `excess` bytes more, with room to grow."""
         return (self.layout.state_width + excess) * 3 // 2
 
     @property
@@ -133,7 +138,7 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            return finish(self._run(request))
+            return finish(self._start(request).wait())
 
     def step_batch_async(
         self,
@@ -144,7 +149,7 @@ class RowStepper(ABC):
         *,
         infos: str = "numeric",
         out: Mapping[str, Any] | None = None,
-    ) -> PendingBatch[Transitions | StateTransitions]:
+    ) -> Pending[Transitions | StateTransitions]:
         """Begin `step_batch` and return at once; `wait()` gives its result.
 
         Several batches with states may be in flight, of one without states only one. The
@@ -152,11 +157,10 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            # Never a variable of this call: an error that is kept keeps the frames below it
-            # and above, and a batch that nobody holds has to be gone at once.
+            # Not bound to a name: a stored traceback would keep the batch, which has to be gone
+            # at once when its last holder is.
             return self._remembered(
-                PendingBatch(self._start(request), finish, self._one_caller),
-                moves_rows=states is None,
+                self._start(request).then(finish, self._one_caller), moves_rows=states is None
             )
 
     def rollout_batch(
@@ -195,7 +199,7 @@ class RowStepper(ABC):
                 out=targets.arrays,
                 unchecked=unchecked,
             )
-            found = targets.filled(self._run(request))
+            found = targets.filled(self._start(request).wait())
             return Rollouts(
                 targets.field("states", found.states),
                 targets.obs(found),
@@ -217,7 +221,7 @@ class RowStepper(ABC):
         infos: str,
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions | StateTransitions]]:
-        """The checked request of a `step_batch`, and what makes its result."""
+        """Return the checked request of a `step_batch`, and what makes its result."""
         reset_first, unchecked = None, ""
         if states is None:
             leaves = self._checked_actions(actions, (-1,), "step_batch")
@@ -258,19 +262,11 @@ class RowStepper(ABC):
 
         return request, finish
 
-    def _run(self, request: RowRequest) -> RowResults:
-        """Run a request."""
-        return self._run_rows(request)
-
-    def _start(self, request: RowRequest) -> RunningRows:
-        """Begin what `_run` does; a backend that cannot, does it at once."""
-        return RowsRun(lambda: self._run(request))
-
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
-        """Bring batches in flight that nobody will ask for to their end."""
+        """Bring batches to their end whose results will not be asked for."""
 
-    def _remembered(self, pending: PendingBatch[Any], *, moves_rows: bool) -> PendingBatch[Any]:
-        """The same batch; while it is open, nothing else may touch rows that it moves."""
+    def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
+        """Return the same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
             self._moving = weakref.ref(pending)
         return pending
@@ -287,7 +283,7 @@ class RowStepper(ABC):
     # Checks and the rows that continue -----------------------------------------
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """The states as `[B, S]` uint8, if they are whole rows of this env.
+        """Return the states as `[B, S]` uint8, if they are whole rows of this env.
 
         Args:
             states: `[B, S]` uint8, or a sequence of `[S]` rows, of which some may be
@@ -305,7 +301,7 @@ class RowStepper(ABC):
         return rows
 
     def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
-        """The same for a batch, and who is to be named if their content is yet unchecked."""
+        """Return the same for a batch, and who is to be named if their content is yet unchecked."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
             self.state_width,
@@ -316,7 +312,7 @@ class RowStepper(ABC):
     def _checked_actions(
         self, actions: Any, batch_shape: tuple[int, ...], where: str
     ) -> tuple[np.ndarray, ...]:
-        """Leaf arrays of a batch of actions; see `check_actions`."""
+        """Return the leaf arrays of a batch of actions; see `check_actions`."""
         return check_actions(self.layout.action, actions, batch_shape, where)
 
     def set_row_states(self, states: np.ndarray) -> None:
@@ -331,7 +327,7 @@ class RowStepper(ABC):
 
 
 def transitions(targets: OutFields, found: RowResults) -> Transitions:
-    """What a step returns, without the states."""
+    """Return the result of a step, without the states."""
     return Transitions(
         targets.obs(found),
         targets.field("rewards", found.rewards.reshape(-1)),
@@ -339,3 +335,43 @@ def transitions(targets: OutFields, found: RowResults) -> Transitions:
         targets.field("truncateds", found.truncated),
         found.infos,
     )
+
+
+class ContinuedRows:
+    """The rows of a handle that are stepped without states.
+
+    Attributes:
+        states: `[B, S]` uint8, where they are.
+        ended: `[B]` bool, which have ended there.
+    """
+
+    states: np.ndarray
+    ended: np.ndarray
+
+    def __init__(self) -> None:
+        self.drop()
+
+    def first(self, count: int, root: Callable[[], np.ndarray]) -> None:
+        """Make sure that there are `count` rows; new ones begin at the `[S]` state of `root`."""
+        new = count - len(self.states)
+        if new <= 0:
+            return
+        state = root()
+        fresh = np.broadcast_to(state, (new, len(state)))
+        width = max(self.states.shape[1], fresh.shape[1])
+        self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
+        self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
+
+    def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
+        """Rows 0 to B - 1 are now at `states`, which are theirs; later ones stay where they are."""
+        if len(self.states) <= len(states):
+            self.states, self.ended = states, ended
+        else:
+            self.states = as_wide(self.states, states.shape[1])
+            self.states[: len(states)] = as_wide(states, self.states.shape[1])
+            self.ended[: len(states)] = ended
+
+    def drop(self) -> None:
+        """Forget them all."""
+        self.states = np.zeros((0, 0), np.uint8)
+        self.ended = np.zeros(0, bool)

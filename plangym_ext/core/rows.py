@@ -16,6 +16,7 @@ import numpy as np
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.row_request import RowRequest
+from plangym_ext.states.envelope import as_wide
 
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
 
@@ -37,7 +38,7 @@ class RowLayout:
     info: tuple[InfoColumn, ...]
 
     def fields(self, num_rows: int, horizon: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and dtype of every array of a batch, by name, in memory order."""
+        """Return the shape and dtype of every array of a batch, by name, in memory order."""
         b, h = num_rows, horizon
         found: dict[str, tuple[tuple[int, ...], str]] = {}
         for k, leaf in enumerate(self.action.leaves):
@@ -55,7 +56,7 @@ class RowLayout:
         return found
 
     def offsets(self, num_rows: int, horizon: int) -> tuple[dict[str, int], int]:
-        """Byte offset of every array, and the size of the whole."""
+        """Return the byte offset of every array, and the size of the whole."""
         offsets, end = {}, 0
         for name, (shape, dtype) in self.fields(num_rows, horizon).items():
             offsets[name] = end
@@ -162,7 +163,7 @@ class RowBatch:
         self._resets = True
 
     def field(self, name: str) -> np.ndarray:
-        """The array of a field, by `RowLayout`'s name for it."""
+        """Return the array of a field, by `RowLayout`'s name for it."""
         return self._views[name]
 
     def load(self, request: RowRequest, *, states: bool = True) -> None:
@@ -178,12 +179,7 @@ class RowBatch:
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
-            width = request.states.shape[1]
-            if width == self.layout.state_width:
-                self.states_in[...] = request.states
-            else:
-                self.states_in[:, :width] = request.states
-                self.states_in[:, width:] = 0
+            self.states_in[...] = as_wide(request.states, self.layout.state_width)
         if request.dt is not self._dt:
             self.dt[...] = request.dt
             self._dt = None if request.dt.flags.writeable else request.dt
@@ -216,7 +212,7 @@ class RowBatch:
                 array[row] = value
 
     def forget_inputs(self) -> None:
-        """Somebody else has used the memory: what is in it is not known."""
+        """Take nothing in the memory for known: another batch has used it."""
         self._dt, self._resets = None, True
 
     def results(
@@ -226,7 +222,7 @@ class RowBatch:
         copy: bool = False,
         given: Mapping[str, np.ndarray] | None = None,
     ) -> RowResults:
-        """What came back.
+        """Return the results of all rows.
 
         Args:
             root: the same memory, of which the results are to be views; None for `memory`.
@@ -258,7 +254,7 @@ class RowBatch:
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
-    """Error for an array given for states that turned out to need wider rows."""
+    """Return the error for an array given for states that turned out to need wider rows."""
     return ValueError(
         f"out: states must be {needed} uint8, for they have outgrown their rows; got {given}. "
         "Make them anew with env.state_width."

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.batch_inputs import checked_dt
 from plangym_ext.core.out_fields import OutFields
-from plangym_ext.core.pending import PendingBatch
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Transitions
-from plangym_ext.core.row_request import RowRequest, SlotRequest, checked_infos
+from plangym_ext.core.row_request import (
+    RowRequest,
+    SlotRequest,
+    checked_dt,
+    checked_infos,
+)
 from plangym_ext.core.row_stepper import RowStepper, transitions
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.state_store import StateStore
@@ -74,7 +79,7 @@ class SlotStepper(RowStepper):
         """
         with self._one_caller:
             request, finish = self._slot_request(actions, src, dst, dt, infos, out)
-            return finish(self._run(request))
+            return finish(self._start(request).wait())
 
     def step_slots_async(
         self,
@@ -85,15 +90,15 @@ class SlotStepper(RowStepper):
         *,
         infos: str = "numeric",
         out: Mapping[str, Any] | None = None,
-    ) -> PendingBatch[Transitions]:
+    ) -> Pending[Transitions]:
         """Begin `step_slots` and return at once; `wait()` gives its result.
 
         Of batches in flight, none may write a slot that another reads or writes. What the
-        targets of a batch hold that failed, or that nobody has waited for, is undefined.
+        targets of a batch hold that failed, or that was not waited for, is undefined.
         """
         with self._one_caller:
             request, finish = self._slot_request(actions, src, dst, dt, infos, out)
-            return PendingBatch(self._start(request), finish, self._one_caller)
+            return self._start(request).then(finish, self._one_caller)
 
     def _slot_request(
         self,
@@ -104,7 +109,7 @@ class SlotStepper(RowStepper):
         infos: str,
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
-        """The checked request of a `step_slots`, and what makes its result."""
+        """Return the checked request of a `step_slots`, and what makes its result."""
         store = self.states
         store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")
@@ -130,13 +135,24 @@ class SlotStepper(RowStepper):
 
         return request, finish
 
-    def _run(self, request: RowRequest) -> RowResults:
-        """Run a request, which may name slots; a backend may do so without the copies."""
-        slots = request.slots
-        if slots is None:
-            return super()._run(request)
-        rows = request.states[slots.sources]
-        found = self._run_rows(dataclasses.replace(request, states=rows, slots=None))
-        slots.store.widen(found.states.shape[1])
-        slots.store.rows[slots.targets] = found.states
-        return found
+
+def run_now(run: Callable[[RowRequest], RowResults], request: RowRequest) -> Pending[RowResults]:
+    """Run a request on a backend that is done when it returns; `RowStepper._start` for it.
+
+    Args:
+        run: runs checked rows that name no slots.
+        request: rows; their slots are read before, and written after, they are run.
+    """
+    if request.slots is None:
+        return Pending.done_by(functools.partial(run, request))
+    return Pending.done_by(functools.partial(_run_slots, run, request, request.slots))
+
+
+def _run_slots(
+    run: Callable[[RowRequest], RowResults], request: RowRequest, slots: SlotRequest
+) -> RowResults:
+    rows = request.states[slots.sources]
+    found = run(dataclasses.replace(request, states=rows, slots=None))
+    slots.store.widen(found.states.shape[1])
+    slots.store.rows[slots.targets] = found.states
+    return found

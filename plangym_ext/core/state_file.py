@@ -79,7 +79,7 @@ def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array of an `.npz`, read only if the file holds as much as it says."""
+    """Return an array of an `.npz`, read only if the file holds as much as it says."""
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > _MOST_EXPANSION * info.compress_size + _MOST_EXPANSION:
         raise ValueError(f"{name} would take {info.file_size:,} bytes")

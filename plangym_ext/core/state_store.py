@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.errors import BatchPending
+from plangym_ext.states.envelope import as_wide
 
 Slots = npt.NDArray[np.int64]
 _FEWEST = 64  # slots that a store begins with
@@ -33,7 +35,7 @@ class StateStore:
         storage: "shared" if other processes are to reach it.
         check: turns what a caller gives for states into checked `[n, S]` rows.
         one_caller: the guard of the env that the store belongs to.
-        end_abandoned: brings batches to their end that nobody will ask for.
+        end_abandoned: brings batches to their end whose results will not be asked for.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class StateStore:
         self.pins = 0
 
     def __len__(self) -> int:
-        """Slots in use."""
+        """Return the number of slots in use."""
         return int(self._used.sum())
 
     @property
@@ -79,7 +81,7 @@ class StateStore:
         Raises:
             BatchPending: the store has to grow while a batch runs on it; `reserve` before.
         """
-        count = _at_least_zero("allocate: count", count)
+        count = at_least("allocate: count", count, 0)
         if count > len(self._free):
             self.reserve(max(_FEWEST, 2 * self.capacity, len(self) + count))
         taken = self._free[len(self._free) - count :][::-1]
@@ -106,7 +108,7 @@ class StateStore:
         Raises:
             BatchPending: a batch runs on the store.
         """
-        capacity = _at_least_zero("reserve: capacity", capacity)
+        capacity = at_least("reserve: capacity", capacity, 0)
         known = self.capacity
         if capacity > known:
             self._move(capacity, self._rows.shape[1])
@@ -127,7 +129,7 @@ class StateStore:
                 "states: the store cannot grow while a batch runs on it. Wait for the batch "
                 "first, or reserve enough slots before you begin it."
             )
-        # The block is held with the rows: whoever maps it asks it for its descriptor.
+        # The block is held with the rows: its descriptor is needed to map it elsewhere.
         rows, self._block = allocate((capacity, width), np.dtype(np.uint8), self._storage)
         known, old_width = self._rows.shape
         rows[:known, :old_width] = self._rows
@@ -135,7 +137,7 @@ class StateStore:
 
     @one_call
     def __getitem__(self, slots: Any) -> np.ndarray:
-        """Fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
+        """Return a fresh copy of the states in some slots: `[n, S]` uint8, or `[S]` for an int.
 
         Raises:
             IndexError: a slot is not in use.
@@ -157,13 +159,11 @@ class StateStore:
         checked = self._check(given[None] if given.ndim == 1 else given, "states")
         if len(checked) not in (1, len(rows)):
             raise ValueError(f"states: expected one state or {len(rows)}; got {len(checked)}")
-        width = checked.shape[1]
-        self.widen(width)
-        self._rows[rows, :width] = checked
-        self._rows[rows, width:] = 0
+        self.widen(checked.shape[1])
+        self._rows[rows] = as_wide(checked, self._rows.shape[1])
 
     def checked(self, slots: Any, where: str, *, distinct: bool = False) -> Slots:
-        """`[n]` int64 slots, all in use.
+        """Return `[n]` int64 slots, all in use.
 
         Raises:
             IndexError: a slot is not in use, or `distinct` ones are wanted and one is
@@ -186,9 +186,3 @@ class StateStore:
         if distinct and len(np.unique(rows)) < len(rows):
             raise IndexError(f"{where} must be distinct; one of the {len(rows)} is named twice")
         return rows
-
-
-def _at_least_zero(what: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise ValueError(f"{what} must be an int >= 0; got {value!r}")
-    return int(value)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.native.row_checks import RowChecks
-from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.envelope import HEADER, as_wide
 
 
 class NativeEnv(LiveStepper):
@@ -65,8 +65,7 @@ class NativeEnv(LiveStepper):
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
         """Return `[B, S]` uint8 from `step_live` as states that any equal env takes; fresh."""
-        found = np.zeros((len(rows), self.state_width), np.uint8)
-        found[:, : rows.shape[1]] = rows
+        found = as_wide(rows.copy(), self.state_width)
         self.envelope.seal(found, sum(part.width for part in self.codec.parts))
         return found
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
+
+from plangym_ext.core.numbers import at_least
+from plangym_ext.core.own_process import usable_processors
 
 
 def checked_threads(threads: Any) -> int:
     """Return the threads to use: those asked for, or as many as there are processors if None.
 
     Raises:
-        ValueError: not an int >= 1.
+        InvalidOption: not an integer >= 1.
     """
     if threads is None:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ValueError(f"threads must be an int >= 1; got {threads!r}")
-    return threads
+        return usable_processors()
+    return at_least("threads", threads, 1)

@@ -9,7 +9,7 @@ import weakref
 from pathlib import Path
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import each_in_child, fork_count
 from plangym_ext.errors import FolderBusy
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -35,7 +35,7 @@ class FolderLock(Closing):
         except ImportError:  # not a Unix
             return
         descriptor = os.open(folder, os.O_RDONLY)
-        self._release = weakref.finalize(self, _let_go, descriptor, forks.count())
+        self._release = weakref.finalize(self, _let_go, descriptor, fork_count())
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -56,7 +56,7 @@ class FolderLock(Closing):
 
 
 def _let_go(descriptor: int, held_at: int) -> None:
-    if held_at == forks.count():
+    if held_at == fork_count():
         import fcntl
 
         # By name: a child that was forked a moment ago may not have closed its copy yet.
@@ -65,4 +65,4 @@ def _let_go(descriptor: int, held_at: int) -> None:
     os.close(descriptor)
 
 
-_locks = forks.each_in_child(FolderLock.close)
+_locks = each_in_child(FolderLock.close)

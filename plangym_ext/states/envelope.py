@@ -281,6 +281,25 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
     return found
 
 
+def as_wide(rows: np.ndarray, width: int) -> np.ndarray:
+    """Return `[B, S]` rows as `[B, width]`, with zeros after what is narrower.
+
+    The result is the same array if it is that wide already, or wider; else it is fresh.
+    """
+    narrow = rows.shape[1]
+    if narrow >= width:
+        return rows
+    found = np.zeros((len(rows), width), np.uint8)
+    found[:, :narrow] = rows
+    return found
+
+
+def stacked_rows(states: Sequence[np.ndarray]) -> np.ndarray:
+    """Return `[S]` states as fresh `[B, S]`, with zeros after narrower ones."""
+    width = max(map(len, states))
+    return np.concatenate([as_wide(state[None], width) for state in states])
+
+
 def payload(row: np.ndarray) -> np.ndarray:
     """Return a view `[width - 48]` uint8 of the payload area of a row, padding included."""
     return row[HEADER:]

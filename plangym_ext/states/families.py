@@ -91,23 +91,23 @@ class Family:
         if codec is None:
             kind = "approximate" if approximate else "exact"
             raise IncompleteState(f"{self.name}: this family has no {kind} codec")
-        return _loaded(codec)
+        return load_named(codec)
 
     def load_playback(self) -> Callable[[Any], Any] | None:
         """Return the class of the family's `Playback`, or None if any env's will do."""
-        return None if self.playback is None else _loaded(self.playback)
+        return None if self.playback is None else load_named(self.playback)
 
     def load_wrap(self) -> Callable[..., Any] | None:
         """Return what `make` passes every env of the family through, or None."""
-        return None if self.wrap is None else _loaded(self.wrap)
+        return None if self.wrap is None else load_named(self.wrap)
 
     def load_prepare(self) -> Callable[[Any], object] | None:
         """Return what is done to a simulator before its first reset, or None."""
-        return None if self.prepare is None else _loaded(self.prepare)
+        return None if self.prepare is None else load_named(self.prepare)
 
     def build_context(self) -> AbstractContextManager[Any]:
         """Return a new context in which an env of the family is built."""
-        return contextlib.nullcontext() if self.building is None else _loaded(self.building)()
+        return contextlib.nullcontext() if self.building is None else load_named(self.building)()
 
     def is_run_by(self, backend: str) -> bool:
         """Return whether this is the family's native backend."""
@@ -117,7 +117,7 @@ class Family:
         """Return what finds that which a native backend runs of an env, or None."""
         if self.native is None or self.native[0] != backend:
             return None
-        return _loaded(self.native[1])
+        return load_named(self.native[1])
 
     def spec(self, name: str) -> Any:
         """Return the gymnasium `EnvSpec` of an id that matches `names`.
@@ -127,11 +127,12 @@ class Family:
             UnknownName: the family has no such env.
         """
         assert self.resolve is not None
-        return _loaded(self.resolve)(name)
+        return load_named(self.resolve)(name)
 
 
-def _loaded(what: str | Callable[..., Any]) -> Callable[..., Any]:
-    if callable(what):
+def load_named(what: Any) -> Any:
+    """Return what "module:name" names, which is imported now; anything else as it is."""
+    if not isinstance(what, str):
         return what
     module, _, name = what.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -167,11 +167,3 @@ def checked_states(states: Any, num_envs: int) -> np.ndarray:
             f"got {found.shape} {found.dtype}"
         )
     return found
-
-
-def stacked_states(states: Sequence[np.ndarray]) -> np.ndarray:
-    """Return states as rows of one array, `[n, S]` uint8; zeros follow a narrower one."""
-    found = np.zeros((len(states), max(map(len, states))), np.uint8)
-    for row, state in zip(found, states, strict=True):
-        row[: len(state)] = state
-    return found

@@ -26,7 +26,7 @@ from plangym_ext.vector.results import Reply, StepMemory
 from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.steps_ahead import StepsAhead
-from plangym_ext.workers.rows_message import NO_ROW
+from plangym_ext.workers.batch_layout import NO_ROW
 
 #: Names that `call` refuses: the vector env has to know of these calls.
 OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")

@@ -16,9 +16,9 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.vector.env_rows import EnvRows, RowMemory
 from plangym_ext.vector.obs_buffer import ObsBuffer, buffer_bytes, layout_of
 from plangym_ext.vector.results import StepMemory
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import ExternalProcess, next_request
-from plangym_ext.workers.rows_message import NO_ROW
-from plangym_ext.workers.service import Service
+from plangym_ext.workers.protocol import Call, OpenBlock, Service
 
 #: Number that a worker knows the shared memory by.
 _BLOCK = 0
@@ -232,7 +232,7 @@ class WorkerHost(RowHost):
     def start(self, name: str, *args: Any) -> int:
         """See `RowHost`."""
         request = next_request()
-        self.worker.post(("call", request, name, pickle.dumps((args, {}), protocol=5)))
+        self.worker.post(Call(request, name, pickle.dumps((args, {}), protocol=5)))
         self.worker.begun(name)
         return request
 
@@ -270,7 +270,7 @@ class WorkerHost(RowHost):
 
         assert self._block is not None
         self.worker.describe()
-        self.worker.post(("block", _BLOCK, self._block.nbytes), (self._block.fd,))
+        self.worker.post(OpenBlock(_BLOCK, self._block.nbytes), (self._block.fd,))
         # By value, as envs travel: the space may be of a class that only this process knows.
         form = cloudpickle.dumps(self._form, protocol=5)
         return self.start("open", form, self._index, attributes)

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plangym_ext.core.live_stepper import LiveStepper
+from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.vector.env_backend import EnvBackend
@@ -98,19 +99,11 @@ def _checked_workers(n_workers: int | None, backend: str) -> int | None:
         )
     if backend == "process" and n_workers is None:
         n_workers = default_n_workers()
-    if n_workers is not None and (
-        isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1
-    ):
-        raise ValueError(f"make_vec: n_workers must be an int >= 1; got {n_workers!r}")
-    return n_workers
+    return None if n_workers is None else at_least("make_vec: n_workers", n_workers, 1)
 
 
 def _checked_number(num_envs: int | None) -> int | None:
-    if num_envs is not None and (
-        isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1
-    ):
-        raise ValueError(f"make_vec: num_envs must be an int >= 1; got {num_envs!r}")
-    return num_envs
+    return None if num_envs is None else at_least("make_vec: num_envs", num_envs, 1)
 
 
 def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:

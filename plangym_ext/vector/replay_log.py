@@ -22,8 +22,8 @@ from plangym_ext.vector.checkpoint import READING, Call, Checkpoint
 from plangym_ext.vector.checksum import not_exact
 from plangym_ext.vector.hosts import RowHost, WorkerHost
 from plangym_ext.vector.row_deaths import RowDeaths
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import START_TIMEOUT
-from plangym_ext.workers.rows_message import NO_ROW
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0

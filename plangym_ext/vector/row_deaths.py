@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from plangym_ext.errors import PoisonState, WorkerDied
-from plangym_ext.workers.rows_message import NO_ROW
+from plangym_ext.workers.batch_layout import NO_ROW
 
 #: Deaths after which a cause is held to be one: of the worker's own making, and by a signal that
 #: others send, too, such as the system when memory runs short. Of the latter those that hit the

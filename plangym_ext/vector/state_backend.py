@@ -12,12 +12,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.continued_rows import equally_wide
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.live_stepper import LiveStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
-from plangym_ext.vector.arguments import stacked_states
+from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.vector.errors import VectorResetNeeded
@@ -340,7 +339,7 @@ class StateBackend(VectorBackend):
         kept, fresh, _ = self._kept
         fresh = fresh.copy()
         fresh[rows] = False
-        self._reach(_replaced(kept, rows, stacked_states(states)), fresh)
+        self._reach(_replaced(kept, rows, stacked_rows(states)), fresh)
         if shown is not None:
             for number, obs in zip(rows, shown, strict=True):
                 self.obs.put(number, obs)
@@ -424,9 +423,9 @@ class StateBackend(VectorBackend):
 
 def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:
     """Return states of all rows with those of some rows replaced, as wide as the widest."""
-    found, states = equally_wide(kept, states)
+    found = as_wide(kept, states.shape[1])
     found = found.copy() if found is kept else found
-    found[list(rows)] = states
+    found[list(rows)] = as_wide(states, found.shape[1])
     return found
 
 

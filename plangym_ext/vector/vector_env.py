@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
     checked_autoreset,
@@ -20,7 +21,6 @@ from plangym_ext.vector.arguments import (
     checked_seeds,
     checked_states,
     per_row,
-    stacked_states,
 )
 from plangym_ext.vector.backend import VectorBackend
 from plangym_ext.vector.env_rows import OWN_CALLS
@@ -277,7 +277,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         with self._one_caller:
             self._pending.check_idle("get_states")
-            return stacked_states(self._backend.get_states(range(self.num_envs)))
+            return stacked_rows(self._backend.get_states(range(self.num_envs)))
 
     def set_states(
         self,

@@ -52,7 +52,7 @@ def _refusal(env: GymEnv, target: Any) -> str:
 
 
 def _is_importable(target: Any) -> bool:
-    """Whether a worker finds what makes an env by its name, as it is here.
+    """Return whether a worker finds what makes an env by its name, as it is here.
 
     A function may hold objects of this process, of which a worker would have copies.
     """

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.one_caller import OneCaller, one_call
-from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
-from plangym_ext.states.envelope import HEADER, Envelope, fingerprint
-from plangym_ext.states.part import StateTooWide
+from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
+from plangym_ext.workers.batch_run import BatchRun
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
-from plangym_ext.workers.flight import Flight
-from plangym_ext.workers.promise import Promise
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
@@ -64,7 +62,7 @@ class BatchEnv(SlotStepper):
             self._one_caller = one_caller
         self._one_caller.bind_to_process()
         self._envs = list(envs)
-        self._blocking, self._timeout = blocking, timeout
+        self.blocking, self.row_timeout = blocking, timeout
         self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")
@@ -86,7 +84,7 @@ class BatchEnv(SlotStepper):
         self.envelope = Envelope(first["identity"], first["payload_width"])
         for env in self._envs:
             env.one_caller = self._one_caller
-        self._crew = WorkerPool(self._envs)
+        self.pool = WorkerPool(self._envs)
         self._closed = False
         #: States of rows that were reset before one in front of them.
         self._waiting: dict[int, np.ndarray] = {}
@@ -98,7 +96,7 @@ class BatchEnv(SlotStepper):
         return self._envs[index]
 
     def __getattr__(self, name: str) -> Any:
-        """Attribute of the first env; the envs are equal."""
+        """Return an attribute of the first env; the envs are equal."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._envs[0], name)
@@ -166,32 +164,28 @@ class BatchEnv(SlotStepper):
             for i in chosen
         ]
         found = _asked([self._envs[i] for i in chosen], requests)
-        width = max(self.layout.state_width, *(len(state) for state, _, _ in found))
-        if width > self.layout.state_width:
-            self.widen(width)
-        states = np.zeros((len(found), width), np.uint8)
-        for row, (state, _, _) in zip(states, found, strict=True):
-            row[: len(state)] = state
+        states = stacked_rows([state for state, _, _ in found])
+        if states.shape[1] > self.layout.state_width:
+            self.widen(states.shape[1])
+        states = as_wide(states, self.layout.state_width)
         self._begin_rows(dict(zip(chosen, states, strict=True)))
         obs = self.layout.obs.stack([obs for _, obs, _ in found])
         return (obs, states) if return_states else obs
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
-        """Rows begin at these states; one behind a row without a state waits for it."""
+        """Have rows begin at these `[S]` states; one after a row without a state waits for it."""
         self._waiting |= states
-        count = known = len(self._continued.states)
+        count = len(self._continued.states)
         while count in self._waiting:
             count += 1
-        rows = np.zeros((count, self.layout.state_width), np.uint8)
-        ended = np.zeros(count, bool)
-        rows[:known, : self._continued.states.shape[1]] = self._continued.states
-        ended[:known] = self._continued.ended
+        rows, ended = [*self._continued.states], [*self._continued.ended]
         for i in range(count):
             state = self._waiting.pop(i, None)
             if state is not None:
-                rows[i, : len(state)], ended[i] = state, False
+                rows[i : i + 1], ended[i : i + 1] = [state], [False]
         if count:
-            self._continued.keep(rows, ended)
+            width = self.layout.state_width
+            self._continued.keep(as_wide(stacked_rows(rows), width), np.array(ended, bool))
 
     def _first_state(self) -> np.ndarray:
         raise ResetNeeded(
@@ -199,32 +193,20 @@ class BatchEnv(SlotStepper):
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."
         )
 
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        return self._run(request)
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        run = BatchRun(self, request)
+        run.start()
+        return run.pending()
 
-    def _run(self, request: RowRequest) -> RowResults:
-        return self._start(request).wait(None)
-
-    def _start(self, request: RowRequest) -> RunningRows:
+    def check_open(self) -> None:
+        """Refuse a batch if the processes are closed."""
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
-        self._crew.reap()
-        return _Running(self, request)
-
-    def begin(self, request: RowRequest) -> Flight:
-        """Have the workers run a request."""
-        return Flight(
-            self._crew,
-            self.layout,
-            request,
-            one_by_one=self._blocking,
-            row_timeout=self._timeout,
-        )
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
         # Their rows are as wide as they were when they began.
-        self._crew.settle()
+        self.pool.settle()
         self.envelope = Envelope(self.envelope.identity, width - HEADER)
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
         for env in self._envs:
@@ -242,7 +224,7 @@ class BatchEnv(SlotStepper):
                 env.begin_close()
             deadline = time.monotonic() + CLOSE_GRACE
             errors = [env.end(max(0.0, deadline - time.monotonic())) for env in self._envs]
-            self._crew.close(EnvClosed("BatchEnv: closed before this batch was done."))
+            self.pool.close(EnvClosed("BatchEnv: closed before this batch was done."))
         warn_of(errors)
 
     def _kill(self) -> None:
@@ -252,11 +234,13 @@ class BatchEnv(SlotStepper):
             env.kill()
 
     def _end_abandoned(self) -> None:
-        self._crew.end_abandoned()
+        self.pool.end_abandoned()
 
 
-def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Promise]]) -> list[Any]:
-    """Results of one request for each env; a worker that is gone is replaced and asked again."""
+def _asked(
+    envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Pending[Any]]]
+) -> list[Any]:
+    """Return the results of one request for each env; a dead worker is replaced, asked again."""
     promises = [_begun(request) for request in requests]
     found = []
     for env, request, promise in zip(envs, requests, promises, strict=True):
@@ -271,47 +255,8 @@ def _asked(envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Prom
     return found
 
 
-def _begun(request: Callable[[], Promise]) -> Promise | None:
+def _begun(request: Callable[[], Pending[Any]]) -> Pending[Any] | None:
     try:
         return request()
     except WorkerDied:
         return None
-
-
-class _Running:
-    """Rows in flight that are run again if their states outgrow the rows they have."""
-
-    def __init__(self, env: BatchEnv, request: RowRequest) -> None:
-        self._env, self._request = env, request
-        self._flight = env.begin(request)
-
-    def poll(self, timeout: float) -> bool:
-        """Whether they are done, as far as one attempt tells."""
-        return self._flight.poll(timeout)
-
-    def wait(self, timeout: float | None) -> RowResults:
-        """Their results; see `Flight.wait`."""
-        while True:
-            width = self._flight.state_width
-            try:
-                return self._flight.wait(timeout)
-            except StateTooWide as error:
-                # Another batch may have made them wider since this one began.
-                short = width + error.excess - self._env.state_width
-            except Exception:
-                if self._request.unchecked:
-                    # A refusal names the first of all rows, and goes before other errors.
-                    self._env.envelope.check(self._request.states, self._request.unchecked)
-                raise
-            if short > 0:
-                self._env.widen(self._env.wider(short))
-            slots = self._request.slots
-            if slots is not None:
-                slots.store.widen(self._env.state_width)
-                self._request = dataclasses.replace(self._request, states=slots.store.rows)
-            self._flight = self._env.begin(self._request)
-
-    def __del__(self) -> None:
-        flight = getattr(self, "_flight", None)
-        if flight is not None:
-            flight.abandoned = True

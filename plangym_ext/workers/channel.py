@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import os
 import pickle
 import select
 import socket
@@ -60,26 +59,13 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
     return [fd for fd, _ in poller.poll(None if timeout is None else timeout * 1000)]
 
 
-def wait_awake(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
-    """What a poller has, after waiting for that up to some seconds without going to sleep.
-
-    To be woken costs tens of microseconds, and on a busy machine the system may run the
-    woken end in place of the one that wakes it. Whoever else wants the processor gets it
-    in between.
-    """
-    deadline = time.monotonic() + seconds
-    while not (events := poller.poll(0)) and time.monotonic() < deadline:
-        os.sched_yield()
-    return events
-
-
 class Channel:
     """One end of the connection; for one thread at a time.
 
     Args:
         sock: connected stream socket; owned by the channel.
-        gone: descriptor that is readable once the process at the other end is gone, whoever
-            else holds its end of the socket open; -1 for none.
+        gone: descriptor that is readable once the process at the other end is gone, even if
+            another one holds its end of the socket open; -1 for none.
     """
 
     def __init__(self, sock: socket.socket, gone: int = -1) -> None:
@@ -90,7 +76,7 @@ class Channel:
         self._fds: list[int] = []
 
     def fileno(self) -> int:
-        """Descriptor to wait on for the next messages."""
+        """Return the descriptor to wait on for the next messages."""
         return self._sock.fileno()
 
     def send(
@@ -167,11 +153,11 @@ class Channel:
             meanwhile()
 
     def has_come(self) -> bool:
-        """Whether there is something to receive."""
+        """Return whether there is something to receive."""
         return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
-        """All whole messages that have come, at least one, which is waited for.
+        """Return all whole messages that have come, at least one, which is waited for.
 
         Each comes with its descriptors, owned by the caller.
 
@@ -183,7 +169,7 @@ class Channel:
         return found
 
     def collect(self) -> list[Message]:
-        """All whole messages that have come, or none; never waits for the rest of one.
+        """Return all whole messages that have come, or none; never waits for the rest of one.
 
         Raises:
             ChannelClosed: the other end is gone.

@@ -15,6 +15,7 @@ import numpy as np
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
 from plangym_ext.workers.channel import (
@@ -26,8 +27,18 @@ from plangym_ext.workers.channel import (
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.process import WorkerProcess
-from plangym_ext.workers.program import CLOSED, READY
-from plangym_ext.workers.promise import Promise
+from plangym_ext.workers.protocol import (
+    CLOSED,
+    COMMANDS,
+    READY,
+    Call,
+    Failure,
+    Get,
+    Reply,
+    ToWorker,
+    Value,
+    Widen,
+)
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
 CLOSE_GRACE = 1.0
@@ -40,7 +51,7 @@ _requests = itertools.count(READY + 1)
 
 
 def next_request() -> int:
-    """Number for one request; never used again in this process."""
+    """Return a number for one request; never used again in this process."""
     return next(_requests)
 
 
@@ -75,10 +86,10 @@ class ExternalProcess(Closing):
         self._constructor = _pickled(constructor, index)
         self._description: dict[str, Any] | None = None
         self._width: int | None = None
-        #: Answers that have come and that nobody has taken yet, those of workers that
-        #: were replaced since among them.
-        self._answers: dict[int, tuple[str, Any]] = {}
-        #: Requests that nobody will ask about any more.
+        #: Answers that have come and were not taken yet, also those of workers that
+        #: were replaced since.
+        self._answers: dict[int, Reply] = {}
+        #: Requests whose answers will not be asked for.
         self._forgotten: set[int] = set()
         check_descriptors(1)
         self._begin()
@@ -115,11 +126,11 @@ class ExternalProcess(Closing):
         self._begin()
 
     def describe(self) -> dict[str, Any]:
-        """Name, spaces and row layout of the env; waits until it is built."""
+        """Return name, spaces and row layout of the env; waits until it is built."""
         if self._description is None:
             self._description = self.result(READY, START_TIMEOUT)
             if self._width is not None:
-                self.post(("widen", self._width))
+                self.post(Widen(self._width))
         return self._description
 
     @property
@@ -131,7 +142,7 @@ class ExternalProcess(Closing):
         """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
         self._width = width
         with contextlib.suppress(WorkerDied):
-            self.post(("widen", width))
+            self.post(Widen(width))
 
     @property
     def observation_space(self) -> Any:
@@ -145,11 +156,11 @@ class ExternalProcess(Closing):
 
     # Requests -------------------------------------------------------------------
 
-    def post(self, message: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
+    def post(self, message: ToWorker, fds: tuple[int, ...] = ()) -> None:
         """Send a request without waiting for its answer.
 
         Args:
-            message: its name, then what belongs to it.
+            message: the request.
             fds: descriptors to send along.
 
         Raises:
@@ -161,7 +172,7 @@ class ExternalProcess(Closing):
         self._check_open()
         if self.fallen is not None:
             raise self.fallen
-        self.begun(message[0])
+        self.begun(COMMANDS[type(message)])
         timeout = self.send_timeout
         try:
             self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
@@ -185,11 +196,11 @@ class ExternalProcess(Closing):
         """
         # Noted, not raised: an error that is kept would keep whatever its traceback holds.
         try:
-            for (request, status, payload), _ in self.process.channel.collect():
-                if request in self._forgotten:
-                    self._forgotten.discard(request)
+            for reply, _ in self.process.channel.collect():
+                if reply.request in self._forgotten:
+                    self._forgotten.discard(reply.request)
                 else:
-                    self._answers[request] = (status, payload)
+                    self._answers[reply.request] = reply
         except ChannelDamaged as error:
             self.damaged(error)
         except ChannelClosed:
@@ -199,20 +210,20 @@ class ExternalProcess(Closing):
             raise
 
     def forget(self, request: int) -> None:
-        """Nobody will ask for the answer to a request any more."""
+        """Note that the answer to a request will not be asked for."""
         if self._answers.pop(request, None) is None:
             self._forgotten.add(request)
 
-    def taken(self, request: int) -> tuple[str, Any] | None:
+    def taken(self, request: int) -> Reply | None:
         """Answer to a request, if it has come; it is given once."""
         return self._answers.pop(request, None)
 
     def has_answer(self, request: int) -> bool:
-        """Whether the answer to a request has come and was not taken yet."""
+        """Return whether the answer to a request has come and was not taken yet."""
         return request in self._answers
 
     def death(self) -> WorkerDied:
-        """Error that says how the worker, which is gone, ended."""
+        """Return the error that says how the worker, which is gone, ended."""
         if self.process.fallen is None:
             self.process.fallen = self.process.death(self._last_command)
             self._forgotten.clear()  # it will not answer them
@@ -266,6 +277,18 @@ class ExternalProcess(Closing):
             looked = True
         return self.opened(answer)
 
+    def _has_come(self, request: int, timeout: float, process: WorkerProcess) -> bool:
+        """Return whether `result` would return at once, after waiting up to `timeout` seconds."""
+        with self.one_caller:
+            deadline = time.monotonic() + timeout
+            while not (self._closed or process.fallen is not None or request in self._answers):
+                left = deadline - time.monotonic()
+                ready = wait_readable(self.process.signs, max(0.0, left))
+                if not ready and left <= 0:
+                    return False
+                self.look(ready)
+            return True
+
     def look(self, ready: Container[int]) -> None:
         """Take what has come, or note the end of the worker.
 
@@ -278,15 +301,15 @@ class ExternalProcess(Closing):
             # A process that the env started may still hold the socket open.
             self.death()
 
-    def opened(self, answer: tuple[str, Any]) -> Any:
+    def opened(self, answer: Reply) -> Any:
         """Return or raise what an answer says."""
-        status, payload = answer
-        if status == "error":
-            raise payload.rebuild(self.where)
-        return pickle.loads(payload) if status == "pickled" else payload
+        if isinstance(answer, Failure):
+            raise answer.report.rebuild(self.where)
+        assert isinstance(answer, Value)
+        return pickle.loads(answer.data)
 
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
-        """Error for a worker that has not answered in time; ends it, whatever it does."""
+        """Return the error for a worker that has not answered in time; ends it."""
         stack = self.process.stack()
         self._fall(
             f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
@@ -303,15 +326,17 @@ class ExternalProcess(Closing):
         """The worker by name, for messages."""
         return f"worker {self.index} (pid {self.process.pid})"
 
-    def _ask(self, kind: str, *arguments: Any) -> Promise:
+    def _ask(self, message: Call | Get) -> Pending[Any]:
         with self.one_caller:
             self.describe()
-            request = next_request()
-            self.post((kind, request, *arguments))
+            request = message.request
+            self.post(message)
             process = self.process
-            return Promise(
+            return Pending(
                 lambda timeout: self.result(request, timeout, process),
-                functools.partial(self.forget, request),
+                lambda timeout: self._has_come(request, timeout, process),
+                drop=functools.partial(self.forget, request),
+                resumable=True,
             )
 
     # The env --------------------------------------------------------------------
@@ -320,11 +345,11 @@ class ExternalProcess(Closing):
         """Read an attribute of the env; one round trip to the worker."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._ask("get", name)()
+        return self._ask(Get(next_request(), name))()
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> Promise:
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask("call", name, pickle.dumps((args, kwargs), protocol=5))
+        return self._ask(Call(next_request(), name, pickle.dumps((args, kwargs), protocol=5)))
 
     def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
         """Reset the env.
@@ -356,7 +381,7 @@ class ExternalProcess(Closing):
         dt: int | np.ndarray | None = None,
         return_state: bool | None = None,
         blocking: bool = True,
-    ) -> Transitions | StateTransitions | Promise:
+    ) -> Transitions | StateTransitions | Pending[Any]:
         """Step rows; arguments and result as `PlanEnv.step_batch`; `dt` None is 1."""
         dt = 1 if dt is None else dt
         return _now(self.call("step_batch", actions, states, dt, return_state), blocking)
@@ -391,10 +416,9 @@ class ExternalProcess(Closing):
         self._closed = True
         # A worker that is still building its env has nothing to put in order.
         left = self.process.stop(grace if self._description is not None else 0.0)
-        for request, _, payload in left:
-            if request == CLOSED:
-                error: BaseException = payload.rebuild(self.where)
-                return error
+        for reply in left:
+            if reply.request == CLOSED and isinstance(reply, Failure):
+                return reply.report.rebuild(self.where)
         return None
 
     def kill(self) -> None:
@@ -403,7 +427,7 @@ class ExternalProcess(Closing):
         self.process.kill()
 
 
-def _now(promise: Promise, blocking: bool) -> Any:
+def _now(promise: Pending[Any], blocking: bool) -> Any:
     return promise() if blocking else promise
 
 

@@ -8,16 +8,39 @@ So a batch's results live as long as the caller keeps them, like any array.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.rows import RowBatch
+from plangym_ext.workers.batch_layout import BatchLayout
 
 #: Pages whose results callers may hold at a time; further results are copied out.
 MAX_LEASES = 4
 #: Bytes under which results are copied out: for a few rows the copy is the lesser work.
 _SMALL = 1 << 16
 _LINE = 64  # bytes of a cache line
+#: Shapes of batches whose views a page keeps.
+_MAX_SHAPES = 64
+
+
+@dataclass(slots=True)
+class PageViews:
+    """What is kept for batches of one shape on one page.
+
+    Attributes:
+        batch: views of the page.
+        lines: `[W, 8]` int64, what workers say of themselves; see `worker_lines`.
+        nbytes: that these take.
+        layout: of batches of which nothing lies elsewhere, if there was one.
+    """
+
+    batch: RowBatch
+    lines: np.ndarray
+    nbytes: int
+    layout: BatchLayout | None = None
 
 
 class Page:
@@ -26,8 +49,10 @@ class Page:
     Attributes:
         block: the memory.
         busy: whether a batch is running on it.
-        views: whatever its user wants to keep beside it, such as views made before.
-        user: which of them was used last.
+        views: by the shape of a batch. This is the one cache of what follows from a shape; it
+            goes with its page, which is as large as its batches were, and when it is full.
+        loaded: the views through which inputs were written last; None if others may have
+            written since.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -35,17 +60,24 @@ class Page:
         self.nbytes = nbytes
         self.busy = False
         self.memory = self.block.ndarray((nbytes,), np.uint8)
-        self.views: dict[object, object] = {}
-        self.user: object = None
+        self.views: dict[Hashable, PageViews] = {}
+        self.loaded: PageViews | None = None
         self._lease: weakref.ref[np.ndarray] | None = None
+
+    def keep(self, shape: Hashable, views: PageViews) -> PageViews:
+        """Keep the views for batches of a shape, and return them."""
+        if len(self.views) >= _MAX_SHAPES:
+            self.views.clear()
+        self.views[shape] = views
+        return views
 
     @property
     def leased(self) -> bool:
-        """Whether somebody holds results that look at the page."""
+        """Whether a caller holds results that look at the page."""
         return self._lease is not None and self._lease() is not None
 
     def lease(self) -> np.ndarray:
-        """View `[nbytes]` uint8; the page is leased while it or a view of it lives."""
+        """Return a view `[nbytes]` uint8; the page is leased while it or a view of it lives."""
         # An array over the mapping itself: numpy lets every view of it hold on to it.
         root = self.block.ndarray((self.block.nbytes,), np.uint8)
         self._lease = weakref.ref(root)
@@ -53,31 +85,39 @@ class Page:
 
 
 class Pages:
-    """The pages of one crew of workers."""
+    """The pages of one pool of workers."""
 
     def __init__(self) -> None:
         self._pages: list[Page] = []
 
-    def take(self, nbytes: int) -> Page:
-        """A page of at least `nbytes`, busy from now on."""
-        page = None
-        for one in self._pages:
-            if one.busy or one.nbytes < nbytes or (page is not None and page.nbytes <= one.nbytes):
-                continue
-            if not one.leased:
-                page = one
+    def take(self, shape: Hashable, nbytes: Callable[[], int]) -> Page:
+        """Return a page for a batch, busy from now on.
+
+        Args:
+            shape: of the batch.
+            nbytes: computes the bytes that it takes; called if no page is known to hold them.
+        """
+        page = self._smallest([one for one in self._pages if shape in one.views])
+        if page is None:
+            needed = nbytes()
+            page = self._smallest([one for one in self._pages if one.nbytes >= needed])
         if page is None:
             for small in [one for one in self._pages if not (one.busy or one.leased)]:
                 self._pages.remove(small)
                 small.block.close()
             # Half as much again, so that slowly growing batches do not remap each time.
-            page = Page(-(-nbytes * 3 // 2 // _LINE) * _LINE)
+            page = Page(-(-needed * 3 // 2 // _LINE) * _LINE)
             self._pages.append(page)
         page.busy = True
         return page
 
+    @staticmethod
+    def _smallest(pages: list[Page]) -> Page | None:
+        free = [one for one in pages if not (one.busy or one.leased)]
+        return min(free, key=lambda one: one.nbytes) if free else None
+
     def may_lease(self, nbytes: int) -> bool:
-        """Whether results of `nbytes` should look at their page rather than be copied."""
+        """Return whether results of `nbytes` should look at their page, not be copied."""
         return nbytes >= _SMALL and sum(page.leased for page in self._pages) < MAX_LEASES
 
     def close(self) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.pending import RunningRows
+from plangym_ext.core.numbers import at_least
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
+from plangym_ext.workers.batch_run import BatchRun
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.processors import default_n_workers
@@ -79,8 +81,7 @@ class ParallelEnv(BackendEnv):
             )
         if n_workers is None:
             n_workers = default_n_workers()
-        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
-            raise ValueError(f"ParallelEnv: n_workers must be an int >= 1; got {n_workers!r}")
+        n_workers = at_least("ParallelEnv: n_workers", n_workers, 1)
         self._arguments = {
             "env_class": env_class,
             "name": name,
@@ -209,24 +210,20 @@ class ParallelEnv(BackendEnv):
         """Step rows; the seed's name for `step_batch`."""
         return self.step_batch(actions, states, dt, return_state)
 
-    def _run_rows(self, request: RowRequest) -> RowResults:
-        return self._run(request)
-
     def _end_abandoned(self) -> None:
         if self._batch_env is not None:
             self._batch_env._end_abandoned()
 
-    def _run(self, request: RowRequest) -> RowResults:
-        return self._start(request).wait(None)
-
-    def _start(self, request: RowRequest) -> RunningRows:
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
         batch_env, width = self.batch_env, self.plan_env.layout.state_width
         if width > batch_env.layout.state_width:
             batch_env.widen(width)
-        return batch_env._start(request)
+        run = BatchRun(batch_env, request)
+        run.start()
+        return run.pending()
 
     def _widened(self, width: int) -> None:
-        """The workers have made their rows wider."""
+        """Note that the workers have made their rows wider."""
         if width > self.plan_env.state_width:
             self.plan_env.widen(width)
 
@@ -240,7 +237,7 @@ class ParallelEnv(BackendEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """New env with workers of its own and the same settings; see `PlanEnv.clone`."""
+        """Return a new env with workers of its own and the same settings; see `PlanEnv.clone`."""
         return type(self)(**{**self._arguments, **overrides})
 
     def close(self) -> None:

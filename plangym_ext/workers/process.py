@@ -18,16 +18,16 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
 from plangym_ext.workers.program import STACK_SIGNAL
+from plangym_ext.workers.protocol import Close, ForgetBlock, ForgetLayout, Reply, Start
 from plangym_ext.workers.registrations import Registrations
 
 _STACK_PATIENCE = 15  # hundredths of a second that it may take
@@ -58,10 +58,10 @@ class WorkerProcess:
         self.index = index
         #: How it ended, once that was seen.
         self.fallen: WorkerDied | None = None
-        #: What it has been told of: memory, queues and kinds of batches, by number.
-        self.told: set[tuple[str, int]] = set()
-        #: What it has been told of and has to forget, for it is gone.
-        self.gone: list[tuple[str, int]] = []
+        #: Numbers of the memory, queues and layouts that it has been told of.
+        self.known: set[int] = set()
+        #: What it has been told of and has to forget.
+        self.expired: list[ForgetBlock | ForgetLayout] = []
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
         path = _module_path()
@@ -103,8 +103,8 @@ class WorkerProcess:
             registered = Registrations.of_this_process()
             # Proxies of a `multiprocessing.Manager` that an env holds prove who they are with it.
             keys = trust.session_key(), bytes(multiprocessing.current_process().authkey)
-            message = path, keys, families, registered, constructor
-            self.channel.send(message, timeout=_FIRST_MESSAGE)
+            start = Start(path, keys, families, registered, constructor)
+            self.channel.send(start, timeout=_FIRST_MESSAGE)
 
     @property
     def pid(self) -> int:
@@ -135,14 +135,14 @@ class WorkerProcess:
         """Ask the worker to leave, without waiting for it."""
         if self._kill.alive:
             # A worker that reads nothing is killed after the grace, like any other.
-            self.channel.try_send(("close",))
+            self.channel.try_send(Close())
 
     def kill(self) -> None:
         """End the process without waiting for that or releasing anything."""
         if self._kill.alive:
             _kill_group(self._process)
 
-    def stop(self, grace: float) -> list[Any]:
+    def stop(self, grace: float) -> list[Reply]:
         """End the process and release everything; further calls do nothing.
 
         Args:
@@ -151,7 +151,7 @@ class WorkerProcess:
         Returns:
             The messages that it has sent last.
         """
-        found: list[Any] = []
+        found: list[Reply] = []
         if not self._kill.alive:
             return found
         self._wait_gone(grace)
@@ -170,7 +170,7 @@ class WorkerProcess:
                 self._process.wait(timeout)
 
     def stack(self) -> str:
-        """Python stacks of the worker's threads, even if it hangs in native code.
+        """Return the Python stacks of the worker's threads, even if it hangs in native code.
 
         Empty if the system cannot tell, or the process does not react.
         """
@@ -186,7 +186,7 @@ class WorkerProcess:
         return text
 
     def death(self, last_command: str) -> WorkerDied:
-        """Error that says how a worker that is gone ended; reaps it."""
+        """Return the error that says how a worker that is gone ended; reaps it."""
         if self._process.returncode is None:
             self._wait_gone(1.0)
             # One that closed its socket yet lives on is of no more use than a dead one.
@@ -213,11 +213,11 @@ class WorkerProcess:
 
 # A forked child lets go of them at once: a lifeline that it kept open would keep the workers
 # alive when their parent has ended.
-_workers = forks.each_in_child(lambda worker: worker._kill())
+_workers = each_in_child(lambda worker: worker._kill())
 
 
 def _module_path() -> list[str]:
-    """This process's module path, with the current folder by its name."""
+    """Return this process's module path, with the current folder by its name."""
     try:
         here = [os.getcwd()]
     except FileNotFoundError:  # it was removed: nothing is found there any more

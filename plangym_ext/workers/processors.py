@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
-import os
 import sys
 from pathlib import Path
+
+from plangym_ext.core.own_process import usable_processors
 
 #: Seconds that a batch costs on its way to workers and back, whatever its size, and each of
 #: its rows. Source: empty rows on two workers, `tests/benchmarks/step_batch.py`.
@@ -28,12 +29,8 @@ def default_n_workers() -> int:
 
     Those of its affinity, and no more than its control groups give it time on.
     """
-    if hasattr(os, "sched_getaffinity"):
-        found = len(os.sched_getaffinity(0))
-    else:
-        found = os.cpu_count() or 1
     granted = _granted(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
-    return max(1, math.ceil(min(found, granted)))
+    return max(1, math.ceil(min(usable_processors(), granted)))
 
 
 def _granted(groups: Path, mounted: Path) -> float:
@@ -86,6 +83,6 @@ def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
 
 
 def is_subprocess() -> bool:
-    """Return whether this is somebody's worker process, whose siblings have the processors."""
+    """Return whether this is a worker process, whose siblings have the processors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return multiprocessing.parent_process() is not None or getattr(spec, "name", "") == _WORKER

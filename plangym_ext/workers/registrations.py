@@ -69,7 +69,7 @@ class Registrations:
 
     @classmethod
     def of_this_process(cls) -> Registrations | None:
-        """All that is registered now; None if gymnasium was not imported."""
+        """Return all that is registered now; None if gymnasium was not imported."""
         if "gymnasium" not in sys.modules:
             return None
         import gymnasium as gym
@@ -114,7 +114,7 @@ class Registrations:
 
 
 def _with_names(spec: Any) -> Any:
-    """The spec with "module:name" for entry points that another process can import so."""
+    """Return the spec with "module:name" for entry points that another process can import so."""
     changed = {
         field: named
         for field in ("entry_point", "vector_entry_point")
@@ -127,7 +127,7 @@ def _with_names(spec: Any) -> Any:
 
 
 def _with_lazy_entry_points(spec: Any) -> Any:
-    """The spec with lazy ones for entry points that have to travel by value."""
+    """Return the spec with lazy ones for entry points that have to travel by value."""
     changed = {
         field: LazyEntryPoint(spec.id, _pickled(found))
         for field in ("entry_point", "vector_entry_point")
@@ -185,7 +185,7 @@ def _other_spec(name: str, data: bytes | str) -> Any:
 
 
 def _refusal(name: str, reason: str) -> Callable[..., Any]:
-    """Entry point of an env that could not travel: another one may be all that is made here."""
+    """Return an entry point that refuses: the env could not travel, and may never be made here."""
 
     def refuse(**_: Any) -> Any:
         raise TypeError(

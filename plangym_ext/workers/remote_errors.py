@@ -1,4 +1,4 @@
-"""Exceptions that cross a process boundary.
+"""Values and exceptions that cross a process boundary.
 
 The text is made first: whatever fails to pickle or unpickle, the caller still
 learns the type, the message and the worker's traceback.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from plangym_ext.errors import WorkerError
 
@@ -47,14 +48,14 @@ class ErrorReport:
         """Describe `error`, which is being handled in this process."""
         text = "".join(traceback.format_exception(error))
         # What ends a program, such as SystemExit, is not to end the caller's.
-        pickled = _pickled(error) if isinstance(error, Exception) else None
+        data = _travelling(error) if isinstance(error, Exception) else None
         name = type(error).__qualname__
-        if pickled is None and isinstance(error, SystemExit):
+        if data is None and isinstance(error, SystemExit):
             name = f"sys.exit({error.code!r})"
-        return cls(name, text, pickled, row, str(action))
+        return cls(name, text, data, row, str(action))
 
     def rebuild(self, where: str) -> BaseException:
-        """The exception in this process, with a note on where it came from.
+        """Return the exception in this process, with a note on where it came from.
 
         Args:
             where: who raised it, such as "worker 1 (pid 4711)".
@@ -77,7 +78,7 @@ class ErrorReport:
         return error
 
 
-def _pickled(error: BaseException) -> bytes | None:
+def _travelling(error: BaseException) -> bytes | None:
     # Imported here: a worker that meets no error need not wait for it.
     import cloudpickle
 
@@ -92,3 +93,15 @@ def _pickled(error: BaseException) -> bytes | None:
             continue
         return data
     return None
+
+
+def pickled(value: Any) -> bytes:
+    """Return the pickle of a value, by cloudpickle where plain pickle cannot."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception:  # whatever an object's own reduction raises
+        import cloudpickle
+
+        # Classes of the parent's main script came by value, and go back as the parent's own.
+        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return data

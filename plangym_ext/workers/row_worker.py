@@ -1,8 +1,10 @@
-"""The env inside a worker: what its requests are answered with."""
+"""The worker's side: answers requests one at a time, and runs the rows that queues offer."""
 
 from __future__ import annotations
 
 import pickle
+import select
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +13,201 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.row_loop import row_error, run_rows
+from plangym_ext.core.row_loop import RowError, row_error, run_rows
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.workers.rows_message import NO_ROW, ROW, RowsMessage, worker_lines
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.batch_layout import NO_ROW, ROW, worker_lines
+from plangym_ext.workers.channel import Channel, Message
+from plangym_ext.workers.protocol import (
+    CLOSED,
+    Call,
+    Close,
+    Failure,
+    Finish,
+    ForgetBlock,
+    ForgetLayout,
+    Get,
+    KnowLayout,
+    OpenBlock,
+    OpenQueue,
+    Service,
+    TooWide,
+    ToWorker,
+    Value,
+    Widen,
+)
+from plangym_ext.workers.remote_errors import ErrorReport, pickled
+from plangym_ext.workers.row_queue import DONE, FAILED, MORE, Claims, QueueEnd
+from plangym_ext.workers.scheduling import SpinWait
+
+
+class Worker:
+    """Holds the env, answers requests, and runs rows that queues offer.
+
+    Args:
+        channel: to the parent.
+        constructor: returns a `PlanEnv` or a gymnasium env; or a `Service`.
+    """
+
+    def __init__(self, channel: Channel, constructor: Any) -> None:
+        self._channel = channel
+        self._env: Any = (
+            constructor() if isinstance(constructor, Service) else WorkerEnv(constructor)
+        )
+        #: By number, and by the descriptor that claims are read from.
+        self._numbered: dict[int, QueueEnd] = {}
+        self._queues: dict[int, QueueEnd] = {}
+        #: What there is to wait for: messages and claims.
+        self._poller = select.poll()
+        self._poller.register(channel.fileno(), select.POLLIN)
+        self._spin = SpinWait(self._poller)
+        self._woke = time.monotonic()
+        self._inbox: list[Message] = []
+        #: The last descriptor that was read from.
+        self._served = -1
+        #: Whether something was done that may be asked for again at once.
+        self._busy = False
+
+    def description(self) -> dict[str, Any]:
+        """Return what the parent has to know of the env."""
+        return self._env.description()
+
+    def serve(self, messages: list[Message]) -> None:
+        """Answer requests, those that have come already first, until told to close."""
+        self._inbox += messages
+        while True:
+            while self._inbox:
+                message, fds = self._inbox.pop(0)
+                if isinstance(message, Close):
+                    self._close()
+                    return
+                self._serve(message, fds)
+            if (queue := self._queues.get(self._ready())) is None:
+                self._inbox += self._channel.receive()
+            else:
+                self._run_claims(queue)
+
+    def _close(self) -> None:
+        try:
+            self._env.close()
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            self._channel.try_send(_problem(CLOSED, error))
+
+    def _ready(self) -> int:
+        """Return a descriptor with something to read, which is waited for."""
+        if self._busy:
+            events = self._spin.wait(time.monotonic() - self._woke)
+        else:
+            events = self._poller.poll()
+        self._busy, self._woke = False, time.monotonic()
+        fd = events[0][0]
+        # Messages first; of two queues not the same twice, or one would wait for all that
+        # follows in the other.
+        if fd in self._queues and fd == self._served and len(events) > 1:
+            fd = events[1][0]
+        self._served = fd
+        return fd
+
+    def _serve(self, message: ToWorker, fds: list[int]) -> None:
+        match message:
+            case Call():
+                self._busy = True
+                self._answer(message.request, self._call, message.name, message.arguments)
+            case OpenBlock():
+                self._env.open_block(message.number, fds[0], message.nbytes)
+            case ForgetBlock():
+                self._env.close_block(message.number)
+            case KnowLayout():
+                self._env.know(message)
+            case ForgetLayout():
+                self._env.forget(message.number)
+            case OpenQueue():
+                claim_fd, report_fd = fds
+                queue = QueueEnd(claim_fd, report_fd, message.worker)
+                self._numbered[message.number] = queue
+                self._queues[queue.claim_fd] = queue
+                self._poller.register(queue.claim_fd, select.POLLIN)
+            case Finish():
+                self._answer(message.request, self._finish, message.queue)
+            case Widen():
+                self._env.widen(message.width)
+            case Get():
+                self._answer(message.request, self._get, message.name)
+            case _:
+                raise ValueError(f"worker: unknown message {message!r}")
+
+    def _call(self, name: str, arguments: bytes) -> bytes:
+        # Unpickled here, so that arguments which cannot be are an error of this call.
+        args, kwargs = pickle.loads(arguments)
+        return pickled(self._env.call(name, args, kwargs))
+
+    def _get(self, name: str) -> bytes:
+        value = self._env.get(name)
+        try:
+            return pickled(value)
+        except Exception as error:  # whatever an object's own reduction raises
+            raise TypeError(
+                f"attribute {name!r}: a {type(value).__qualname__} lives in the worker and cannot "
+                f"be sent from there ({error}). Read attributes of it that are plain data."
+            ) from error
+
+    def _finish(self, queue: int) -> bytes:
+        self._run_claims(self._numbered[queue])
+        return b""
+
+    def _run_claims(self, queue: QueueEnd) -> None:
+        """Run what a queue offers until it is empty; others may have emptied it already."""
+        claim = queue.take()
+        while claim is not None:
+            self._busy = True
+            self._heed()
+            request, layout, *_ = claim
+            claims, begun, kind = Claims(queue, claim), time.monotonic_ns(), DONE
+            try:
+                own_infos = self._env.run(layout, claims)
+            except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+                # The batch has failed: what no worker has begun need not be run.
+                queue.discard()
+                self._channel.send(_problem(request, error))
+                kind = FAILED
+            else:
+                if own_infos:
+                    self._channel.send(Value(request, own_infos))
+                    kind = MORE
+            queue.report(claims, request, kind, begun)
+            claim = claims.ahead
+        if queue.closed and queue.claim_fd in self._queues:
+            del self._queues[queue.claim_fd]
+            self._poller.unregister(queue.claim_fd)
+
+    def _heed(self) -> None:
+        """Handle messages sent before this batch; they may map its memory."""
+        while self._channel.has_come():
+            self._inbox += self._channel.receive()
+        if self._inbox:
+            heard, self._inbox = self._inbox, []
+            for message, fds in heard:
+                # A claim is held here: nothing is finished before it has been run.
+                if isinstance(message, Finish | Close):
+                    self._inbox.append((message, fds))
+                else:
+                    self._serve(message, fds)
+
+    def _answer(self, request: int, function: Any, *args: Any) -> None:
+        try:
+            answer = pickle.dumps(Value(request, function(*args)), protocol=5)
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            answer = pickle.dumps(_problem(request, error), protocol=5)
+        self._channel.send_pickled(answer)
+
+
+def _problem(request: int, error: BaseException) -> Failure | TooWide:
+    """Return the reply to a request that has raised, which is being handled."""
+    if not isinstance(error, RowError):
+        return Failure(request, ErrorReport.of(error))
+    if isinstance(error.reason, StateTooWide):
+        return TooWide(request, error.reason.excess)
+    return Failure(request, ErrorReport.of(error.reason, error.row, error.action))
 
 
 class WorkerEnv:
@@ -38,12 +232,13 @@ class WorkerEnv:
             )
         self._env = env
         self._blocks: dict[int, SharedBlock] = {}
-        self._plans: dict[int, RowsMessage] = {}
-        #: Views for a plan: making them costs as much as a few rows.
-        self._batches: dict[tuple[int, int], RowBatch] = {}
+        self._layouts: dict[int, KnowLayout] = {}
+        #: Views for a layout: making them costs as much as a few rows. All are made anew when
+        #: memory or a layout is let go of, or rows become wider.
+        self._batches: dict[int, RowBatch] = {}
 
     def description(self) -> dict[str, Any]:
-        """Name, spaces and row layout; what the parent checks and shows."""
+        """Return name, spaces and row layout: what the parent checks and shows."""
         env = self._env
         return {
             "name": env.name,
@@ -61,25 +256,26 @@ class WorkerEnv:
         """Map shared memory, to be known by a number."""
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
-    def learn(self, number: int, what: RowsMessage) -> None:
-        """Know a kind of batch by a number."""
-        self._plans[number] = what
-
-    def forget(self, kind: str, number: int) -> None:
-        """Let go of a "block" or a "plan", and of the views of it."""
+    def close_block(self, number: int) -> None:
+        """Let go of shared memory, and of all views."""
         self._batches.clear()
-        if kind == "block":
-            self._blocks.pop(number).close()
-        else:
-            del self._plans[number]
+        self._blocks.pop(number).close()
 
-    def run(self, plan: int, worker: int, ranges: Iterable[tuple[int, int]]) -> bytes:
+    def know(self, message: KnowLayout) -> None:
+        """Know a layout by its number."""
+        self._layouts[message.layout.number] = message
+
+    def forget(self, number: int) -> None:
+        """Let go of a layout, and of all views."""
+        self._batches.clear()
+        del self._layouts[number]
+
+    def run(self, number: int, ranges: Iterable[tuple[int, int]]) -> bytes:
         """Run the given row ranges of a batch in place.
 
         Args:
-            plan: the kind of batch.
-            worker: number of this worker, which tells where its progress is written.
-            ranges: rows, each range as first and behind the last.
+            number: of the batch's layout.
+            ranges: rows, each range as `(first, stop)`.
 
         Returns:
             Pickle of the infos of the rows whose fields do not fit the shared columns, and
@@ -90,15 +286,15 @@ class WorkerEnv:
             StateError: a state is damaged or belongs to another env, which the env has not
                 been shown.
         """
-        what = self._plans[plan]
-        batch = self._batches.get((plan, worker))
+        layout = self._layouts[number].layout
+        batch = self._batches.get(number)
         if batch is None:
-            batch = self._batches[plan, worker] = self._batch(what, worker)
+            batch = self._batches[number] = self._batch(self._layouts[number])
         batch.drop_own()
         try:
             for first, stop in ranges:
-                if what.unchecked:
-                    self._check(batch.states_in[first:stop], what.unchecked)
+                if layout.unchecked:
+                    self._check(batch.states_in[first:stop], layout.unchecked)
                 run_rows(self._env, batch, first, stop)
         finally:
             batch.progress[ROW] = NO_ROW
@@ -109,7 +305,8 @@ class WorkerEnv:
         if not envelope.holds_own(states):
             envelope.check(states, where)
 
-    def _batch(self, what: RowsMessage, worker: int) -> RowBatch:
+    def _batch(self, message: KnowLayout) -> RowBatch:
+        what, worker = message
         page = self._blocks[what.page]
         memory = page.ndarray((page.nbytes,), np.uint8)
         given = {place.field: place.view(self._blocks[place.block]) for place in what.places}
@@ -122,7 +319,7 @@ class WorkerEnv:
         return batch
 
     def widen(self, width: int) -> None:
-        """Make rows wider; batches are viewed anew."""
+        """Make rows wider, and let go of all views."""
         self._env.widen(width)
         self._batches.clear()
 
@@ -131,7 +328,7 @@ class WorkerEnv:
         return getattr(self._env, name)(*args, **kwargs)
 
     def get(self, name: str) -> Any:
-        """Attribute of the env, or of the gymnasium env that it wraps."""
+        """Return an attribute of the env, or of the gymnasium env that it wraps."""
         if hasattr(self._env, name):
             return getattr(self._env, name)
         return self._env.gym_env.get_wrapper_attr(name)

@@ -1,41 +1,48 @@
-"""Workers that share out batches: what they have been told, and what they answer."""
+"""Workers that share out batches: who is alive, what each has been told, what they answer."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import select
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import WorkerDied
-from plangym_ext.workers.channel import wait_awake, wait_readable
+from plangym_ext.states.envelope import Envelope
+from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
+from plangym_ext.workers.channel import wait_readable
 from plangym_ext.workers.external_process import START_TIMEOUT, ExternalProcess
-from plangym_ext.workers.lane import Lane, numbers
-from plangym_ext.workers.pace import Pace
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.process import WorkerProcess
-from plangym_ext.workers.rows_message import NO_ROW, RowsMessage, lines_bytes
+from plangym_ext.workers.protocol import (
+    ForgetBlock,
+    ForgetLayout,
+    KnowLayout,
+    OpenBlock,
+    OpenQueue,
+)
+from plangym_ext.workers.row_queue import RowQueue, numbers
+from plangym_ext.workers.scheduling import Scheduler, spin
 
 #: Times that a worker may be started for one batch, on average.
 _MAX_STARTS = 3
-#: Sizes of batches that are remembered.
-_MAX_KEPT = 256
-#: Kinds of batches that workers know at a time.
-_MAX_PLANS = 256
+#: Layouts of batches that workers know at a time.
+_MAX_LAYOUTS = 256
 
 
-class Batch(Protocol):
-    """What a crew has to know of a batch in flight."""
+class Run(Protocol):
+    """What a pool has to know of a batch in flight."""
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody will ask for its results."""
+        """Whether the results will not be asked for."""
 
-    def wait(self, timeout: float | None) -> Any:
+    def finish(self) -> None:
         """Bring it to its end."""
 
     def reap(self) -> None:
@@ -45,25 +52,10 @@ class Batch(Protocol):
         """End it with an error; all workers are gone."""
 
     def progress_of(self, worker: int) -> int:
-        """The row that a worker, by its place in the crew, is running, or `NO_ROW`."""
+        """Return the row that a worker, by its place in the pool, is running, or `NO_ROW`."""
 
     def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
         """End it with an error that names workers which hang, and replace those."""
-
-
-class Plan:
-    """A kind of batch that workers know by a number.
-
-    Attributes:
-        number: which.
-        message: what they are told.
-        forgotten: whether they know it no more.
-    """
-
-    def __init__(self, message: RowsMessage) -> None:
-        self.number = next(numbers)
-        self.message = message
-        self.forgotten = False
 
 
 class WorkerPool:
@@ -71,197 +63,192 @@ class WorkerPool:
 
     Args:
         workers: with equal envs, all built.
+
+    Attributes:
+        runs: batches that have begun and are not released.
+        pages: memory for them.
+        scheduler: how they are cut and waited for.
     """
 
     def __init__(self, workers: list[ExternalProcess]) -> None:
         self.workers = workers
         self.pages = Pages()
-        #: Batches that have begun and not landed.
-        self.flights: set[Batch] = set()
-        self.pace = Pace()
-        self._sizes: dict[tuple[int, int, int], int] = {}
-        self._plans: dict[RowsMessage, Plan] = {}
-        #: The processes of all workers, when all were ready, and lanes and plans, by number,
-        #: that all of those know.
-        self._roster: list[WorkerProcess] = []
-        self._known: set[tuple[int, int]] = set()
-        self._free_lanes: list[Lane] = []
-        self._lanes: list[Lane] = []
+        self.runs: set[Run] = set()
+        self.scheduler = Scheduler()
+        #: Numbers of queues and layouts that all of these processes know, which are those of
+        #: all workers. Emptied when a worker is replaced or something expires: then each
+        #: process's own account (`WorkerProcess.known`) decides what it is told.
+        self._told: set[int] = set()
+        self._told_processes: list[WorkerProcess] = []
+        self._layouts: dict[BatchLayout, BatchLayout] = {}
+        self._free_queues: list[RowQueue] = []
+        self._queues: dict[int, RowQueue] = {}
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
         #: Numbers of blocks that are gone; workers are told before their next batch.
         self._gone: list[int] = []
         self._poller = select.poll()
         self._watched: dict[int, ExternalProcess] = {}
-        self._reporting: dict[int, Lane] = {}
         self._watched_processes: list[object] = []
 
     # Batches --------------------------------------------------------------------
 
     def settle(self) -> None:
         """Bring every batch in flight to its end; each keeps its outcome."""
-        for flight in list(self.flights):
-            # Whoever waits for it is the one to hear what went wrong.
+        for run in list(self.runs):
+            # What went wrong is raised where its results are asked for.
             with contextlib.suppress(Exception):
-                flight.wait(None)
+                run.finish()
 
     def reap(self) -> None:
-        """Release batches that nobody will ask for, as far as they are done."""
-        abandoned = [flight for flight in self.flights if flight.abandoned]
+        """Release batches whose results will not be asked for, as far as they are done."""
+        abandoned = [run for run in self.runs if run.abandoned]
         if abandoned:
             self.pump(0.0)
-            for flight in abandoned:
-                flight.reap()
+            for run in abandoned:
+                run.reap()
 
     def end_abandoned(self) -> None:
-        """Wait for batches that nobody will ask for, and release them."""
+        """Wait for batches whose results will not be asked for, and release them."""
         self.reap()
-        for flight in [flight for flight in self.flights if flight.abandoned]:
+        for run in [run for run in self.runs if run.abandoned]:
             with contextlib.suppress(Exception):
-                flight.wait(None)
+                run.finish()
 
-    def batch_at(self, worker: ExternalProcess) -> Batch | None:
-        """The batch of which a worker is running a row, if it is."""
+    def batch_at(self, worker: ExternalProcess) -> Run | None:
+        """Return the batch of which a worker is running a row, if it is."""
         index = self.workers.index(worker)
-        for flight in self.flights:
-            if flight.progress_of(index) != NO_ROW:
-                return flight
+        for run in self.runs:
+            if run.progress_of(index) != NO_ROW:
+                return run
         return None
 
     def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
-        """What a worker is at, in all batches: as long as this changes, it lives."""
+        """Return what a worker is at, in all batches: as long as this changes, it lives."""
         index = self.workers.index(worker)
-        return tuple(flight.progress_of(index) for flight in self.flights)
-
-    def page_size(self, layout: RowLayout, num_rows: int, horizon: int) -> int:
-        """Bytes of a page for B rows of H actions."""
-        key = (num_rows, horizon, layout.state_width)
-        size = self._sizes.get(key)
-        if size is None:
-            if len(self._sizes) >= _MAX_KEPT:
-                self._sizes.clear()
-            _, size = layout.offsets(num_rows, horizon)
-            size = self._sizes[key] = size + lines_bytes(len(self.workers))
-        return size
+        return tuple(run.progress_of(index) for run in self.runs)
 
     # What workers know ----------------------------------------------------------
 
     def number(self, block: SharedBlock) -> int:
-        """The number that workers know a block by."""
+        """Return the number that workers know a block by."""
         known = self._numbers.get(block)
         if known is None:
             known = self._numbers[block] = next(numbers)
             weakref.finalize(block, self._gone.append, known)
         return known
 
-    def take_lane(self) -> Lane:
-        """A lane that no batch uses."""
-        if self._free_lanes:
-            return self._free_lanes.pop()
-        lane = Lane()
-        self._lanes.append(lane)
-        self._reporting[lane.queue.report_fd] = lane
-        self._poller.register(lane.queue.report_fd, select.POLLIN)
-        return lane
+    def take_queue(self) -> RowQueue:
+        """Return a queue that no batch uses."""
+        if self._free_queues:
+            return self._free_queues.pop()
+        queue = RowQueue()
+        self._queues[queue.report_fd] = queue
+        self._poller.register(queue.report_fd, select.POLLIN)
+        return queue
 
-    def give_back(self, lane: Lane) -> None:
-        """Let another batch use a lane; nobody runs rows of the last one any more."""
-        self._free_lanes.append(lane)
+    def give_back(self, queue: RowQueue) -> None:
+        """Let another batch use a queue; no worker runs rows of the last one any more."""
+        self._free_queues.append(queue)
 
-    def plan(self, message: RowsMessage) -> Plan:
-        """The kind of batch that a message describes."""
-        plan = self._plans.get(message)
-        if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                oldest = self._plans.pop(next(iter(self._plans)))
-                oldest.forgotten = True
-                self._forget("plan", oldest.number)
-            plan = self._plans[message] = Plan(message)
-        return plan
+    def known(self, layout: BatchLayout) -> BatchLayout:
+        """Return an equal layout with the number that workers know it by."""
+        if layout.number in self._told:
+            return layout
+        found = self._layouts.get(layout)
+        if found is None:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                oldest = self._layouts.pop(next(iter(self._layouts)))
+                self._expire(ForgetLayout(oldest.number))
+            found = dataclasses.replace(layout, number=next(numbers))
+            self._layouts[found] = found
+        return found
 
-    def introduce(
+    def send_layout(
         self,
         workers: list[ExternalProcess],
-        lane: Lane,
+        queue: RowQueue,
         blocks: Sequence[SharedBlock],
-        plan: Plan,
+        layout: BatchLayout,
     ) -> bool:
-        """Tell workers of the lane, the memory and the kind of a batch, unless they know them.
+        """Tell workers of the queue, the memory and the layout of a batch, unless they know them.
 
         Args:
             workers: who, from `ready_workers`; those that are gone are left out.
-            lane: that the batch has.
+            queue: that the batch has.
             blocks: in which its arrays lie.
-            plan: its kind.
+            layout: its layout, from `known`.
 
         Returns:
             Whether there was something to tell.
         """
         while self._gone:
-            self._forget("block", self._gone.pop())
-        key = (lane.number, plan.number)
-        if workers is self.workers and key in self._known:
+            self._expire(ForgetBlock(self._gone.pop()))
+        told = self._told
+        if workers is self.workers and queue.number in told and layout.number in told:
             return False
-        told = False
+        news = False
         for worker in workers:
             with contextlib.suppress(WorkerDied):  # seen again when it is waited for
-                told = self._tell(worker, lane, blocks, plan) or told
+                news = self._tell(worker, queue, blocks, layout) or news
         if workers is self.workers:
-            self._known.add(key)
-        return told
+            told.update((queue.number, layout.number))
+        return news
 
     def _tell(
-        self, worker: ExternalProcess, lane: Lane, blocks: Sequence[SharedBlock], plan: Plan
+        self,
+        worker: ExternalProcess,
+        queue: RowQueue,
+        blocks: Sequence[SharedBlock],
+        layout: BatchLayout,
     ) -> bool:
-        """Tell one worker what it does not know, and what is gone; whether there was anything."""
+        """Tell one worker what it does not know, and what expired; whether there was anything."""
         worker.describe()
-        process = worker.process
-        news = [("lane", lane.number), *(("block", self.number(block)) for block in blocks)]
-        news.append(("plan", plan.number))
-        news = [one for one in news if one not in process.told]
-        if not (news or process.gone):
-            return False
-        while process.gone:
-            worker.post(("forget", *process.gone.pop()))
-        by_number = {self.number(block): block for block in blocks}
-        for kind, number in news:
-            if kind == "lane":
-                index = self.workers.index(worker)
-                worker.post((kind, number, index), lane.queue.worker_fds)
-            elif kind == "block":
-                block = by_number[number]
-                worker.post((kind, number, block.nbytes), (block.fd,))
-            else:
-                worker.post((kind, number, plan.message))
-            process.told.add((kind, number))
-        return True
+        process, index = worker.process, self.workers.index(worker)
+        news = bool(process.expired)
+        while process.expired:
+            worker.post(process.expired.pop())
+        if queue.number not in process.known:
+            news = True
+            worker.post(OpenQueue(queue.number, index), queue.worker_fds)
+            process.known.add(queue.number)
+        for block in blocks:
+            if (number := self.number(block)) not in process.known:
+                news = True
+                worker.post(OpenBlock(number, block.nbytes), (block.fd,))
+                process.known.add(number)
+        if layout.number not in process.known:
+            news = True
+            worker.post(KnowLayout(layout, index))
+            process.known.add(layout.number)
+        return news
 
-    def _forget(self, kind: str, number: int) -> None:
+    def _expire(self, message: ForgetBlock | ForgetLayout) -> None:
         """Note for every worker that knows something that it has to forget it."""
-        self._known.clear()
+        self._told.clear()
         for worker in self.workers:
-            if (kind, number) in worker.process.told:
-                worker.process.told.remove((kind, number))
-                worker.process.gone.append((kind, number))
+            if message.number in worker.process.known:
+                worker.process.known.remove(message.number)
+                worker.process.expired.append(message)
 
     # What workers say -----------------------------------------------------------
 
-    def pump(self, timeout: float | None, awake: float = 0.0) -> bool:
+    def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
         """Take in reports and answers, and notice deaths, of any worker.
 
         Args:
             timeout: seconds to wait for the first of them; None waits as long as it takes.
-            awake: seconds before those that are spent without going to sleep.
+            spinning: seconds before those that are spent without going to sleep.
 
         Returns:
             Whether anything came.
         """
         self._watch()
-        events = wait_awake(self._poller, awake) if awake else []
+        events = spin(self._poller, spinning) if spinning else []
         if not events:
             events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
-            if (lane := self._reporting.get(fd)) is not None:
-                lane.collect()
+            if (queue := self._queues.get(fd)) is not None:
+                queue.collect()
                 continue
             worker = self._watched.get(fd)
             if worker is None or worker.fallen is not None:
@@ -281,7 +268,7 @@ class WorkerPool:
         if processes == self._watched_processes:
             return
         self._poller = select.poll()
-        for fd in self._reporting:
+        for fd in self._queues:
             self._poller.register(fd, select.POLLIN)
         self._watched.clear()
         for worker in self.workers:
@@ -292,7 +279,7 @@ class WorkerPool:
         self._watched_processes = list(processes)
 
     def ready_workers(self) -> list[ExternalProcess]:
-        """Workers whose env is built, at least one, which is waited for.
+        """Return the workers whose env is built, at least one, which is waited for.
 
         Those that are gone are replaced.
 
@@ -302,12 +289,11 @@ class WorkerPool:
         """
         present = [worker.process for worker in self.workers if worker.process.fallen is None]
         complete = len(present) == len(self.workers)
-        if complete and present == self._roster:
+        if complete and present == self._told_processes:
             return self.workers
-        self._known.clear()
-        self._roster = []
+        self._told, self._told_processes = set(), []
         if complete and all(worker.ready for worker in self.workers):
-            self._roster = present
+            self._told_processes = present
             return self.workers
         deadline = time.monotonic() + START_TIMEOUT
         starts_left = _MAX_STARTS * len(self.workers)
@@ -333,35 +319,39 @@ class WorkerPool:
         """Let go of memory and queues, when all workers are closed.
 
         Args:
-            error: what whoever waits for a batch in flight gets.
+            error: the outcome of batches in flight.
         """
-        for flight in list(self.flights):
-            flight.cancel(error)
+        for run in list(self.runs):
+            run.cancel(error)
         self._watched.clear()
-        self._reporting.clear()
-        for lane in self._lanes:
-            lane.queue.close()
-        self._lanes.clear()
-        self._free_lanes.clear()
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self._free_queues.clear()
         self.pages.close()
 
 
-class StillWatch:
-    """Tells for how long something has stayed the same.
+class BatchOwner(Protocol):
+    """What a run has to know of the handle whose batch it is.
 
-    Args:
-        limit: seconds after which it counts as stuck; None for never.
+    Attributes:
+        pool: whose workers run it.
+        layout, envelope: of the rows, as wide as they are now.
+        blocking: give all rows to one worker instead of sharing them.
+        row_timeout: seconds after which a worker that has not got on counts as hung.
     """
 
-    def __init__(self, limit: float | None) -> None:
-        self._limit = limit
-        self._seen: dict[object, tuple[object, float]] = {}
+    pool: WorkerPool
+    layout: RowLayout
+    envelope: Envelope
+    blocking: bool
+    row_timeout: float | None
 
-    def stuck(self, key: object, sign: object) -> bool:
-        """Whether `sign` of `key` has not changed for the limit; looked at now and then."""
-        now = time.monotonic()
-        before, since = self._seen.get(key, (None, now))
-        if before != sign:
-            self._seen[key] = (sign, now)
-            return False
-        return self._limit is not None and now - since >= self._limit
+    def check_open(self) -> None:
+        """Refuse a batch if the handle is closed."""
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+
+    def wider(self, excess: int) -> int:
+        """Return the width for states that need `excess` bytes more."""

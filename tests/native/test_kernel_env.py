@@ -188,7 +188,7 @@ def test_state_and_infos_of_a_kernel_must_be_the_envs():
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5])
 def test_threads_must_count(threads):
-    with pytest.raises(ValueError, match="threads must be an int >= 1"):
+    with pytest.raises(ValueError, match="threads must be an integer >= 1"):
         KernelEnv(plangym_ext.make("CartPole-v1", backend="serial"), threads=threads)
 
 

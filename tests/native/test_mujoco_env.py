@@ -93,7 +93,7 @@ def test_wrappers_are_refused(wrapper):
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2"])
 def test_bad_numbers_of_threads_are_refused(threads):
-    with pytest.raises(ValueError, match="threads must be an int >= 1"):
+    with pytest.raises(ValueError, match="threads must be an integer >= 1"):
         _cheetah(threads=threads)
 
 

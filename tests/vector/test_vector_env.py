@@ -539,8 +539,8 @@ def test_an_ended_sub_env_is_not_stepped_when_autoreset_is_disabled(options):
     [
         ({"autoreset_mode": "nextstep"}, ValueError, "did you mean 'next_step'"),
         ({"backend": "proces"}, ValueError, "did you mean 'process'"),
-        ({"num_envs": 0}, ValueError, "num_envs must be an int >= 1; got 0"),
-        ({"n_workers": -1}, ValueError, "n_workers must be an int >= 1"),
+        ({"num_envs": 0}, ValueError, "num_envs must be an integer >= 1; got 0"),
+        ({"n_workers": -1}, ValueError, "n_workers must be an integer >= 1"),
         ({"backend": "serial", "n_workers": 2}, ValueError, "no workers"),
         ({"backend": "kernel", "n_workers": 2}, ValueError, "no workers"),
         ({"observation_mode": "other"}, ValueError, "observation_mode"),

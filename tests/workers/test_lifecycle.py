@@ -403,7 +403,7 @@ def test_setup_can_be_delayed():
 
 @pytest.mark.parametrize("n_workers", [0, -1, 1.0, True, "2"])
 def test_number_of_workers_is_checked(n_workers):
-    with pytest.raises(ValueError, match=f"n_workers must be an int >= 1; got {n_workers!r}"):
+    with pytest.raises(ValueError, match=f"n_workers must be an integer >= 1; got {n_workers!r}"):
         ParallelEnv(Faulty, n_workers=n_workers)
 
 

@@ -150,7 +150,7 @@ def test_two_thousand_batches_take_no_more_than_a_hundred(walk):
                 env.step_batch([0] * 16, walk)
                 counts.append([held("self"), *(held(pid) for pid in pids(env))])
         assert counts[0] == counts[1]
-        assert len(env.batch_env._crew.flights) == 0
+        assert len(env.batch_env.pool.runs) == 0
 
 
 # Threads ----------------------------------------------------------------------------

@@ -158,9 +158,9 @@ def test_freed_slots_are_refused(env):
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, None], ids=repr)
 def test_counts_are_checked(env, count):
-    with pytest.raises(ValueError, match="must be an int >= 0"):
+    with pytest.raises(ValueError, match="must be an integer >= 0"):
         env.states.allocate(count)
-    with pytest.raises(ValueError, match="must be an int >= 0"):
+    with pytest.raises(ValueError, match="must be an integer >= 0"):
         env.states.reserve(count)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.native.compiled import compiled
+from plangym_ext.states.families import load_named
 
 
 @compiled
@@ -64,12 +64,4 @@ class Kernel:
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """Return `(step, reset, observe, check, reset_info)`, imported."""
         given = (self.step, self.reset, self.observe, self.check, self.reset_info)
-        return tuple(map(_loaded, given))
-
-
-def _loaded(what: Callable[..., Any] | str) -> Callable[..., Any]:
-    if not isinstance(what, str):
-        return what
-    module, _, name = what.partition(":")
-    loaded: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return loaded
+        return tuple(map(load_named, given))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from plangym_ext.core import forks
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.numbers import at_least
+from plangym_ext.core.own_process import fork_count, usable_processors
+from plangym_ext.core.pending import Pending
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
+from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel.kernel import Kernel
@@ -62,10 +64,8 @@ class KernelEnv(NativeEnv):
         strict: bool = True,
     ) -> None:
         super().__init__()
-        if threads is not None and (
-            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
-        ):
-            raise ValueError(f"KernelEnv: threads must be an int >= 1; got {threads!r}")
+        if threads is not None:
+            threads = at_least("KernelEnv: threads", threads, 1)
         self._own_kernel, self._strict, self.threads = kernel, strict, threads
         self.kernel = find_kernel(env, kernel)
         self._plan_env = env
@@ -73,7 +73,7 @@ class KernelEnv(NativeEnv):
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._forks = forks.count()
+        self._forks = fork_count()
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
 
@@ -85,6 +85,9 @@ class KernelEnv(NativeEnv):
         self._memory = RowMemory(self.plan_env, self.kernel)
         if self._checks is not None:
             self._checks = self._memory.checks()
+
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        return run_now(self._run_rows, request)
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         self.plan_env._check_open("step_batch")
@@ -150,12 +153,12 @@ class KernelEnv(NativeEnv):
         steps = num_rows * horizon * self.frameskip
         if steps < 2 * _STEPS_PER_THREAD:
             return 1
-        return max(1, min(_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
+        return max(1, min(usable_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
 
     def _threads(self, count: int) -> ThreadPoolExecutor:
-        if self._pool is None or self._forks != forks.count():  # a child has no threads
-            self._forks = forks.count()
-            workers = max(count, self.threads or _processors()) - 1
+        if self._pool is None or self._forks != fork_count():  # a child has no threads
+            self._forks = fork_count()
+            workers = max(count, self.threads or usable_processors()) - 1
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
         return self._pool
 
@@ -240,12 +243,6 @@ class KernelEnv(NativeEnv):
         """Close the env and end its threads; further calls do nothing."""
         if self._pool is not None:
             # Another process has its threads, if they were started there.
-            self._pool.shutdown(wait=self._forks == forks.count())
+            self._pool.shutdown(wait=self._forks == fork_count())
             self._pool = None
         self.plan_env.close()
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

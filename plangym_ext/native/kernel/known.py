@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from plangym_ext.core.invalid import MARKS
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.states.codec import layers
-from plangym_ext.states.families import family_of
+from plangym_ext.states.families import family_of, load_named
 from plangym_ext.states.wrapper_parts import TimeLimitPart
 
 _registered: dict[str, str | Callable[[Any], Kernel]] = {}
@@ -78,12 +77,9 @@ def _kernel_for(base: Any) -> Kernel:
 def _factory(base: Any) -> Callable[[Any], Kernel]:
     cls = type(base)
     own = _registered.get(f"{cls.__module__}:{cls.__qualname__}")
-    if isinstance(own, str):
-        module, _, name = own.partition(":")
-        factory: Callable[[Any], Kernel] = getattr(importlib.import_module(module), name)
-        return factory
     if own is not None:
-        return own
+        factory: Callable[[Any], Kernel] = load_named(own)
+        return factory
     family = family_of(base)
     found = family.load_native("kernel") if family is not None else None
     if found is None:

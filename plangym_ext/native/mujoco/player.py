@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from plangym_ext.core import forks
+from plangym_ext.core.own_process import fork_count
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco.library import BatchConfig, batch_library
 from plangym_ext.native.mujoco.play import FIELDS_AT, compiled_play
@@ -134,7 +134,7 @@ class MujocoPlayer:
         self._everyone = np.zeros(0, np.int32)
         self._batch: int | None = None
         self._delete: Callable[[], Any] = lambda: None
-        self._forks = forks.count()
+        self._forks = fork_count()
         self._spare: Played | None = None
         self.step_seconds = _UNKNOWN_SECONDS
 
@@ -245,10 +245,10 @@ class MujocoPlayer:
 
     def _reserve(self, num_rows: int) -> None:
         """Have a batch with room for so many rows, with threads of this process."""
-        if num_rows <= self._capacity and self._forks == forks.count():
+        if num_rows <= self._capacity and self._forks == fork_count():
             return
         self.close()
-        self._forks = forks.count()
+        self._forks = fork_count()
         capacity = 1 << (num_rows - 1).bit_length()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         batch = self._library.mjb_makeBatch(
@@ -263,7 +263,7 @@ class MujocoPlayer:
         self._batch, self._capacity = batch, capacity
         self._everyone = np.arange(capacity, dtype=np.int32)
         self._delete = weakref.finalize(
-            self, _delete_batch, self._library.mjb_deleteBatch, batch, forks.count()
+            self, _delete_batch, self._library.mjb_deleteBatch, batch, fork_count()
         )
 
     def _job(self, played: Played, num_rows: int) -> memoryview:
@@ -303,7 +303,7 @@ class MujocoPlayer:
 
 def _delete_batch(delete: Callable[[int], Any], batch: int, made_at: int) -> None:
     # It would wait for its threads, of which a forked child has none.
-    if made_at == forks.count():
+    if made_at == fork_count():
         delete(batch)
 
 

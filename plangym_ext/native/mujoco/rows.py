@@ -89,7 +89,7 @@ class MujocoRows:
         self._columns = env.info_writer.columns
 
     def run(self, request: RowRequest, fresh: FreshRows | None = None) -> RowResults:
-        """Play checked rows; see `RowStepper._run_rows`.
+        """Play checked rows; see `MujocoEnv`.
 
         Args:
             request: its `reset_first` has been seen to.

@@ -9,7 +9,7 @@ from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.slot import Finished
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.service import Service
+from plangym_ext.workers.protocol import Service
 
 
 class WorkerCollector:

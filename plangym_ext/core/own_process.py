@@ -1,7 +1,8 @@
-"""Forks of this process, noticed in the child: what does not survive one is let go there.
+"""This process: the processors that it may run on, and its forks, noticed in the child.
 
 A forked child has a copy of every object but of no thread, and the other ends of pipes and
-sockets still belong to its parent. `subprocess` is no such fork.
+sockets still belong to its parent. What does not survive a fork is let go there. `subprocess`
+is no such fork.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ _count = 0
 _handlers: list[Callable[[], None]] = []
 
 
-def count() -> int:
-    """How many forks lie between the first process and this one; it never falls."""
+def usable_processors() -> int:
+    """Return how many processors this process may run on: those of its affinity."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def fork_count() -> int:
+    """Return how many forks lie between the first process and this one; it never falls."""
     return _count
 
 
@@ -26,7 +34,7 @@ def in_child(handler: Callable[[], None]) -> None:
 
 
 def each_in_child(let_go: Callable[[Any], None]) -> weakref.WeakSet[Any]:
-    """Set of objects, held weakly, for each of which a function is called in a forked child."""
+    """Return a weak set of objects, for each of which a function is called in a forked child."""
     members: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def handler() -> None:

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plangym_ext.workers.claims import (
+from plangym_ext.workers.row_queue import (
     DONE,
     FAILED,
     MAX_RANGES,
     MORE,
-    ClaimEnd,
-    ClaimQueue,
     Claims,
+    QueueEnd,
+    RowQueue,
 )
-from plangym_ext.workers.row_ranges import split_rows
+from plangym_ext.workers.scheduling import split_rows
 
 
 @given(st.integers(0, 20_000), st.integers(1, 300), st.floats(0, 10), st.none() | st.floats(-1, 1))
@@ -70,18 +70,18 @@ def test_rows_that_cost_much_are_claimed_one_by_one_in_the_end():
 
 @pytest.fixture
 def queue():
-    queue = ClaimQueue()
+    queue = RowQueue()
     yield queue
     queue.close()
 
 
 def ends(queue, count):
-    return [ClaimEnd(*queue.worker_fds, index) for index in range(count)]
+    return [QueueEnd(*queue.worker_fds, index) for index in range(count)]
 
 
 def test_each_claim_is_given_once(queue):
     one, two = ends(queue, 2)
-    queue.offer(7, 3, [(0, 5), (5, 8), (8, 9)], 50)
+    queue.offer(7, 3, [(0, 5), (5, 8), (8, 9)], 50, 2)
     assert one.take() == (7, 3, 0, 5, 50)
     assert two.take() == (7, 3, 5, 8, 50)
     assert one.take() == (7, 3, 8, 9, 50)
@@ -90,7 +90,7 @@ def test_each_claim_is_given_once(queue):
 
 def test_rows_count_once_the_next_range_is_asked_for(queue):
     (end,) = ends(queue, 1)
-    queue.offer(7, 3, [(0, 5), (5, 8)], 50)
+    queue.offer(7, 3, [(0, 5), (5, 8)], 50, 2)
     claims = Claims(end, end.take())
     assert [(rows, claims.rows) for rows in claims] == [((0, 5), 0), ((5, 8), 5)]
     assert (claims.rows, claims.ahead) == (8, None)
@@ -98,8 +98,8 @@ def test_rows_count_once_the_next_range_is_asked_for(queue):
 
 def test_ranges_end_where_another_batch_begins(queue):
     (end,) = ends(queue, 1)
-    queue.offer(1, 3, [(0, 1)], 50)
-    queue.offer(2, 3, [(1, 2)], 50)
+    queue.offer(1, 3, [(0, 1)], 50, 2)
+    queue.offer(2, 3, [(1, 2)], 50, 2)
     claims = Claims(end, end.take())
     assert list(claims) == [(0, 1)]
     assert list(Claims(end, claims.ahead)) == [(1, 2)]
@@ -108,11 +108,11 @@ def test_ranges_end_where_another_batch_begins(queue):
 def test_what_a_range_takes_longer_than_usual_is_noted(queue):
     (end,) = ends(queue, 1)
     hour = 3600 * 10**9
-    queue.offer(7, 3, [(0, 5)], hour)
+    queue.offer(7, 3, [(0, 5)], hour, 2)
     claims = Claims(end, end.take())
     assert list(claims) == [(0, 5)]
     assert claims.excess == 0
-    queue.offer(8, 3, [(0, 5), (5, 8)], 0)
+    queue.offer(8, 3, [(0, 5), (5, 8)], 0, 2)
     claims = Claims(end, end.take())
     assert list(claims) == [(0, 5), (5, 8)]
     assert 0 < claims.excess < hour
@@ -121,7 +121,7 @@ def test_what_a_range_takes_longer_than_usual_is_noted(queue):
 @pytest.mark.parametrize("who", ["parent", "worker"])
 def test_discarded_claims_are_gone(queue, who):
     (end,) = ends(queue, 1)
-    queue.offer(1, 3, [(k, k + 1) for k in range(MAX_RANGES)], 50)
+    queue.offer(1, 3, [(k, k + 1) for k in range(MAX_RANGES)], 50, 2)
     (queue if who == "parent" else end).discard()
     assert end.take() is None
     assert not end.closed
@@ -151,7 +151,7 @@ def test_reports_are_read_once(queue):
 
 def test_closed_queue_ends_the_claims(queue):
     reader, writer = map(os.dup, queue.worker_fds)
-    end = ClaimEnd(reader, writer, 0)
+    end = QueueEnd(reader, writer, 0)
     queue.close()
     queue.close()
     assert end.take() is None

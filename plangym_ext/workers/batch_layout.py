@@ -1,14 +1,15 @@
-"""What a worker is told of a batch: where its arrays lie in shared memory."""
+"""Where the arrays of a batch lie in shared memory, as parent and workers both see it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 
-#: 64-bit words behind the arrays of a page for each worker: a cache line of its own.
+#: 64-bit words that a page has for each worker after its arrays: a cache line of its own.
 _LINE = 8
 #: The first of them: the row that it is running, or none.
 ROW, NO_ROW = 0, -1
@@ -32,13 +33,14 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
     def view(self, block: SharedBlock) -> np.ndarray:
-        """The array, in this process's mapping of the block."""
+        """Return the array, in this process's mapping of the block; it lives as long as that."""
         memory = block.ndarray((block.nbytes,), np.uint8)
         return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
 
-class RowsMessage(NamedTuple):
-    """One batch. Equal messages describe the same memory, so views of it can be kept.
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Where the arrays of a batch lie. Equal ones describe the same memory.
 
     Attributes:
         page: number of the block that holds the batch's arrays.
@@ -49,6 +51,7 @@ class RowsMessage(NamedTuple):
         by_source: whether row i begins at row `sources[i]` of the states.
         by_target: whether row i's state is copied to row `targets[i]` of the store.
         unchecked, single: as of `RowRequest`.
+        number: that workers know it by.
     """
 
     page: int
@@ -60,17 +63,19 @@ class RowsMessage(NamedTuple):
     by_target: bool = False
     unchecked: str = ""
     single: bool = False
+    number: int = field(default=-1, compare=False)
 
 
 def worker_lines(page: np.ndarray, num_workers: int) -> np.ndarray:
-    """`[W, 8]` int64 at the end of a page: what workers 0 to W - 1 say of themselves.
+    """Return `[W, 8]` int64 at the end of a page: what workers 0 to W - 1 say of themselves.
 
-    The last line is worker 0's: a worker need not know how many there are.
+    The last line is worker 0's: a worker need not know how many there are. It is a view, which
+    lives as long as the page.
     """
     lines: np.ndarray = page[-lines_bytes(num_workers) :].view(np.int64)
     return lines.reshape(num_workers, _LINE)[::-1]
 
 
 def lines_bytes(num_workers: int) -> int:
-    """Bytes that a page needs behind its arrays."""
+    """Return the bytes that a page needs after its arrays."""
     return num_workers * _LINE * np.dtype(np.int64).itemsize

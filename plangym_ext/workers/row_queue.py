@@ -2,22 +2,23 @@
 
 parent                                 workers
 offer ranges      ==== claims ====>    each reads one range at a time
-reports           <=== reports ====    "I have run n rows", behind the last range
+reports           <=== reports ====    "I have run n rows", after the last range
 
 Both are pipes that all workers share. The parent writes every range of a batch at once,
-which wakes whoever waits: no worker has to be called by name. A read or write of a whole
+which wakes those that wait: no worker has to be called by name. A read or write of a whole
 token is atomic, so a range is run by exactly one worker, and none waits for another.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import time
 import weakref
 from collections.abc import Iterator
 
-_CLAIM = struct.Struct("<QIIIQ")  # request, plan, first row, row behind the last, usual time
+_CLAIM = struct.Struct("<QIIIQ")  # request, layout, first row, end row, usual time
 _REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
 #: Most ranges that the queue holds at once: what a pipe takes without blocking.
 MAX_RANGES = 65536 // _CLAIM.size
@@ -29,23 +30,38 @@ _MAX_REPORTS = 64
 #: which is to be heard there too.
 DONE, MORE, FAILED = 0, 1, 2
 
-#: Request, plan, first row, row behind the last, and the nanoseconds that a row usually takes.
+#: Request, layout, first row, row after the last, and the nanoseconds that a row usually takes.
 Claim = tuple[int, int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
 #: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those by which one of its ranges
 #: took longer than usual, at most, and when it was through, in `time.monotonic_ns()`.
 Report = tuple[int, int, int, int, int, int, int]
 
+#: Numbers that a worker knows memory, queues and layouts by; it may serve several pools.
+numbers = itertools.count()
 
-class ClaimQueue:
-    """The parent's ends.
+
+class RowQueue:
+    """The parent's ends, and how far the batch is that the queue serves: one at a time.
+
+    A batch is offered in rounds; the next one begins when no worker runs rows of the last.
 
     Attributes:
+        number: that workers know the queue by.
         report_fd: readable when there are reports.
-        worker_fds: what workers need to make a `ClaimEnd`.
+        worker_fds: what workers need to make a `QueueEnd`.
+        rows_left: rows of the round that no worker has reported.
+        reporters: workers, by number, that have reported.
+        sharers: workers that there was a row for.
+        speakers: workers, by number, that have more to say of the round on their channels.
+        failed: whether one of them has failed.
+        taken: nanoseconds that those who have reported took.
+        excess: nanoseconds by which one of their ranges took longer than usual, at most.
+        ended: when the last of them was through, in `time.monotonic_ns()`.
     """
 
     def __init__(self) -> None:
+        self.number = next(numbers)
         claim_fd, self._offer_fd = os.pipe()
         try:
             self.report_fd, write_fd = os.pipe()
@@ -58,23 +74,53 @@ class ClaimQueue:
             os.set_blocking(fd, False)
         fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
         self._finalizer = weakref.finalize(self, _close, fds)
+        self._request = -1
+        self.rows_left = self.sharers = 0
+        self.taken = self.excess = self.ended = 0
+        self.reporters: list[int] = []
+        self.speakers: list[int] = []
+        self.failed = False
 
-    def offer(self, request: int, plan: int, ranges: list[tuple[int, int]], usual: int) -> None:
-        """Put the ranges of one batch up for claiming; the queue must be empty.
+    def offer(
+        self, request: int, layout: int, ranges: list[tuple[int, int]], usual: int, num_workers: int
+    ) -> None:
+        """Begin a round: put ranges up for claiming; the queue must be empty.
 
         Args:
-            request: number of the batch.
-            plan: its kind.
-            ranges: of its rows.
+            request: number of the round.
+            layout: number of the batch's layout.
+            ranges: of its rows; at most `MAX_RANGES`.
             usual: nanoseconds that a row is expected to take.
+            num_workers: how many may claim.
         """
         assert len(ranges) <= MAX_RANGES
-        pack = _CLAIM.pack
-        claims = [pack(request, plan, first, stop, usual) for first, stop in ranges]
-        os.write(self._offer_fd, b"".join(claims))
+        self._request = request
+        self.rows_left = sum([stop - first for first, stop in ranges])
+        self.sharers = min(num_workers, self.rows_left)
+        self.reporters.clear()
+        self.speakers.clear()
+        self.failed = False
+        self.taken = self.excess = self.ended = 0
+        if ranges:
+            pack = _CLAIM.pack
+            claims = [pack(request, layout, first, stop, usual) for first, stop in ranges]
+            os.write(self._offer_fd, b"".join(claims))
+
+    def collect(self) -> None:
+        """Take in what workers have reported."""
+        for request, worker, rows, kind, taken, excess, ended in self.reports():
+            if request == self._request:
+                self.rows_left -= rows
+                self.reporters.append(worker)
+                self.taken += taken
+                self.ended = max(self.ended, ended)
+                self.excess = max(self.excess, excess)
+                if kind != DONE:
+                    self.speakers.append(worker)
+                    self.failed = self.failed or kind == FAILED
 
     def reports(self) -> list[Report]:
-        """What workers have reported since the last time."""
+        """Return what workers have reported since the last time, of any round."""
         try:
             # Those that do not fit keep it readable.
             data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
@@ -83,7 +129,7 @@ class ClaimQueue:
         return list(_REPORT.iter_unpack(data))
 
     def discard(self) -> None:
-        """Take back every range that nobody has claimed."""
+        """Take back every range that was not claimed."""
         _drain(self.worker_fds[0])
 
     def close(self) -> None:
@@ -92,7 +138,7 @@ class ClaimQueue:
         self.report_fd = self._offer_fd = -1
 
 
-class ClaimEnd:
+class QueueEnd:
     """A worker's end.
 
     Args:
@@ -109,7 +155,7 @@ class ClaimEnd:
         self.closed = False
 
     def take(self) -> Claim | None:
-        """Claim a range; None if there is none."""
+        """Claim a range and return it; None if there is none."""
         try:
             token = os.read(self.claim_fd, _CLAIM.size)
         except BlockingIOError:
@@ -117,8 +163,8 @@ class ClaimEnd:
         if not token:
             self.closed = True
             return None
-        request, plan, first, stop, usual = _CLAIM.unpack(token)
-        return request, plan, first, stop, usual
+        request, layout, first, stop, usual = _CLAIM.unpack(token)
+        return request, layout, first, stop, usual
 
     def report(self, claims: Claims, request: int, kind: int, begun: int) -> None:
         """Say how many rows of a batch were run here, now that none are left to claim.
@@ -134,7 +180,7 @@ class ClaimEnd:
         os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
-        """Take what is left, so that nobody runs it."""
+        """Take what is left, so that no worker runs it."""
         _drain(self.claim_fd)
 
 
@@ -151,7 +197,7 @@ class Claims:
         ahead: a claim of another batch, if one was met; it ends the ranges.
     """
 
-    def __init__(self, end: ClaimEnd, claim: Claim) -> None:
+    def __init__(self, end: QueueEnd, claim: Claim) -> None:
         self._end, self.ahead = end, claim
         self.rows = self.excess = 0
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,105 +10,94 @@ import numpy as np
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults, outgrown
-from plangym_ext.workers.rows_message import Place, RowsMessage, worker_lines
-from plangym_ext.workers.worker_pool import Plan, WorkerPool
-
-#: Shapes of batches whose views a page keeps.
-_MAX_SHAPES = 64
+from plangym_ext.workers.batch_layout import BatchLayout, Place, lines_bytes, worker_lines
+from plangym_ext.workers.pages import Page, PageViews
+from plangym_ext.workers.worker_pool import WorkerPool
 
 
-@dataclass
-class _Kept:
-    """What a page keeps of one shape of batch.
-
-    Attributes:
-        batch: views of the page.
-        lines: `[W, 8]` int64, of what workers say of themselves.
-        plan: of batches of which nothing lies elsewhere, if there was one.
-    """
-
-    batch: RowBatch
-    lines: np.ndarray
-    plan: Plan | None = None
-
-
-class BatchMemory:
-    """The memory of one request, loaded and described for workers.
+class SharedBatch:
+    """The memory of one request, described for workers; `load` writes the inputs to it.
 
     States that lie in shared memory already (results of an earlier batch, slots) are
     read where they are, and shared arrays given as `out` are written in place.
 
     Args:
-        crew: whose workers run the request.
-        layout: of their rows.
+        pool: whose workers run the request.
+        rows: layout of their rows.
         request: what they run.
 
     Attributes:
         batch: views of it in this process.
         lines: `[W, 8]` int64, what workers say of themselves; see `worker_lines`.
         blocks: what workers have to map; held, so that none is closed meanwhile.
-        plan: what workers are told.
+        layout: what workers are told.
         writes_elsewhere: whether workers write to memory that is not the page.
     """
 
-    def __init__(self, crew: WorkerPool, layout: RowLayout, request: RowRequest) -> None:
-        self._crew, self._layout, self._request = crew, layout, request
-        if request.out and (given := request.out.get("states_out")) is not None:
-            needed = (request.num_rows, layout.state_width)
-            if given.shape != needed:
-                raise outgrown(needed, given.shape)
-        self._size = crew.page_size(layout, request.num_rows, request.horizon)
-        self._page = crew.pages.take(self._size)
-        kept = self._kept()
-        self.batch, self.lines = kept.batch, kept.lines
-        self.blocks = [self._page.block]
-        #: Rows that begin where others end: what they read must outlast the batch, in case
+    batch: RowBatch
+    lines: np.ndarray
+    layout: BatchLayout
+
+    def __init__(self, pool: WorkerPool, rows: RowLayout, request: RowRequest) -> None:
+        self._pool, self._rows, self._request = pool, rows, request
+        self._page: Page | None = None
+        self.blocks: list[SharedBlock] = []
+        self.writes_elsewhere = False
+        #: Whether rows begin where others end: what they read must outlast the batch, in case
         #: a worker dies, so the targets are written when all is done.
         self._commit_here = False
         #: Results that workers write where the caller wants them.
         self._written: dict[str, np.ndarray] = {}
+
+    def load(self) -> None:
+        """Take a page, and copy the inputs in that do not lie in shared memory already.
+
+        Raises:
+            ValueError: an array given for states is too narrow for them now.
+        """
+        request = self._request
+        if request.out and (given := request.out.get("states_out")) is not None:
+            needed = (request.num_rows, self._rows.state_width)
+            if given.shape != needed:
+                raise outgrown(needed, given.shape)
+        kind = request.infos, request.unchecked, request.single
+        shape = (request.num_rows, request.horizon, *kind, self._rows.state_width)
+        self._page = page = self._pool.pages.take(shape, self._nbytes)
+        views = page.views.get(shape) or self._view(page, shape)
+        self.batch, self.lines, self._size = views.batch, views.lines, views.nbytes
+        if page.loaded is not views:
+            views.batch.forget_inputs()
+            page.loaded = views
+        self.blocks.append(page.block)
         if request.out or request.slots is not None or SharedBlock.of(request.states) is not None:
-            self.plan = self._placed_plan()
+            self._load_placed(page)
         else:
             self.batch.load(request)
-            if kept.plan is None or kept.plan.forgotten:
-                kept.plan = crew.plan(self._message(()))
-            self.plan = kept.plan
-        self.writes_elsewhere = bool(self._written) or self.plan.message.by_target
+            self.layout = views.layout = self._pool.known(views.layout or self._layout(page, ()))
         if request.slots is not None:
             request.slots.store.pins += 1
 
-    def _kept(self) -> _Kept:
-        """What the page keeps of the shape of the request, made once."""
-        request, page = self._request, self._page
-        width = self._layout.state_width
-        kind = request.infos, request.unchecked, request.single
-        key = (request.num_rows, request.horizon, *kind, width)
-        kept = page.views.get(key)
-        if kept is None:
-            if len(page.views) >= _MAX_SHAPES:
-                page.views.clear()
-            kept = page.views[key] = _Kept(
-                RowBatch(
-                    self._layout,
-                    request.num_rows,
-                    request.horizon,
-                    page.memory,
-                    infos=request.infos,
-                ),
-                worker_lines(page.memory, len(self._crew.workers)),
-            )
-        assert isinstance(kept, _Kept)
-        if page.user is not kept:
-            kept.batch.forget_inputs()
-            page.user = kept
-        return kept
+    def give_up(self) -> None:
+        """Let another batch use the page, after a `load` that failed or was interrupted."""
+        if self._page is not None:
+            self._page.busy = False
 
-    def _placed_plan(self) -> Plan:
+    def _nbytes(self) -> int:
+        _, size = self._rows.offsets(self._request.num_rows, self._request.horizon)
+        return size + lines_bytes(len(self._pool.workers))
+
+    def _view(self, page: Page, shape: Hashable) -> PageViews:
+        """Make the views of a page for the shape of the request."""
+        request, memory = self._request, page.memory
+        batch = RowBatch(self._rows, request.num_rows, request.horizon, memory, infos=request.infos)
+        lines = worker_lines(memory, len(self._pool.workers))
+        return page.keep(shape, PageViews(batch, lines, self._nbytes()))
+
+    def _load_placed(self, page: Page) -> None:
         """Find what need not be copied, and load the rest."""
         request, slots, states = self._request, self._request.slots, self._request.states
         places: list[Place] = []
-        whole = states.shape[1] == self._layout.state_width and states.flags.c_contiguous
+        whole = states.shape[1] == self._rows.state_width and states.flags.c_contiguous
         # Rows may have to be run again, so nothing may be written where they begin.
         apart = not any(np.may_share_memory(states, array) for array in request.out.values())
         placed = whole and apart and self._place(places, "states_in", states)
@@ -127,12 +115,13 @@ class BatchMemory:
             and self._place(places, name, array)
         }
         self.batch.load(request, states=not placed)
-        return self._crew.plan(self._message(tuple(places)))
+        self.layout = self._pool.known(self._layout(page, tuple(places)))
+        self.writes_elsewhere = bool(self._written) or self.layout.by_target
 
-    def _message(self, places: tuple[Place, ...]) -> RowsMessage:
+    def _layout(self, page: Page, places: tuple[Place, ...]) -> BatchLayout:
         request = self._request
-        return RowsMessage(
-            self._crew.number(self._page.block),
+        return BatchLayout(
+            self._pool.number(page.block),
             request.num_rows,
             request.horizon,
             request.infos,
@@ -150,12 +139,12 @@ class BatchMemory:
             return False
         block, offset = found
         self.blocks.append(block)
-        number = self._crew.number(block)
+        number = self._pool.number(block)
         places.append(Place(name, number, offset, array.shape, array.dtype.str, array.strides))
         return True
 
     def results(self) -> RowResults:
-        """What came back: views of the page that the caller keeps, or copies."""
+        """Return what came back: views of the page that the caller keeps, or copies."""
         slots = self._request.slots
         if self._commit_here:
             assert slots is not None
@@ -164,20 +153,21 @@ class BatchMemory:
         if self._request.out:
             # What the workers could not write is copied once, to where the caller wants it.
             given = {name: self.batch.field(name) for name in self._request.out} | self._written
-        if self._crew.pages.may_lease(self._size):
+        if self._pool.pages.may_lease(self._size):
+            assert self._page is not None
             # The caller may write to it.
-            self._page.user = None
+            self._page.loaded = None
             return self.batch.results(self._page.lease(), given=given)
         return self.batch.results(copy=True, given=given)
 
     def action(self, row: int) -> Any:
-        """The action of a row, or its actions if it plays several."""
+        """Return the action of a row, or its actions if it plays several; fresh."""
         parts = tuple(actions[row].copy() for actions in self.batch.actions)
-        action = self._layout.action.join(parts)
-        return action[0] if self._request.horizon == 1 and self._layout.action.is_flat else action
+        action = self._rows.action.join(parts)
+        return action[0] if self._request.horizon == 1 and self._rows.action.is_flat else action
 
     def state(self, row: int) -> np.ndarray:
-        """Fresh `[S]` uint8: where a row begins."""
+        """Return fresh `[S]` uint8: where a row begins."""
         slots = self._request.slots
         source = row if slots is None else int(slots.sources[row])
         state: np.ndarray = self._request.states[source].copy()
@@ -185,7 +175,7 @@ class BatchMemory:
 
     def release(self) -> None:
         """Let another batch use the page, unless results look at it; called once."""
-        self._page.busy = False
+        self.give_up()
         self.blocks.clear()
         if self._request.slots is not None:
             self._request.slots.store.pins -= 1

@@ -1,0 +1,183 @@
+"""What parent and worker say to each other: messages and replies.
+
+Batches are not among the messages. They come through row queues (`row_queue`), which wake a
+worker as a message does; what was said before a batch was offered counts for it. A worker
+reports through the queue, and replies only with what a report cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plangym_ext.workers.remote_errors import ErrorReport
+
+if TYPE_CHECKING:  # numpy is imported when a worker has the parent's module path
+    from plangym_ext.workers.batch_layout import BatchLayout
+
+#: Number of the request that the first message makes, which builds the env.
+READY = 0
+#: Number that a reply has which says what the env raised in `close`.
+CLOSED = -1
+
+
+# To a worker -------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """The first message: what a worker needs to build its env, which replies to `READY`.
+
+    Attributes:
+        path: module path of the parent.
+        keys: of the session, and of `multiprocessing` managers.
+        families: pickle of the env families that this process has registered.
+        registered: what it has registered with gymnasium, if that was imported.
+        constructor: pickle of what makes the env, or of a `Service`.
+    """
+
+    path: list[str]
+    keys: tuple[Any, bytes]
+    families: bytes
+    registered: Any
+    constructor: bytes
+
+
+class OpenBlock(NamedTuple):
+    """Map shared memory; brings its descriptor."""
+
+    number: int
+    nbytes: int
+
+
+class OpenQueue(NamedTuple):
+    """Take rows from a queue, as the worker of a number; brings the queue's descriptors."""
+
+    number: int
+    worker: int
+
+
+class KnowLayout(NamedTuple):
+    """Know a layout by its number; the worker's own is as in `OpenQueue`."""
+
+    layout: BatchLayout
+    worker: int
+
+
+class ForgetBlock(NamedTuple):
+    """Let go of shared memory."""
+
+    number: int
+
+
+class ForgetLayout(NamedTuple):
+    """Let go of a layout."""
+
+    number: int
+
+
+class Finish(NamedTuple):
+    """Reply once a queue is empty and its rows are run."""
+
+    request: int
+    queue: int
+
+
+class Call(NamedTuple):
+    """Call a method of the env with `(args, kwargs)`, which are pickled; reply what it returns."""
+
+    request: int
+    name: str
+    arguments: bytes
+
+
+class Get(NamedTuple):
+    """Reply with an attribute of the env."""
+
+    request: int
+    name: str
+
+
+class Widen(NamedTuple):
+    """Make state rows wider."""
+
+    width: int
+
+
+class Close(NamedTuple):
+    """Close the env and leave."""
+
+
+ToWorker = (
+    OpenBlock
+    | OpenQueue
+    | KnowLayout
+    | ForgetBlock
+    | ForgetLayout
+    | Finish
+    | Call
+    | Get
+    | Widen
+    | Close
+)
+
+
+#: What a worker is said to be at when it ends or hangs over a message.
+COMMANDS: dict[type, str] = {
+    OpenBlock: "block",
+    OpenQueue: "queue",
+    KnowLayout: "layout",
+    ForgetBlock: "forget",
+    ForgetLayout: "forget",
+    Finish: "finish",
+    Call: "call",
+    Get: "get",
+    Widen: "widen",
+    Close: "close",
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    """Constructor of an object that a worker is to serve as it is, in the place of an env.
+
+    Attributes:
+        make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
+            them, and `open_block` if it is given memory.
+    """
+
+    make: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        """Make it."""
+        return self.make()
+
+
+# From a worker -----------------------------------------------------------------------
+
+
+class Value(NamedTuple):
+    """What a request returns.
+
+    It is pickled once more, so that one which cannot be read is an error of its request alone.
+    """
+
+    request: int
+    data: bytes
+
+
+class Failure(NamedTuple):
+    """What a request, or a row of a batch, has raised."""
+
+    request: int
+    report: ErrorReport
+
+
+class TooWide(NamedTuple):
+    """A state of a batch outgrew its row by so many bytes."""
+
+    request: int
+    excess: int
+
+
+Reply = Value | Failure | TooWide

@@ -1,0 +1,246 @@
+"""What a batch does after a death, a hang, an error, or states that outgrow their rows.
+
+A worker that dies is replaced at once, and the rows that are not done are run again, one by
+one, from the caller's states. A row that kills workers, or one that does not end, is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import time
+from typing import Protocol
+
+import numpy as np
+
+from plangym_ext.core.row_request import RowRequest
+from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.protocol import Failure, TooWide, Value
+from plangym_ext.workers.round import Round
+from plangym_ext.workers.row_queue import RowQueue
+from plangym_ext.workers.scheduling import Ranges, ranges_of
+from plangym_ext.workers.shared_batch import SharedBatch
+from plangym_ext.workers.worker_pool import BatchOwner, Run, WorkerPool
+
+#: Workers that one row may kill before it is held to be the cause.
+MAX_KILLS = 2
+#: Rounds in a row that may lose workers without any row being done or blamed for it.
+_MAX_IDLE_ROUNDS = 3
+
+Deaths = dict[ExternalProcess, WorkerDied]
+
+
+class RecoverableRun(Run, Protocol):
+    """A batch that recovery works on; attributes as of `BatchRun`."""
+
+    owner: BatchOwner
+    pool: WorkerPool
+    request: RowRequest
+    memory: SharedBatch
+    queue: RowQueue
+    round: Round
+    state_width: int
+
+    def start(self) -> None:
+        """Run the request from its beginning."""
+
+
+class Recovery:
+    """What has gone wrong with one batch, and what to do about it.
+
+    It is given the run by every call: the two in a cycle would keep the batch's memory until
+    the garbage collector comes by.
+
+    Args:
+        num_rows: B.
+
+    Attributes:
+        num_left: rows that are not done, as far as deaths have had them counted.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_left = num_rows
+        self._kills: dict[int, int] = {}
+        self._idle_rounds = 0
+        #: What each process was at, and since when.
+        self._seen: dict[WorkerProcess, tuple[object, float]] = {}
+
+    # Errors ---------------------------------------------------------------------
+
+    def hear_replies(self, run: RecoverableRun) -> Deaths:
+        """Take what workers had to say beside their reports; return those that died instead.
+
+        Raises:
+            StateTooWide, Exception: what they say.
+        """
+        deaths: Deaths = {}
+        failures: list[tuple[int, Failure, str]] = []
+        excess = 0
+        for worker, process, reply in run.round.end(run.pool.workers):
+            if process.fallen is not None and run.queue.rows_left:
+                deaths[worker] = process.fallen
+            if isinstance(reply, TooWide):
+                excess = max(excess, reply.excess)
+            elif isinstance(reply, Failure):
+                row = reply.report.row
+                failures.append((-1 if row is None else row, reply, worker.where))
+            elif isinstance(reply, Value):
+                run.memory.batch.take_own(*pickle.loads(reply.data))
+        if failures or excess:
+            run.queue.discard()
+        if failures:
+            # The lowest row speaks for all, so the message does not depend on timing alone.
+            _, failure, where = min(failures, key=lambda found: found[0])
+            raise failure.report.rebuild(where)
+        if excess:
+            raise StateTooWide(excess)
+        return deaths
+
+    def run_wider(self, run: RecoverableRun, outcome: BaseException) -> None:
+        """Start the batch again in wider rows if its states have outgrown them; else raise."""
+        owner = run.owner
+        request = run.request
+        if not isinstance(outcome, StateTooWide):
+            if request.unchecked and isinstance(outcome, Exception):
+                # A refusal names the first of all rows, and goes before other errors.
+                owner.envelope.check(request.states, request.unchecked)
+            raise outcome
+        # Another batch may have made them wider since this one began.
+        short = run.state_width + outcome.excess - owner.layout.state_width
+        if short > 0:
+            owner.widen(owner.wider(short))
+        if request.slots is not None:
+            request.slots.store.widen(owner.layout.state_width)
+            run.request = dataclasses.replace(request, states=request.slots.store.rows)
+        run.start()
+
+    # Deaths ---------------------------------------------------------------------
+
+    def look(self, run: RecoverableRun, *, came: bool) -> None:
+        """Replace workers that have died or hang; have all finish if that is called for.
+
+        Args:
+            run: the batch.
+            came: whether anything has come from a worker since the last look.
+        """
+        for worker, process in run.round.asked.items():
+            # At once, so that the new one is ready when this round is over.
+            if process.fallen is not None and worker.process is process:
+                worker.restart()
+                run.round.ask_to_finish()
+        if run.queue.failed or self._wants_all(run):
+            run.round.ask_to_finish()
+        if not came:
+            self._look_for_hung(run)
+
+    def _wants_all(self, run: RecoverableRun) -> bool:
+        """Return whether all workers are to be heard, though the rows are done without some.
+
+        So that what they were told has been done, such as to let go of memory, and batches that
+        were abandoned do not pile up; and for a worker that is stopped while others run what it
+        would have.
+        """
+        queue, pool = run.queue, run.pool
+        if queue.rows_left:
+            return False
+        if run.round.told:
+            return True
+        if len(pool.runs) > 1 and any(one.abandoned for one in pool.runs if one is not run):
+            return True
+        if len(queue.reporters) >= queue.sharers:
+            return False
+        silent = set(run.round.asked) - {pool.workers[index] for index in queue.reporters}
+        return any(worker.process.stopped for worker in silent)
+
+    def ranges_left(self, run: RecoverableRun, deaths: Deaths) -> Ranges:
+        """Return what has to be run again from the caller's states.
+
+        Args:
+            run: the batch.
+            deaths: of the round that is over.
+
+        Raises:
+            PoisonState: a row was being run when two workers died.
+            WorkerDied: workers die, again and again, and no row gets done.
+        """
+        batch = run.memory.batch
+        left = ~batch.done
+        # The replies with what these rows have of their own have come.
+        left[[*batch.own_infos, *batch.own_objects]] = False
+        rows: np.ndarray = np.flatnonzero(left)
+        self._blame(run, deaths, len(rows))
+        return ranges_of(rows)
+
+    def _blame(self, run: RecoverableRun, deaths: Deaths, num_left: int) -> None:
+        """Note the deaths of a round, after which some rows are not done."""
+        idle, self.num_left = num_left == self.num_left, num_left
+        for worker, death in deaths.items():
+            row = self._row_of(run, worker)
+            if row == NO_ROW or run.memory.batch.done[row]:
+                continue
+            idle = False
+            self._kills[row] = self._kills.get(row, 0) + 1
+            if self._kills[row] >= MAX_KILLS:
+                raise self._poison(run, row, death)
+        self._idle_rounds = self._idle_rounds + 1 if idle else 0
+        if deaths and self._idle_rounds >= _MAX_IDLE_ROUNDS:
+            raise list(deaths.values())[-1]
+
+    def _poison(self, run: RecoverableRun, row: int, death: WorkerDied) -> PoisonState:
+        memory = run.memory
+        action = memory.action(row)
+        return PoisonState(
+            f"states[{row}] with action {action} has killed {MAX_KILLS} "
+            f"workers; the last: {death} Run the other rows without this one.",
+            row=row,
+            state=memory.state(row),
+            action=action,
+            worker=death.worker,
+            pid=death.pid,
+            exit_status=death.exit_status,
+            last_command=death.last_command,
+        )
+
+    def _row_of(self, run: RecoverableRun, worker: ExternalProcess) -> int:
+        return run.progress_of(run.pool.workers.index(worker))
+
+    # Hangs ----------------------------------------------------------------------
+
+    def _look_for_hung(self, run: RecoverableRun) -> None:
+        """Have workers that have been at the same for too long stopped."""
+        limit = run.owner.row_timeout
+        # One that has nothing to run answers at once, and is not held to hang.
+        run.round.ask_to_finish()
+        for worker in run.round.waiting():
+            if limit is not None and self._still(run, worker, run.round.asked[worker]) >= limit:
+                # It may be another batch that it does not get on with.
+                (run.pool.batch_at(worker) or run).stop_hung([worker], limit)
+
+    def _still(self, run: RecoverableRun, worker: ExternalProcess, process: WorkerProcess) -> float:
+        """Return for how many seconds a worker has been at what it is at."""
+        now, sign = time.monotonic(), run.pool.progress_of(worker)
+        before, since = self._seen.get(process, (None, now))
+        if before != sign:
+            self._seen[process] = sign, now
+            return 0.0
+        return now - since
+
+    def stopped(
+        self, run: RecoverableRun, hung: list[ExternalProcess], seconds: float | None
+    ) -> WorkerTimeout:
+        """Stop and replace workers that hang, and return the error that names them.
+
+        The others go on with the rows that they have begun, whose results are not used.
+        """
+        found = []
+        for worker in hung:
+            row = self._row_of(run, worker)
+            action = "" if row == NO_ROW else run.memory.action(row)
+            doing = "" if row == NO_ROW else f" at row {row}, action {action},"
+            found.append(str(worker.hung(seconds, doing)))
+            worker.restart()
+        return WorkerTimeout("\n".join(found), workers=tuple(worker.index for worker in hung))

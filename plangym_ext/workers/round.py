@@ -1,0 +1,101 @@
+"""One round of a batch: the workers that may run the ranges on offer, until they are through.
+
+A worker that has claimed nothing has nothing to report. Only if something goes wrong or takes
+long is each asked to finish: once all have replied or died, none runs rows of the round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from plangym_ext.errors import EnvClosed, WorkerDied
+from plangym_ext.workers.channel import ChannelDamaged
+from plangym_ext.workers.external_process import ExternalProcess, next_request
+from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.protocol import Finish, Reply
+from plangym_ext.workers.row_queue import RowQueue
+
+
+class Round:
+    """Workers that may be running rows of one offer.
+
+    Args:
+        queue: where the ranges are offered.
+
+    Attributes:
+        request: number of the round.
+        asked: the workers, each with the process that it had: it may be replaced before the
+            round is over.
+        told: whether they were told something before; then all are heard in the end.
+    """
+
+    def __init__(self, queue: RowQueue) -> None:
+        self._queue = queue
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a round that no worker takes part in yet."""
+        self.request = next_request()
+        self.asked: dict[ExternalProcess, WorkerProcess] = {}
+        self.told = False
+        #: Number of the request to finish the round, if that was made.
+        self._finish: int | None = None
+
+    def ask(self, workers: list[ExternalProcess], *, told: bool) -> None:
+        """Note that workers may run rows, from the offer that follows."""
+        self.told = told
+        for worker in workers:
+            self.asked[worker] = worker.process
+            worker.begun("rows")
+
+    def waiting(self) -> list[ExternalProcess]:
+        """Return workers that may be running rows; the round is over when there are none."""
+        finish = self._finish
+        if not self._queue.rows_left and finish is None:
+            return []
+        return [
+            worker
+            for worker, process in self.asked.items()
+            if process.fallen is None and not (finish is not None and worker.has_answer(finish))
+        ]
+
+    def ask_to_finish(self) -> None:
+        """Have every worker say when it has run what it has claimed; once a round."""
+        if self._finish is None:
+            self._finish = next_request()
+            for worker, process in self.asked.items():
+                if worker.process is process:
+                    with contextlib.suppress(WorkerDied, EnvClosed):
+                        worker.post(Finish(self._finish, self._queue.number))
+                    worker.begun("rows")
+
+    def end(
+        self, workers: list[ExternalProcess]
+    ) -> list[tuple[ExternalProcess, WorkerProcess, Reply | None]]:
+        """End a round that is over, and return what its workers said beside their reports.
+
+        Args:
+            workers: of the pool, by number.
+
+        Returns:
+            Every worker with its process and reply; nothing if all went as usual.
+        """
+        asked, self.asked = self.asked, {}
+        queue, finish = self._queue, self._finish
+        if not (queue.rows_left or queue.speakers or finish is not None):
+            return []
+        speakers = [workers[index] for index in queue.speakers]
+        found = []
+        for worker, process in asked.items():
+            # What it had to say was said before the report: it is in the channel.
+            while worker in speakers and process.fallen is None:
+                if worker.has_answer(self.request):
+                    break
+                if process.channel.has_come():
+                    worker.receive()
+                else:  # it has reported what it never sent
+                    worker.damaged(ChannelDamaged("an answer that was announced is missing"))
+            if finish is not None and process.fallen is None:
+                worker.forget(finish)
+            found.append((worker, process, worker.taken(self.request)))
+        return found
