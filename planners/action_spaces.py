@@ -34,7 +34,7 @@ class Box(NamedTuple):
     size: int  # D, numbers in an action
 
     def actions(self, units: Floats) -> npt.NDArray[Any]:
-        """Bring `[n, H, D]` from [-1, 1], clipped, to actions `[n, H, *act]` of the space."""
+        """Bring `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
         shaped = np.clip(units, -1.0, 1.0).reshape(*units.shape[:2], *self.low.shape)
         wide = self.low.astype(np.float64), self.high.astype(np.float64)
         found = (wide[0] + (shaped + 1.0) * 0.5 * (wide[1] - wide[0])).astype(self.low.dtype)

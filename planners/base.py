@@ -17,6 +17,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
@@ -66,6 +67,7 @@ class Planner(ABC):
 
     def __post_init__(self) -> None:
         """Check the options; derived planners check theirs after these."""
+        self._kept: Kept = NothingKept()
         self.discount = self._number("discount", 0.0, 1.0)
         if self.max_model_steps is not None:
             self.max_model_steps = self._integer("max_model_steps", 1)
@@ -180,10 +182,11 @@ class Planner(ABC):
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Make the B plans that are asked for; see `plan_batch`."""
 
-    def reset(self) -> None:  # noqa: B027 - most planners keep nothing
+    def reset(self) -> None:
         """Forget everything kept between moves; called between episodes."""
+        self._kept.clear()
 
-    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Forget all rows of the last `plan_batch` but these, which become 0, 1, ...
 
         For episodes played side by side, when some of them have ended.
@@ -191,8 +194,9 @@ class Planner(ABC):
         Args:
             rows: `[n]` ascending indices into the last batch.
         """
+        self._kept.keep(rows)
 
-    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027
+    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Forget what was kept of some rows of the last `plan_batch`; all stay in place.
 
         For episodes played side by side, when some have ended and others begin there.
@@ -200,6 +204,7 @@ class Planner(ABC):
         Args:
             rows: `[n]` indices into the last batch.
         """
+        self._kept.forget(rows)
 
     def plan(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -13,7 +14,36 @@ from plangym_ext.planners.model import SearchModel
 Row = TypeVar("Row")
 
 
-class KeptRows(Generic[Row]):
+class Kept(ABC):
+    """What is kept of the B rows of the last plan."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget everything."""
+
+    @abstractmethod
+    def keep(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget all rows but `which` `[n]`, ascending; these become 0, 1, ..."""
+
+    @abstractmethod
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget the rows `which` `[n]`; all stay in place."""
+
+
+class NothingKept(Kept):
+    """Nothing: every plan begins anew."""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+    def keep(self, which: npt.NDArray[np.intp]) -> None:
+        """Do nothing."""
+
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Do nothing."""
+
+
+class KeptRows(Kept, Generic[Row]):
     """What is known of each of B rows, as long as they are planned for over the same env.
 
     Attributes:
@@ -39,11 +69,11 @@ class KeptRows(Generic[Row]):
         self._env, self.rows = env, list(rows)
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget all rows but some; see `Planner.keep_rows`."""
+        """Forget all rows but some."""
         self.rows = [self.rows[i] for i in which] if self.rows else []
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget some rows; see `Planner.forget_rows`."""
+        """Forget some rows."""
         for i in which.tolist() if self.rows else ():
             self.rows[i] = None
 

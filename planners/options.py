@@ -26,7 +26,7 @@ class Option(NamedTuple):
         kind: `int`, `float`, `bool` or `str`; None if it cannot be typed in, such
             as a function. `str` if it is a function or the name of one.
         optional: whether None is a value too.
-        default: what holds if nothing is said.
+        default: what holds if it is not given.
         help: what it means, in one line.
     """
 

@@ -67,9 +67,9 @@ class Rater(ABC):
     #: Most model steps that rating one leaf takes.
     most_steps: int = 0
 
+    @abstractmethod
     def code(self) -> RaterCode | None:
         """Return what a compiled loop needs to rate as this does; None if it cannot."""
-        return None
 
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
@@ -132,6 +132,10 @@ def evaluate(
     evaluator: Evaluator, obs: Any, count: int, num_actions: int
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree.
+
+    Returns:
+        Prior `[L, A]` float32, or None for uniform ones, and value `[L]` float64, finite;
+        they may be the evaluator's own arrays.
 
     Raises:
         InvalidAnswer: that is what it was.

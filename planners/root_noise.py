@@ -17,7 +17,7 @@ def with_noise(
     alpha: float,
     rng: Rng,
 ) -> npt.NDArray[np.floating[Any]]:
-    """Return (1 - share) * prior + share * noise, which is drawn over the legal actions.
+    """Return (1 - share) * prior + share * noise, `[A]`; the noise is over the legal actions.
 
     Args:
         prior: `[A]` probabilities.

@@ -102,7 +102,9 @@ class CompiledSearch:
             counts_before=np.zeros((4, batch), np.int64),
             rewards=np.empty((1, rating.depth)),
         )
+        # Rollouts step in the first row; `rows` takes no fewer than two.
         scratch = simulator.rows(np.zeros((2, simulator.width), np.uint8))
+        # A view: compiled code steps the search's own states in place.
         flat = states.rows.reshape(-1, simulator.width)
         self._places = Places(simulator.context(1), simulator.rows(flat), scratch)
         maker = _maker(make_wave, rating.value, simulator.has_masks)
@@ -110,6 +112,7 @@ class CompiledSearch:
 
     @property
     def _number(self) -> type:
+        # As `play_out` draws: numbers of [0, 1) that choose among the legal, or actions.
         return np.float64 if self._simulator.has_masks else np.int64
 
     def _arguments(self, waves: int) -> tuple[Any, ...]:
@@ -142,6 +145,7 @@ class CompiledSearch:
             return bool(self._loop(*self._arguments(waves)))
         rngs = self.search.rngs
         drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
+        # How many numbers simulations need is known when they have ended.
         before = [rng.bit_generator.state for rng in rngs]
         self._draw(drawn)
         more: bool = self._loop(*self._arguments(waves))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.action_spaces import Box, box_actions
@@ -148,27 +147,19 @@ class Shooting(Planner):
         The next plan begins with `row.mean`, shifted.
         """
 
+    @abstractmethod
     def _answer(self, row: Row) -> Floats:
-        """Return `[K, D]`: the sequence to play, where it is not the best one tried."""
-        return row.best
+        """Return `[K, D]`: the sequence to play, unless `plays_tried`: then the best one is."""
 
+    @abstractmethod
     def _counts(self, total: int) -> list[int]:
         """Return how many sequences to try in each round, `total` in all; none is 0."""
-        return evenly(total, min(total, self.iterations))
 
     # What they share ------------------------------------------------------------
 
-    def reset(self) -> None:
-        """Forget the last plan."""
-        self._kept.clear()
-
-    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep what is known of some rows; see `Planner.keep_rows`."""
-        self._kept.keep(rows)
-
-    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Begin cold in some rows; see `Planner.forget_rows`."""
-        self._kept.forget(rows)
+    def _even_counts(self, total: int) -> list[int]:
+        """Return `total` spread evenly over the rounds, none of which is empty."""
+        return evenly(total, min(total, self.iterations))
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Improve B sequences in lockstep; sequences are judged by rewards alone."""

@@ -71,6 +71,10 @@ class ICEM(Shooting):
         counts[0] += total - counts.sum()
         return [int(count) for count in counts]
 
+    def _answer(self, row: Row) -> Floats:
+        """Return the best sequence that was tried, `[K, D]`."""
+        return row.best
+
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
@@ -103,7 +107,7 @@ class ICEM(Shooting):
 
 
 def coloured_noise(rng: np.random.Generator, shape: tuple[int, int, int], beta: float) -> Floats:
-    """Return `[n, K, D]` normal numbers of variance 1 with power 1 / f**beta along K.
+    """Return `[n, K, D]` float64 normal numbers of variance 1, with power 1 / f**beta along K.
 
     The frequency 0 has the power of the lowest frequency above it.
 

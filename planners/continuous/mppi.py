@@ -45,6 +45,10 @@ class MPPI(Shooting):
         self.noise_std = self._number("noise_std", 0.0, math.inf)
         self.temperature = self._number("temperature", 1e-12, math.inf)
 
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
     def _begin(self, row: Row) -> None:
         """Leave the mean at the warm start, or at the middle of the space."""
 

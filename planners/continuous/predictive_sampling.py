@@ -33,6 +33,14 @@ class PredictiveSampling(Shooting):
         super().__post_init__()
         self.noise_std = self._number("noise_std", 0.0, math.inf)
 
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
+    def _answer(self, row: Row) -> Floats:
+        """Return the best sequence that was tried, `[K, D]`."""
+        return row.best
+
     def _begin(self, row: Row) -> None:
         """Leave the nominal sequence at the warm start, or at the middle of the space."""
 

@@ -20,6 +20,14 @@ class RandomShooting(Shooting):
     baseline for learned models Nagabandi et al. 2018, section IV.B.
     """
 
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
+    def _answer(self, row: Row) -> Floats:
+        """Return the best sequence that was tried, `[K, D]`."""
+        return row.best
+
     def _begin(self, row: Row) -> None:
         """Do nothing: no round learns from another."""
 

@@ -35,7 +35,7 @@ class Spline:
         self._fit = np.eye(num_knots) if num_knots == horizon else np.linalg.pinv(basis)
 
     def sequences(self, knots: Floats) -> Floats:
-        """Return `[n, H, D]` actions for `[n, K, D]` knots."""
+        """Return fresh `[n, H, D]` float64 actions for `[n, K, D]` knots."""
         total = np.zeros((len(knots), self.horizon, knots.shape[2]))
         for near, weight in zip(self._near.T, self._weights.T, strict=True):
             total += weight[:, None] * knots[:, near]

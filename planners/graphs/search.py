@@ -84,18 +84,6 @@ class GraphSearch(Planner):
             self.capacity = self._integer("capacity", 2)
         self._kept: KeptRows[GraphWalk] = KeptRows()
 
-    def reset(self) -> None:
-        """Forget the graphs."""
-        self._kept.clear()
-
-    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep the graphs of some rows; see `Planner.keep_rows`."""
-        self._kept.keep(rows)
-
-    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Drop the graphs of some rows; see `Planner.forget_rows`."""
-        self._kept.forget(rows)
-
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Grow B graphs in lockstep."""
         num_actions, origin = request.discrete_actions()

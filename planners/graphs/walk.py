@@ -91,7 +91,7 @@ class GraphWalk:
         return node, True
 
     def _restore_mask(self) -> None:
-        """Have the last root allow again what the model says, if the caller said otherwise."""
+        """Restore what the model allows in the last root, if the caller allowed something else."""
         graph, root, legal = self.graph, self.root, self._model_legal
         if legal is not None and (graph.legal[root] != legal).any():
             graph.child[root], graph.expanded[root], graph.legal[root] = NO_NODE, False, legal
@@ -109,7 +109,7 @@ class GraphWalk:
 
     @property
     def legal_here(self) -> npt.NDArray[np.bool_]:
-        """Which actions that node allows."""
+        """Which actions that node allows, `[A]` bool; a view."""
         found: npt.NDArray[np.bool_] = self.graph.legal[self.here]
         return found
 
@@ -153,6 +153,7 @@ class GraphWalk:
         values = graph.value[child[known]].astype(np.float64)
         q[known] = graph.reward[root, known] + graph.discount[root, known] * values
         self._walks += 1
+        # As if a walk had come by the root: edges that lead back to it are left out.
         graph.stamp[root] = self._walks
         action = int(best_action(graph, root, self._walks))
         if action < 0:

@@ -25,7 +25,7 @@ class NodeStates(ABC):
 
     @abstractmethod
     def get(self, trees: Index, nodes: Index) -> States:
-        """Return a copy `[L, S]` of the states of some nodes."""
+        """Return a copy `[L, S]` uint8 of the states of some nodes."""
 
     @abstractmethod
     def step(self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index) -> Any:
@@ -58,7 +58,7 @@ class ArrayStates(NodeStates):
         self.rows[trees, node] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
-        """Return a copy of the states of some nodes."""
+        """Return a copy `[L, S]` uint8 of the states of some nodes."""
         return self.rows[trees, nodes]
 
     def step(
@@ -116,7 +116,9 @@ class SlotStates(NodeStates):
     def __init__(self, model: Any, batch: int, capacity: int) -> None:
         self._model = model
         taken = model.states.allocate(batch * capacity)
+        # A copy, as `keep` permutes it: what is freed are the slots as they were allocated.
         self._slots = taken.reshape(batch, capacity).copy()
+        # No method of this object: the finalizer would keep it alive.
         weakref.finalize(self, model.states.free, taken)
 
     def put(self, trees: Index, node: int, states: States) -> None:
@@ -125,7 +127,7 @@ class SlotStates(NodeStates):
             self._model.states[self._slots[trees, node]] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
-        """Return a copy of the states of some nodes."""
+        """Return a copy `[L, S]` uint8 of the states of some nodes."""
         found: States = self._model.states[self._slots[trees, nodes]]
         return found
 

@@ -1,4 +1,4 @@
-"""Going on with the part of a tree that came about."""
+"""Going on with the part of a tree below the state that a move has led to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reuse(
     state: States,
     legal: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.intp]:
-    """Re-root tree b on a child of its root in exactly this state, if any.
+    """Re-root tree b on a child of its root that is in exactly this state, if there is one.
 
     What is known about actions that are illegal now is dropped. A child that was searched
     without an action which is legal now is not used: priors and full expansions are of
@@ -27,11 +27,11 @@ def reuse(
         tree: the trees.
         states: of their nodes.
         b: which tree.
-        state: `[S]` uint8, what came about.
+        state: `[S]` uint8, where the move has led.
         legal: `[A]` bool, what may be played in it; None: what the model said.
 
     Returns:
-        The old indices of the nodes kept, none if there is no such child.
+        `[n]` the old indices of the nodes kept, ascending; none if there is no such child.
     """
     best = _child_in(tree, states, b, state)
     if best == NO_PARENT:

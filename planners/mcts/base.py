@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.final_action import sampled
+from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.plans import Plan
@@ -115,62 +116,45 @@ class TreeSearch(Planner):
         self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
         self.temperature = self._number("temperature", 0.0, math.inf)
         self._checked_selection = self._selection()
-        self._kept: Search | None = None
-        self._in_code: tuple[Search, CompiledSearch | None] | None = None
+        # Code is compiled for the memory of one search: that of some of its rows has none.
+        self._kept: KeptSearch[CompiledSearch] = KeptSearch(lambda _code, _rows: None)
 
     @abstractmethod
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return what runs one wave of simulations and returns False if there was none left."""
 
-    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
-        """Most nodes that a simulation adds."""
-        return 1
+    @abstractmethod
+    def _compiled(self, search: Search) -> CompiledSearch | None:
+        """Return what runs this planner's waves in compiled code, if that is possible."""
 
-    def reset(self) -> None:
-        """Drop the trees and the memory kept from the last move."""
-        self._kept = self._in_code = None
+    @abstractmethod
+    def _nodes_per_simulation(self, num_actions: int) -> int:
+        """Return how many nodes a simulation adds at most."""
 
-    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep the trees of some rows; see `Planner.keep_rows`."""
-        if self._kept is not None:
-            self._kept = self._kept.subset(rows)
-
-    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Drop the trees of some rows; see `Planner.forget_rows`."""
-        if self._kept is not None:
-            self._kept.forget(rows)
+    @abstractmethod
+    def _own_settings(self) -> dict[str, Any]:
+        """Return the fields of `SearchSettings` that other tree searches do not set."""
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Grow B trees in lockstep."""
         num_actions, _ = request.discrete_actions()
-        # Its memory is used again even if its trees are not. Taken out first: a search
-        # that an error leaves half way is not kept.
-        search, self._kept = self._kept, None
-        if search is None or not search.fits(request):
+        search, in_code = self._kept.take(request)
+        if search is None:
             search = Search(request, self._settings(num_actions), self._rater(num_actions))
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
         clock, run_wave = request.clock, self._wave_of(search)
-        in_code = self._compiled_search(search) if self.compiled else None
+        in_code = (in_code or self._compiled(search)) if self.compiled else None
         if in_code is not None:
             in_code.check(request.states)
             run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
         search.start(request)
         while run_wave() and not clock.over:
             pass
+        # What is in flight has cost its steps: it counts.
         search.finish_all()
-        self._kept = search
+        self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
-
-    def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
-        """Return what runs this planner's waves in compiled code, if that is possible."""
-        return None
-
-    def _compiled_search(self, search: Search) -> CompiledSearch | None:
-        """Return what `_compiled` makes for a search, made once."""
-        if self._in_code is None or self._in_code[0] is not search:
-            self._in_code = search, self._compiled(search)
-        return self._in_code[1]
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
@@ -215,6 +199,7 @@ class TreeSearch(Planner):
             return_tree=bool(self.return_tree),
             keep_tree=bool(self.keep_tree),
             slots=bool(self.slots),
+            **self._own_settings(),
         )
 
     def _rater(self, num_actions: int) -> Rater:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.mcts.base import TreeSearch
-from plangym_ext.planners.trees.selection import Selection
 
 
 @dataclass(eq=False, kw_only=True)
@@ -54,6 +51,10 @@ class MCTS(TreeSearch):
         super().__post_init__()
         self.waves_in_flight = self._integer("waves_in_flight", 1)
         self.num_considered = self._integer("num_considered", 1)
+        self._checked_selection = self._checked_selection._replace(
+            c_visit=self._number("c_visit", 0.0, math.inf),
+            c_scale=self._number("c_scale", 0.0, math.inf),
+        )
         if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
             raise InvalidOption(
                 "MCTS: selection 'gumbel' divides a known number of simulations among the "
@@ -74,16 +75,10 @@ class MCTS(TreeSearch):
         """Add one node per simulation, in compiled code."""
         return compiled_search(search, make_leaf_wave) if self.waves_in_flight == 1 else None
 
-    def _selection(self) -> Selection:
-        """Return the checked numbers of the rule."""
-        c_visit = self._number("c_visit", 0.0, math.inf)
-        c_scale = self._number("c_scale", 0.0, math.inf)
-        return super()._selection()._replace(c_visit=c_visit, c_scale=c_scale)
+    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
+        """Return 1: the leaf."""
+        return 1
 
-    def _settings(self, num_actions: int) -> SearchSettings:
-        """Return what the search runs with."""
-        return dataclasses.replace(
-            super()._settings(num_actions),
-            num_considered=self.num_considered,
-            waves_in_flight=self.waves_in_flight,
-        )
+    def _own_settings(self) -> dict[str, Any]:
+        """Return the waves in flight, and what sequential halving begins with."""
+        return {"num_considered": self.num_considered, "waves_in_flight": self.waves_in_flight}

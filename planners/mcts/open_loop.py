@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.jit import kernel
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.base import TreeSearch
 from plangym_ext.planners.model import Rng, States
@@ -71,9 +70,17 @@ class OpenLoopMCTS(TreeSearch):
             )
         self._check_function("resample", "a function of states")
 
-    def _settings(self, num_actions: int) -> SearchSettings:
-        """Return what the search runs with."""
-        return dataclasses.replace(super()._settings(num_actions), stores_states=False)
+    def _own_settings(self) -> dict[str, Any]:
+        """Return that nodes have no states: only the roots' are kept."""
+        return {"stores_states": False}
+
+    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
+        """Return 1: the leaf."""
+        return 1
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
+        """Return None: sequences are not replayed in compiled code."""
+        return None
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return `_wave` of a search."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,12 @@ class STS(TreeSearch):
         self.num_expansions = self._integer("num_expansions", 1)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:
-        """Every expansion adds all children."""
+        """Return all children of every expansion."""
         return self.num_expansions * num_actions
+
+    def _own_settings(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return `_wave` of a search."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
@@ -81,41 +82,24 @@ class NoveltySearch(Planner):
             raise unknown(self._option("features"), self.features, list(FEATURES))
         if not isinstance(self.features, str):
             self._check_function("features", "a function of observations, the name of one")
-        self._kept: tuple[Search, Novelty] | None = None
+        self._kept: KeptSearch[Novelty] = KeptSearch(subset)
 
     @abstractmethod
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Add nodes until a limit is reached or nothing new is left."""
 
-    def reset(self) -> None:
-        """Drop the tree kept from the last move."""
-        self._kept = None
-
-    def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep the trees of some rows; see `Planner.keep_rows`."""
-        if self._kept is not None:
-            search, novelty = self._kept
-            self._kept = search.subset(rows), subset(novelty, rows)
-
-    def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Drop the trees of some rows; see `Planner.forget_rows`."""
-        if self._kept is not None:
-            self._kept[0].forget(rows)
-
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Look for new things from B states in lockstep."""
         request.discrete_actions()
         request.needed_obs("what looks for new features")
-        kept, self._kept = self._kept, None
-        if kept is not None and kept[0].fits(request):
-            search, known = kept
-        else:
-            search, known = Search(request, self._settings(), ZeroRater()), None
+        search, known = self._kept.take(request)
+        if search is None:
+            search = Search(request, self._settings(), ZeroRater())
         search.start(request)
         novelty = self._begin(request, search, known)
         self._grow(search, novelty, request.clock)
         if self.keep_tree:
-            self._kept = search, novelty
+            self._kept.put(search, novelty)
         return self._plans(search, request.clock.seconds)
 
     def _settings(self) -> SearchSettings:

@@ -152,7 +152,7 @@ def _numbers_of(part: npt.NDArray[Any], resolution: float = 0.25) -> npt.NDArray
 
 
 def default_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return bytes for vectors of bytes, tiles for screens, intervals for the rest."""
+    """Return `[L, F]`: bytes of byte vectors, tiles of screens, intervals of other numbers."""
     return _of_parts(_default_of, obs)
 
 

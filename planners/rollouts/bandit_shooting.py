@@ -93,6 +93,7 @@ class BanditShooting(Planner):
         prior /= prior.sum(axis=1, keepdims=True)
         arms = []
         for b, rng in enumerate(request.rngs):
+            # Ties go by a random order, or else actions would win for their index.
             order = rng.permutation(num_actions)
             if self.root_noise > 0.0:
                 share, alpha = self.root_noise, self.dirichlet_alpha
@@ -166,7 +167,8 @@ class _Arms:
         self.budget = Budget(evaluator_rows=int(asked))
 
     def choose(self, count: int, c: float) -> npt.NDArray[np.int64]:
-        """Return the next `count` arms, each counted as played for those after it."""
+        """Return the next arms `[count]`, each counted as played for those after it."""
+        # Plays in flight count without a return, which spreads a wave over the arms.
         visits, chosen = self.visits.copy(), np.zeros(max(count, 0), np.int64)
         for i in range(len(chosen)):
             score = self.mean + c * self.prior * math.sqrt(visits.sum()) / (1 + visits)

@@ -155,8 +155,10 @@ class _Swarm:
         distance = np.sqrt(((self.seen - self.seen[third]) ** 2).sum(axis=1))
         virtual = relativize(self.returns) ** reward_weight
         virtual *= relativize(distance) ** distance_weight
+        # Large exponents may bring a virtual reward down to 0.
         chance = (virtual[other] - virtual) / np.maximum(virtual, 1e-12)
         moves = self.ended | (rng.random(count) < chance)
+        # Fancy indexing copies first: walkers take what others were before any of them moved.
         at = other[moves]
         for field in (self.states, self.legal, self.returns, self.first, self.seen, self.ended):
             field[moves] = field[at]
@@ -185,7 +187,7 @@ def _numbers(obs: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Bring values to a positive scale on which 1 is their mean.
+    """Bring values `[W]` to a positive scale on which 1 is their mean, in a fresh array.
 
     z = (x - mean) / std; 1 + log(1 + z) above the mean, exp(z) below. All 1 if they
     are equal but for rounding.

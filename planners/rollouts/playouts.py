@@ -207,7 +207,7 @@ def draw(
 
 
 def powers(discount: float, depth: int) -> npt.NDArray[np.float64]:
-    """Return `[depth + 1]` the discount to the power of 0, 1, ...
+    """Return `[depth + 1]` float64, the discount to the power of 0, 1, ...
 
     Number by number: numpy's power of a whole array may round otherwise.
     """
@@ -217,7 +217,7 @@ def powers(discount: float, depth: int) -> npt.NDArray[np.float64]:
 def returns_of(
     out: Playouts, discount: float, evaluator: Evaluator | None, num_actions: int
 ) -> npt.NDArray[np.float64]:
-    """Return `[n]` discounted returns, bootstrapped by the evaluator if there is one.
+    """Return `[n]` float64 discounted returns, bootstrapped by the evaluator if there is one.
 
     Every last observation is evaluated, so that the number of rows does not depend
     on how the playouts end; what was terminated counts 0.

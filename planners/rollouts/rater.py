@@ -74,6 +74,7 @@ class RolloutRater(Rater):
         if open_leaves.size == 0:
             return rating
         assert leaves.states is not None
+        # The rollouts of a leaf lie side by side, and are averaged in that order.
         of = np.repeat(open_leaves, self.num_rollouts)
         seen = rows_of(leaves.obs, of) if self.policy else None
         legal = None if leaves.legal is None else leaves.legal[of]

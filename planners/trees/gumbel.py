@@ -138,6 +138,8 @@ def halving_action(
         child = tree.children[b, ROOT, a]
         count = 0 if child == UNVISITED else tree.visits[b, child] + tree.unobserved[b, child]
         score = halving.noise[b, a] + logits[a]
+        # The schedule names a number of visits, not an action: the best of those that have
+        # been tried so often is next, so that each phase drops the worse half.
         if count == halving.considered[b, now] and score > best_score:
             best, best_score = a, score
     if best != NO_ACTION:
@@ -161,6 +163,7 @@ def improved_action(
     top = logits.max()
     if top == -np.inf:
         return NO_ACTION
+    # Less the largest, so that exp cannot overflow; illegal actions have weight exp(-inf) = 0.
     policy = np.exp(logits - top)
     policy /= policy.sum()
     sims = 0
@@ -179,6 +182,7 @@ def improved_action(
             if tree.kind[b, child] == PENDING:
                 continue
             count = tree.visits[b, child] + tree.unobserved[b, child]
+        # The share of visits that the action would have, against the share it should have.
         score = policy[a] - count / (1.0 + sims)
         if score > best_score:
             best, best_score = a, score

@@ -31,6 +31,7 @@ def value_scale(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float
     """
     low, high = np.inf, -np.inf
     total, weight = 0.0, 0.0
+    # Its own rating is one of the returns, but at the root, which may never have been rated.
     if node != ROOT:
         total, weight = tree.value[b, node], 1.0
     for a in range(tree.children.shape[2]):
@@ -47,6 +48,8 @@ def value_scale(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float
         low, high = np.float64(tree.q_low[b]), np.float64(tree.q_high[b])
     else:
         low, high = 0.0, 1.0
+    # One division per node instead of one per action; where all means are equal the width
+    # of 0 leaves the choice to the bonus.
     width = 1.0 / (high - low) if high > low else 0.0
     return mean, low if width > 0.0 else 0.0, width
 
@@ -77,14 +80,17 @@ def puct_action(
             continue
         child = tree.children[b, node, a]
         count = 0
+        # Without a return yet, the mean of the node stands for its own.
         score = (mean - origin) * width - fpu_reduction
         if child != UNVISITED:
+            # In flight: the model has been asked about this child already.
             if tree.kind[b, child] == PENDING:
                 continue
             count = tree.visits[b, child] + tree.unobserved[b, child]
             if tree.visits[b, child] > 0:
                 score = (np.float64(tree.q[b, child]) - origin) * width
         score += bonus * np.float64(tree.prior[b, node, a]) / (1.0 + count)
+        # Strictly greater: among equals the first in the tree's order stays.
         if score > best_score:
             best, best_score = a, score
     return best
@@ -109,6 +115,7 @@ def uct_action(tree: Tree, b: int, node: int, c: float, scale: int) -> int:
         if not tree.legal[b, node, a]:
             continue
         child = tree.children[b, node, a]
+        # Never tried: its bonus is infinite.
         if child == UNVISITED:
             return a
         if tree.kind[b, child] == PENDING:

@@ -1,4 +1,8 @@
-"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row, fully."""
+"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row, fully.
+
+Source: Czechowski et al. 2021, "Structure and randomness in planning and reinforcement
+learning", section 3; departures are listed in `planners.STS`.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +52,7 @@ def select_nodes(
             if action == NO_ACTION:
                 break
             node = tree.children[b, node, action]
+        # Another simulation of this wave expands it: a second one would have to wait for that.
         if tree.kind[b, node] == OPEN and tree.unobserved[b, node] > 0:
             break
         leaves[count] = node
@@ -107,6 +112,7 @@ def add_children(
         for a in range(tree.legal.shape[2]):
             if tree.legal[b, node, a]:
                 wanted += 1
+        # All children or none: a node that has any counts as expanded.
         if tree.size[b] + wanted > tree.parent.shape[1]:
             counts[i] = -1
             continue
@@ -123,6 +129,7 @@ def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
     """Count the rating of L new nodes as their first visit, so that their q is defined."""
     for i in range(len(nodes)):
         b, node = rows[i], nodes[i]
+        # Siblings are compared before any return has come through them.
         q = tree.reward[b, node] + tree.discount[b, node] * tree.value[b, node]
         tree.visits[b, node] = 1
         tree.q[b, node] = np.float32(q)
@@ -141,6 +148,7 @@ def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
         if node != ROOT:
             ret = tree.reward[b, node] + tree.discount[b, node] * ret
         tree.visits[b, node] += 1
+        # Computed in float64 and rounded once, as in `backup_leaf`.
         mean = np.float64(tree.q[b, node])
         tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
         if node != ROOT:
@@ -181,6 +189,7 @@ def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]
     size, count = leaves.size, 0
     going, returns = np.empty(size, np.int32), np.empty(size)
     for i in range(size):
+        # What an ended leaf credits; the others are given another return on their way.
         returns[i] = tree.value[rows[i], leaves[i]]
         if tree.kind[rows[i], leaves[i]] == OPEN:
             going[count] = i
@@ -236,6 +245,7 @@ def go_on(
     for k in range(count):
         i = going[k]
         b, node = descent.rows[i], descent.at[i]
+        # A simulation that could expand nothing at all does not count as one.
         if descent.counts[k] < 0:
             full[b] = True
             descent.done[i] = not first

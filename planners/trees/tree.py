@@ -146,7 +146,7 @@ def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
 
 
 class NewNodes(NamedTuple):
-    """What model and rater said about M new nodes, K of which were not terminated."""
+    """What model and rater answered about M new nodes, K of which were not terminated."""
 
     rows: npt.NDArray[np.integer[Any]]  # [M] tree of each
     nodes: npt.NDArray[np.integer[Any]]  # [M] its index there
@@ -160,7 +160,7 @@ class NewNodes(NamedTuple):
 
 @kernel
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
-    """Write what model and rater said about new nodes, in place.
+    """Write what model and rater answered about new nodes, in place.
 
     Args:
         tree: the trees, in which the nodes are pending.

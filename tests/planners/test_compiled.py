@@ -27,6 +27,11 @@ def both_ways(name, cls, *, seed=3, max_steps=6, num_episodes=2, make=None, **op
     for compiled in (True, False):
         planner = cls(compiled=compiled, return_tree=True, **options)
         moves = []
+
+        def look(move, planner=planner, moves=moves, wanted=compiled):
+            assert (planner._kept.beside is not None) == wanted, "whether it was compiled"
+            moves.append(move)
+
         with plangym_ext.make(name, **(make or {})) as env:
             assert env.backend == "kernel"
             play(
@@ -35,10 +40,8 @@ def both_ways(name, cls, *, seed=3, max_steps=6, num_episodes=2, make=None, **op
                 seed=seed,
                 max_steps=max_steps,
                 num_episodes=num_episodes,
-                callback=moves.append,
+                callback=look,
             )
-        if planner._in_code is not None:
-            assert planner._in_code[1] is not None, "it was not compiled"
         found.append((moves, planner))
     return found
 
@@ -184,7 +187,7 @@ def test_a_clock_ends_a_compiled_search():
         state, _, _ = env.reset(seed=0)
         planner = MCTS(max_seconds=0.05)
         plan = planner.plan(env, state, rng=0)
-        assert planner._in_code[1] is not None
+        assert planner._kept.beside is not None
         assert 0 < plan.budget.expansions < 10_000
         assert plan.budget.seconds >= 0.05 or plan.full
 
@@ -200,12 +203,12 @@ def test_other_evaluators_policies_and_backends_are_not_compiled():
         with plangym_ext.make("CartPole-v1") as env:
             state, obs, _ = env.reset(seed=0)
             planner.plan(env, state, rng=0, obs=obs)
-        assert planner._in_code[1] is None
+        assert planner._kept.beside is None
     for planner, backend in ((MCTS(8), "serial"), (OpenLoopMCTS(8), "kernel")):
         with plangym_ext.make("CartPole-v1", backend=backend) as env:
             state, obs, _ = env.reset(seed=0)
             planner.plan(env, state, rng=0)
-        assert planner._in_code[1] is None
+        assert planner._kept.beside is None
 
 
 def test_a_root_that_is_no_good_is_refused_as_always():

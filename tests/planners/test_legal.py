@@ -222,7 +222,7 @@ def test_what_is_kept_of_legal_actions_stays(models):
     free = KEEPERS["puct"]()
     model = models.random_mdp(0, states=400)
     free.plan(model, model.state(0), rng=0)
-    tree = free._kept.tree
+    tree = free._kept.search.tree
     child = tree.children[0, ROOT, first.action]
     below = tree.children[0, child]
     kept = np.where(below >= 0, tree.visits[0, below], 0)

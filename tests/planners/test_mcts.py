@@ -157,7 +157,7 @@ def test_kept_statistics_are_those_of_the_subtree(models):
     model = models.random_mdp(8)
     planner = MCTS(60, keep_tree=True)
     plan = planner.plan(model, model.state(0), rng=0)
-    search = planner._kept
+    search = planner._kept.search
     child = search.tree.children[0, 0, plan.action]
     grand = search.tree.children[0, child]
     visits = np.where(grand >= 0, search.tree.visits[0, grand], 0)

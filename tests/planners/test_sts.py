@@ -27,7 +27,7 @@ def search(model, sims, expansions, evaluator=None, **options):
         **options,
     )
     plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
-    return plan, planner._kept.tree
+    return plan, planner._kept.search.tree
 
 
 def test_the_root_receives_reward_plus_discounted_value(models):

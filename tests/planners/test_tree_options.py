@@ -40,11 +40,11 @@ def test_root_noise_moves_the_roots_prior_only(models, planner):
     model = models.random_mdp(2)
     planner = planner(12, root_noise=0.5, dirichlet_alpha=0.3, keep_tree=True, rollout_depth=0)
     planner.plan(model, model.state(0), rng=0)
-    prior = planner._kept.tree.prior[0]
+    prior = planner._kept.search.tree.prior[0]
     assert prior[ROOT].sum() == pytest.approx(1)
     assert (prior[ROOT] >= 0.5 / 3 - 1e-6).all()
     assert prior[ROOT].std() > 0.01
-    np.testing.assert_allclose(prior[1 : planner._kept.tree.size[0]], 1 / 3)
+    np.testing.assert_allclose(prior[1 : planner._kept.search.tree.size[0]], 1 / 3)
 
 
 def test_temperature_draws_in_proportion_to_visits(models):

@@ -94,7 +94,7 @@ def test_nothing_stays_unobserved_and_every_visit_is_accounted_for(models, flyin
     planner = MCTS(40, wave_size=2, waves_in_flight=flying, **options)
     states = np.stack([model.state(0), model.state(7)])
     plans = planner.plan_batch(model, states, rngs=[np.random.default_rng(b) for b in range(2)])
-    search = planner._kept
+    search = planner._kept.search
     tree = search.tree
     for b, plan in enumerate(plans):
         used = slice(0, tree.size[b])

@@ -1,0 +1,58 @@
+"""The search of the last plan, kept for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.kept import Kept
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.request import PlanRequest
+
+Beside = TypeVar("Beside")
+
+
+class KeptSearch(Kept, Generic[Beside]):
+    """A search, whose memory is used again even if its trees are not, and what belongs to it.
+
+    Args:
+        subset: returns what belongs to some rows `[n]` of the search.
+
+    Attributes:
+        search: the last one; None if nothing is kept.
+        beside: what belongs to it; None if nothing does.
+    """
+
+    def __init__(self, subset: Callable[[Beside, npt.NDArray[np.intp]], Beside | None]) -> None:
+        self._subset = subset
+        self.search: Search | None = None
+        self.beside: Beside | None = None
+
+    def take(self, request: PlanRequest) -> tuple[Search | None, Beside | None]:
+        """Take out what a plan can go on with, so that nothing goes on from one that failed."""
+        search, beside = self.search, self.beside
+        self.clear()
+        return (search, beside) if search is not None and search.fits(request) else (None, None)
+
+    def put(self, search: Search, beside: Beside | None) -> None:
+        """Keep a search, none of whose waves is in flight, and what belongs to it."""
+        self.search, self.beside = search, beside
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.search = self.beside = None
+
+    def keep(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget the trees of all rows but some."""
+        if self.search is not None:
+            self.search = self.search.subset(which)
+        if self.beside is not None:
+            self.beside = self._subset(self.beside, which)
+
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget the trees of some rows."""
+        if self.search is not None:
+            self.search.forget(which)
