@@ -160,7 +160,7 @@ class EnvContract(RefusesDamage):
 
     # Restoring --------------------------------------------------------------------
 
-    def test_steps_are_compared_behind_every_point(self, episodes):
+    def test_steps_are_compared_after_every_point(self, episodes):
         for episode in episodes.values():
             assert {0, 1, 17, 200, episode.end, episode.end + 1} <= set(episode.points)
             last = episode.outcomes[episode.end]

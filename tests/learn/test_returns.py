@@ -97,13 +97,13 @@ def test_truncation_bootstraps_from_the_observation_it_ended_with(make):
 
 
 @LIBRARIES
-def test_a_row_both_terminated_and_truncated_is_worth_nothing_behind(make):
+def test_a_row_both_terminated_and_truncated_is_worth_nothing_after(make):
     found = returns(make(REWARD), make(ENDED), truncated=make(ENDED), final_value=np.nan, **BEHIND)
     np.testing.assert_allclose(column(found), [2.8, 2, 14.7, 13])
 
 
 @LIBRARIES
-def test_nothing_behind_a_termination_is_read(make):
+def test_nothing_after_a_termination_is_read(make):
     value = make(np.where(np.roll(ENDED, 1), np.nan, VALUE))
     for found in (
         gae(make(REWARD), value, make(ENDED), lam=0.9, **BEHIND),
@@ -290,7 +290,7 @@ def test_nothing_is_differentiated():
 
 
 @EACH
-def test_agents_behind_the_envs_are_computed_one_by_one(compute):
+def test_agents_after_the_envs_are_computed_one_by_one(compute):
     shared = draw(0)
     rows = draw(0, (7, 3, 2))
     rows |= {name: shared[name] for name in ("reward", "terminated", "truncated")}
