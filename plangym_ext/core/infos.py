@@ -133,11 +133,6 @@ class InfoBatch(Sequence[dict[str, Any]]):
         self._own = {i: dict(row) for i, row in own.items()} if own else {}
         self._size = len(self._columns["n_step"])
 
-    @property
-    def has_own(self) -> bool:
-        """Whether there is a row whose fields differ from the columns."""
-        return bool(self._own)
-
     def keys(self) -> list[str]:
         """Return the names of the columns."""
         return list(self._columns)

@@ -73,6 +73,9 @@ class VectorBackend(ABC):
             note: kept with it, as one: the caller's own account of where rows are.
         """
 
+    #: Descriptors of which one is readable when a worker has something to say.
+    signs: Sequence[int] = ()
+
     @property
     @abstractmethod
     def backend(self) -> str:

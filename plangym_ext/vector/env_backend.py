@@ -148,6 +148,11 @@ class EnvBackend(VectorBackend):
         raise no_envs(self.backend)
 
     @property
+    def signs(self) -> Sequence[int]:  # type: ignore[override]
+        """See `VectorBackend`."""
+        return [fd for log in self.logs for fd in log.signs]
+
+    @property
     def worker_pids(self) -> tuple[int, ...]:
         """See `VectorBackend`."""
         workers = [host.worker for host in self._hosts if isinstance(host, WorkerHost)]

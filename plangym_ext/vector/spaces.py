@@ -32,6 +32,8 @@ def observation_spaces(
     """
     singles = found.observation_spaces
     single = singles[0]
+    if mode == "different" and isinstance(single, UnknownSpace):
+        mode = "same"  # they have no bounds, and gymnasium cannot compare them
     if isinstance(mode, tuple) and len(mode) == 2:
         if not all(isinstance(space, spaces.Space) for space in mode):
             raise TypeError(

@@ -363,6 +363,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Process ids of the workers now; none if the sub-envs live in this process."""
         return self._backend.worker_pids
 
+    @property
+    def signs(self) -> Sequence[int]:
+        """Descriptors of which one is readable when a call that was begun may have come to its end.
+
+        None where the sub-envs live in this process: such a call is done when it was begun.
+        """
+        return self._backend.signs
+
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

@@ -44,7 +44,8 @@ class BatchRun:
         round: the workers that may run them now.
         state_width: S, the bytes of the rows that it has room for.
         outcome: the results or an error, once there is one.
-        abandoned: whether the results will not be asked for, or have been kept.
+        abandoned: whether the results will not be asked for: they have been kept, or nothing
+            holds the `pending` ones; an interrupt may come before anything does.
     """
 
     memory: SharedBatch
@@ -52,15 +53,18 @@ class BatchRun:
 
     def __init__(self, owner: BatchOwner, request: RowRequest) -> None:
         self.owner, self.pool, self.request = owner, owner.pool, request
-        self.abandoned = False
+        self.abandoned = True
         self.outcome: RowResults | BaseException | None = None
 
     def start(self) -> None:
-        """Lay the rows out, cut them into ranges, and offer these to the workers."""
+        """Lay the rows out, cut them into ranges, and offer these to the workers.
+
+        A run that is started again has to be released; see `quiesce`.
+        """
         pool, owner, request = self.pool, self.owner, self.request
         owner.check_open()
         pool.reap()
-        self.abandoned, self.outcome = False, None
+        self.outcome = None
         self.state_width = owner.layout.state_width
         self._recovery = Recovery(request.num_rows)
         self.memory = SharedBatch(pool, owner.layout, request)
@@ -98,7 +102,9 @@ class BatchRun:
 
     def pending(self) -> Pending[RowResults]:
         """Return the results to come; to be held by the caller alone."""
-        return Pending(self.wait, self.poll, drop=self._abandon)
+        found = Pending(self.wait, self.poll, drop=self._abandon)
+        self.abandoned = False
+        return found
 
     # Waiting --------------------------------------------------------------------
 
@@ -134,8 +140,8 @@ class BatchRun:
                     continue
                 if waiting := self.round.waiting():
                     self.stop_hung(waiting, timeout)
-            if self.memory.writes_elsewhere:
-                self._quiesce()
+            if self.memory.writes_elsewhere:  # memory that the caller may use again
+                self.quiesce()
             if not isinstance(self.outcome, BaseException):
                 return self.outcome
             self._recovery.run_wider(self, self.outcome)
@@ -144,10 +150,10 @@ class BatchRun:
         """Bring the batch to its end; its outcome is kept."""
         self.poll(math.inf)
         if self.memory.writes_elsewhere:
-            self._quiesce()
+            self.quiesce()
 
-    def _quiesce(self) -> None:
-        """Wait until no worker writes any more: the caller may use that memory again."""
+    def quiesce(self) -> None:
+        """Wait until no worker runs rows any more, and release what the batch uses."""
         while self.round.waiting():
             self._advance(math.inf)
         self.reap()

@@ -44,6 +44,10 @@ class RecoverableRun(Run, Protocol):
     queue: RowQueue
     round: Round
     state_width: int
+    abandoned: bool
+
+    def quiesce(self) -> None:
+        """Wait until no worker runs rows any more, and release what the batch uses."""
 
     def start(self) -> None:
         """Run the request from its beginning."""
@@ -109,6 +113,7 @@ class Recovery:
                 # A refusal names the first of all rows, and goes before other errors.
                 owner.envelope.check(request.states, request.unchecked)
             raise outcome
+        run.quiesce()
         # Another batch may have made them wider since this one began.
         short = run.state_width + outcome.excess - owner.layout.state_width
         if short > 0:
@@ -117,6 +122,7 @@ class Recovery:
             request.slots.store.widen(owner.layout.state_width)
             run.request = dataclasses.replace(request, states=request.slots.store.rows)
         run.start()
+        run.abandoned = False
 
     # Deaths ---------------------------------------------------------------------
 

@@ -23,6 +23,11 @@ def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
     return any(isinstance(layer, kind) for layer in layers(env))
 
 
+def own_attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the outermost wrapper, as Python has it; None if there is none."""
+    return getattr(env, name, None)
+
+
 def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
     """Return an attribute of the env under all wrappers; call no method."""
     return getattr(env.unwrapped, name)

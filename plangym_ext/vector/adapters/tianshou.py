@@ -35,6 +35,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         venv: with `autoreset_mode="disabled"`. It belongs to the adapter from here on.
         wait_num: as for Tianshou's own: `step` may return before all envs are done. As those
             of `DummyVectorEnv`, these envs are always ready: it returns what all of them gave.
+            Envs that do not wait for each other has `TianshouAsyncVectorEnv`.
         timeout: likewise.
 
     Attributes:
