@@ -38,7 +38,7 @@ class Episodes:
         return found
 
     def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
-        """Sub-envs were reset, or brought to states of which some are of ended episodes."""
+        """Return the episodes once `rows` were reset, or set to states of which some have ended."""
         over = self.ended.copy()
         over[rows] = ended
         return self._with(over)
@@ -53,13 +53,13 @@ class Episodes:
             )
 
     def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
-        """`[k]` bool, which sub-envs the next step resets instead; not to be written to."""
+        """Return `[k]` bool, which sub-envs the next step resets instead; not to be written to."""
         if mode is _SAME_STEP:
             return self._none[: len(rows)]
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
-        """Sub-envs were stepped; `ended`: which episodes that ended, `[k]` bool, kept."""
+        """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
         if mode is _SAME_STEP:
             ended = np.zeros_like(ended)  # they have been reset
         if not isinstance(rows, range):

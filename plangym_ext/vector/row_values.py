@@ -31,7 +31,7 @@ class RowValues:
         self._checks = [(check, shown[check.index]) for check in checks]
 
     def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
-        """What came of a step or a reset, with marks if they are wanted.
+        """Return what came of a step or a reset, with marks if they are wanted.
 
         Args:
             results: of k rows, whose observations are in the buffer.
@@ -45,7 +45,7 @@ class RowValues:
         # Nearly always there is none, which a look at each array finds out.
         suspects = len(results.finals)
         if not surely_finite(results.rewards):
-            suspects += np.count_nonzero(np.isnan(results.rewards))
+            suspects += int(np.count_nonzero(np.isnan(results.rewards)))
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
         if not suspects and self._policy != "mark":
@@ -58,7 +58,7 @@ class RowValues:
         return results
 
     def _marks(self, results: StepResults, rows: Sequence[int]) -> np.ndarray:
-        """`[k]` bool, which rows have an invalid value."""
+        """Return `[k]` bool, which rows have an invalid value."""
         marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
@@ -74,7 +74,7 @@ class RowValues:
         return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
-        """What is invalid in one observation, in words."""
+        """Return what is invalid in one observation, in words."""
         if self._layout is None:
             return None
         parts = self._layout.split(obs)

@@ -202,7 +202,7 @@ class StateBackend(VectorBackend):
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
-        """The infos of rows that were stepped, or reset instead."""
+        """Return the infos of rows that were stepped, or reset instead."""
         marks, on_reset = self._marks, self._env.reset_columns or ()
         if not self._columns and not on_reset and not marks:
             return []
@@ -295,7 +295,7 @@ class StateBackend(VectorBackend):
         resets: np.ndarray,
         same_step: bool,
     ) -> StepResults:
-        """What `_step_all` does, by the env proper."""
+        """Step as `_step_all` does, by the env proper."""
         infos: list[dict[str, Any]] = []
         finals: list[tuple[int, Any, dict[str, Any]]] = []
         found = _quiet_results(len(rows), infos, finals)

@@ -77,7 +77,7 @@ class TianshouWorker(EnvWorker):
         self.venv.reset_async(seed=[kwargs.get("seed")], options=kwargs.get("options"))
 
     def recv(self) -> tuple[Any, ...]:
-        """What came of that: obs and info, or those of a step."""
+        """Wait for it; return obs and info, or those of a step."""
         if self._is_reset:
             obs, infos = self.venv.reset_wait()
             listed: Any = infos
