@@ -33,7 +33,7 @@ _PLACES = (
 
 
 def reading(sim) -> float:
-    """A number that depends on where a simulator stands."""
+    """Return a number that depends on where a simulator stands."""
     for place in _PLACES:
         try:
             return float(zlib.crc32(place(sim)) % 1009)
@@ -283,7 +283,7 @@ BOARDS = (Board, Played, Offered)
 
 
 def on_board(board, holders):
-    """A board under wrappers; it ends by itself."""
+    """Return a board under wrappers; it ends by itself."""
     env = board()
     for holder in holders:
         env = holder(env)
@@ -291,7 +291,7 @@ def on_board(board, holders):
 
 
 def shown_family(name, holders):
-    """An env of a family under wrappers, with the spaces of `Shown`."""
+    """Return an env of a family under wrappers, with the spaces of `Shown`."""
     from plangym_ext.registry import find_spec, make_gym
 
     env = make_gym(find_spec(name), max_episode_steps=12)

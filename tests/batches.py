@@ -19,5 +19,5 @@ def warm_up(env, states):
 
 
 def pids(env):
-    """Process ids of the workers."""
+    """Return the process ids of the workers."""
     return [worker.process.pid for worker in env.batch_env]

@@ -41,6 +41,6 @@ def read_fences(page: Path) -> list[Fence]:
 
 
 def pages() -> list[Path]:
-    """README and every page of the documentation."""
+    """Return README and every page of the documentation."""
     found = (page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
     return [ROOT / "README.md", *sorted(found)]

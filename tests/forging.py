@@ -40,7 +40,7 @@ class Blocks:
         return cls(json.loads(head), *numbers, blob)
 
     def data(self) -> bytes:
-        """The snapshot, with kind and digest before it."""
+        """Return the snapshot, with kind and digest before it."""
         head = self.head or json.dumps(self.table).encode()
         blocks = [
             head,
@@ -53,14 +53,14 @@ class Blocks:
 
 
 def snapshot_of(env: GymEnv) -> SnapshotPart:
-    """The part of an env's codec that is a snapshot."""
+    """Return the part of an env's codec that is a snapshot."""
     part = env.codec.parts[-1]
     assert isinstance(part, SnapshotPart)
     return part
 
 
 def blocks_of(env: GymEnv) -> Blocks:
-    """The present snapshot of an env, as it would be in a row."""
+    """Return the present snapshot of an env, as it would be in a row."""
     scratch = memoryview(bytearray(1 << 20))
     snapshot_of(env).capture(scratch, 0, len(scratch))
     data, _ = get_block(scratch, 0)
@@ -71,7 +71,7 @@ def blocks_of(env: GymEnv) -> Blocks:
 
 
 def sealed(env: GymEnv, data: bytes) -> np.ndarray:
-    """`[S]` row of an env, with a right checksum, around any snapshot; it may widen the env."""
+    """Return an `[S]` row around any snapshot, with a right checksum; it may widen the env."""
     room = env.state_width + -(-len(data) // 8) * 8
     if len(data) + HEADER + 64 > env.state_width // 2:
         env.widen(room)
@@ -84,7 +84,7 @@ def sealed(env: GymEnv, data: bytes) -> np.ndarray:
 
 
 def with_attribute(env: GymEnv, name: str, value: Any, renamed: dict[Any, Any]) -> np.ndarray:
-    """Row in which the simulator has one more attribute.
+    """Return a row in which the simulator has one more attribute.
 
     Args:
         env: it belongs to.

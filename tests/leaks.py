@@ -39,12 +39,12 @@ class Held:
 
 
 def snapshot() -> Held:
-    """What this process holds now."""
+    """Return what this process holds now."""
     return Held(children(), _descriptors(), _memfd_mappings(), _segments())
 
 
 def leaked(before: Held, grace: float = 2.0) -> list[str]:
-    """One line for each resource that this process has gained since `before`.
+    """Return one line for each resource that this process has gained since `before`.
 
     Args:
         before: an earlier snapshot.
@@ -93,7 +93,7 @@ def _gained(before: Held) -> list[str]:
 
 
 def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
-    """Child processes, zombies included, of process `of` (this one if None)."""
+    """Return the child processes, zombies included, of process `of` (this one if None)."""
     if of is None and not _has_children():
         return frozenset()  # looking at every process of the machine takes milliseconds
     parent = os.getpid() if of is None else of
@@ -108,7 +108,7 @@ def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
 
 
 def _has_children() -> bool:
-    """Whether this process has children, zombies included."""
+    """Return whether this process has children, zombies included."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -117,13 +117,13 @@ def _has_children() -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and has not ended; a zombie has ended."""
+    """Return whether a process exists and has not ended; a zombie has ended."""
     stat = _stat(pid)
     return stat is not None and stat[3] not in "ZX"
 
 
 def wait_until(condition, timeout: float = 5.0) -> bool:
-    """Whether `condition()` becomes true before the deadline."""
+    """Return whether `condition()` becomes true before the deadline."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -133,7 +133,7 @@ def wait_until(condition, timeout: float = 5.0) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, int, int, str] | None:
-    """(command, parent, start time, state) of a process, or None if there is none."""
+    """Return (command, parent, start time, state) of a process, or None if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             text = file.read()
@@ -173,7 +173,7 @@ def _segments() -> frozenset[str]:
 
 
 def _used_elsewhere(name: str) -> bool:
-    """Whether a segment is not ours: others use the machine too."""
+    """Return whether a segment is not ours: others use the machine too."""
     path = f"/dev/shm/{name}"
     try:
         segment = os.stat(path)

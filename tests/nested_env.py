@@ -64,7 +64,7 @@ class Nested(gym.Env):
 
 
 def limited_nested():
-    """`Nested` that is truncated after 12 steps."""
+    """Return a `Nested` that is truncated after 12 steps."""
     return TimeLimit(Nested(), 12)
 
 

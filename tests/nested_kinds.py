@@ -87,5 +87,5 @@ class Shown(gym.Env):
 
 
 def make(kind, continuous=False):
-    """A constructor of the env that workers can be sent."""
+    """Return a constructor of the env that can be sent to workers."""
     return functools.partial(Shown, kind, continuous)

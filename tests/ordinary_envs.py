@@ -140,5 +140,5 @@ class Keyed(Maze):
 
 
 def rate(cells):
-    """What one of the envs refers to."""
+    """Return what one of the envs refers to."""
     return sum(cells)

@@ -32,7 +32,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def covering(names, *axes):
-    """All combinations in `tox -e long`, else so many that each value occurs."""
+    """Return all combinations in `tox -e long`, else so many that each value occurs."""
     rows = list(itertools.product(*axes))
     if not os.environ.get("PYTEST_LONG"):
         longest = max(map(len, axes))
@@ -50,7 +50,7 @@ def workers_are_sent_the_envs():
 
 
 def walked(kind, count, seed=0, continuous=False):
-    """What an env that is played from a reset shows, `count` steps long."""
+    """Return what an env that is played from a reset shows, `count` steps long."""
     env = make(kind, continuous)()
     env.reset(seed=seed)
     return [copy.deepcopy(env.step(1)[0]) for _ in range(count)]
@@ -284,7 +284,7 @@ def test_vector_env_equals_gymnasiums(kind, mode, n_workers):
 
 
 def played(venv):
-    """What 40 steps return, in which every sub-env ends at least once."""
+    """Return what 40 steps return, in which every sub-env ends at least once."""
     yield venv.reset(seed=1)
     mode, rng = venv.metadata["autoreset_mode"], np.random.default_rng(0)
     for _ in range(40):
@@ -320,7 +320,7 @@ def layout_row(venv, obs, k):
 
 @pytest.fixture
 def registered(request):
-    """A registered env of a kind, by its id."""
+    """Return a registered env of a kind, by its id."""
     kind = request.param
     name = f"NestedKind-{kind}-v0"
     gym.register(name, entry_point=nested_kinds.Shown, kwargs={"kind": kind}, max_episode_steps=20)

@@ -72,7 +72,7 @@ def test_a_callable_runs_in_workers_too():
 
 @pytest.fixture
 def own_module(tmp_path, monkeypatch):
-    """A module on the path that registers an env."""
+    """Return a module on the path that registers an env."""
     (tmp_path / "corridor_module.py").write_text(
         "import gymnasium\n"
         "gymnasium.register('Corridor-v0', 'gymnasium.envs.toy_text:BlackjackEnv')\n"

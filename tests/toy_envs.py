@@ -151,6 +151,6 @@ class Faulty(CartPoleEnv):
 
 
 def faulty_env(**kwargs):
-    """`GymEnv` of a `Faulty`; `autoreset` is its own, the rest goes to the constructor."""
+    """Return a `GymEnv` of a `Faulty`; `autoreset` is its own, the rest goes to the constructor."""
     settings = {key: kwargs.pop(key) for key in ("autoreset", "frameskip") if key in kwargs}
     return GymEnv(lambda: Faulty(**kwargs), name="Faulty", **settings)

@@ -20,15 +20,15 @@ SMALL: dict[str, Any] = {
 
 
 def small(*sources: Any, preset: str = "cartpole") -> Any:
-    """Settings of a small run, with what differs."""
+    """Return the settings of a small run, with what differs."""
     return compose([preset, SMALL, *sources])
 
 
 def weights(network: Any) -> bytes:
-    """All weights, as bytes."""
+    """Return all weights, as bytes."""
     return b"".join(tensor.numpy().tobytes() for tensor in network.state_dict().values())
 
 
 def log(folder: Path) -> tuple[bytes, bytes]:
-    """What a run has written that no clock has a part in."""
+    """Return what a run has written that no clock has a part in."""
     return (folder / "progress.csv").read_bytes(), (folder / "progress.jsonl").read_bytes()

@@ -37,7 +37,7 @@ def begin_compiling() -> None:
 def end_compiling() -> None:
     """End what the last `begin_compiling` began; without one, nothing happens."""
     if _thread.depth == 0:
-        return  # it began before anybody listened
+        return  # it began before this listener was set
     _thread.depth -= 1
     if _thread.depth == 0:
         _thread.total += time.perf_counter() - _thread.since

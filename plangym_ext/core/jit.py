@@ -28,7 +28,7 @@ def kernel(function: Function) -> Function:
 
 
 def kernel_inline(function: Function) -> Function:
-    """As `kernel`, for functions that become part of the kernels that call them.
+    """Compile as `kernel` does, as part of the kernels that call the function.
 
     A call copies what describes each array that is passed on, which can take longer than
     the function itself.

@@ -93,7 +93,7 @@ class _Inherited(OneCaller):
         interrupt: Callable[[], object],  # noqa: ARG002 - there is no other thread
         timeout: float,  # noqa: ARG002
     ) -> Iterator[None]:
-        """As of `OneCaller`; closing is allowed."""
+        """Guard as `OneCaller` does; closing is allowed."""
         yield
 
 

@@ -363,7 +363,7 @@ class ContinuedRows:
         self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
 
     def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
-        """Rows 0 to B - 1 are now at `states`, which are theirs; later ones stay where they are."""
+        """Continue rows 0 to B - 1 from `states`, which they keep; leave later ones as they are."""
         if len(self.states) <= len(states):
             self.states, self.ended = states, ended
         else:

@@ -14,7 +14,7 @@ from plangym_ext.errors import UnknownName, suggestion
 
 
 def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
-    """The mode by gymnasium's enum, its value ("NextStep") or its name ("next_step").
+    """Return the mode by gymnasium's enum, its value ("NextStep") or its name ("next_step").
 
     Raises:
         UnknownName: there is no such mode.
@@ -32,7 +32,7 @@ def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
 
 
 def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
-    """The seed of each row.
+    """Return the seed of each row.
 
     Raises:
         TypeError: a seed is neither None nor an int.
@@ -59,7 +59,7 @@ def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
 def checked_options(
     options: dict[str, Any] | None, num_envs: int
 ) -> tuple[np.ndarray | None, dict[str, Any] | None]:
-    """The mask among reset options, and the options without it; the caller's stay as they are."""
+    """Return the mask of reset options, `[n]` bool or None, and the options without it."""
     if options is None or "reset_mask" not in options:
         return None, options
     # The words in backticks are gymnasium's, which tests of others may look for.
@@ -68,7 +68,7 @@ def checked_options(
 
 
 def checked_mask(mask: Any, num_envs: int, what: str, *, some: bool = True) -> np.ndarray:
-    """`[n]` bool array.
+    """Return an `[n]` bool array.
 
     Raises:
         TypeError: it is no array of bools.
@@ -89,7 +89,7 @@ def checked_mask(mask: Any, num_envs: int, what: str, *, some: bool = True) -> n
 
 
 def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> range | list[int]:
-    """Numbers of sub-envs: a range if None, for all, else a list.
+    """Return the numbers of sub-envs: a range if None, for all, else a list.
 
     Raises:
         TypeError: they are no ints.
@@ -110,7 +110,7 @@ def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> r
 
 
 def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, arrays: bool) -> Any:
-    """Actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are.
+    """Return actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are.
 
     Args:
         actions: for k sub-envs.
@@ -139,7 +139,7 @@ def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, ar
 
 
 def per_row(values: Any, num_rows: int) -> Sequence[Any]:
-    """One value for each of some sub-envs: a list or tuple as it is, anything else for all.
+    """Return one value for each of some sub-envs: a list or tuple as it is, anything else for all.
 
     Raises:
         ValueError: another number of values.

@@ -73,6 +73,9 @@ class VectorBackend(ABC):
             note: kept with it, as one: the caller's own account of where rows are.
         """
 
+    #: Descriptors of which one is readable when a worker has something to say.
+    signs: Sequence[int] = ()
+
     @property
     @abstractmethod
     def backend(self) -> str:
@@ -121,7 +124,7 @@ class VectorBackend(ABC):
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Later[list[Any]]:
-        """Attribute of, or call of a method of, the env of each row; or of a function of it."""
+        """Return an attribute, or what a method or a function returns, of the env of each row."""
 
     @abstractmethod
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -129,7 +132,7 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
-        """`[S]` uint8 state of each row; widths may differ."""
+        """Return `[S]` uint8 state of each row; widths may differ."""
 
     @abstractmethod
     def set_states(

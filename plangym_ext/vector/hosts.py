@@ -188,7 +188,7 @@ class LocalHost(RowHost):
         return found
 
     def begin_close(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def close(self) -> BaseException | None:
         """See `RowHost`."""

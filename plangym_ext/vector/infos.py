@@ -46,7 +46,7 @@ def infos_of(
 
 
 def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """One column a key, if all infos have the same keys, and values of one kind for each."""
+    """Return one column a key, if all infos have the same keys, and values of one kind for each."""
     first = infos[0]
     if any(info.keys() != first.keys() for info in infos):
         return None
@@ -134,7 +134,7 @@ class GroupedInfos:
         self._groups = [group for group in groups if len(group.rows)]
 
     def batched(self, num_envs: int, rows: Sequence[int]) -> dict[str, Any]:
-        """What gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
+        """Return what gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
 
         Args:
             num_envs: n.
@@ -154,7 +154,7 @@ class GroupedInfos:
         return found
 
     def _in_order(self, rows: Sequence[int]) -> list[tuple[np.ndarray, InfoGroup]]:
-        """Groups with their rows' numbers, that of the first row first.
+        """Return groups with their rows' numbers, that of the first row first.
 
         A key gets its place, and its array the type, from the first row that has it.
         """
@@ -163,7 +163,7 @@ class GroupedInfos:
         return sorted(found, key=lambda one: int(one[0].min())) if len(found) > 1 else found
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Row and info of each that has one, in order."""
+        """Yield the row and info of each that has one, in order."""
         found = {
             row: info
             for group in self._groups
@@ -173,7 +173,7 @@ class GroupedInfos:
         return iter(sorted(found.items()))
 
     def finals(self) -> list[tuple[int, Any, dict[str, Any]]]:
-        """Row, last observation and last info of rows that were reset in the same step."""
+        """Return the row, last observation and last info of each row that the step reset."""
         return [
             (row, group.final_obs[k], _info(group.final_columns, k))
             for group in self._groups
@@ -198,7 +198,7 @@ def _add_columns(
 def _array_of(
     found: dict[str, Any], key: str, num_envs: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The array of a key, which is made with its mask if there is none yet."""
+    """Return the array of a key, which is made with its mask if there is none yet."""
     if key not in found:
         empty = None if dtype.kind == "O" else 0
         found[key] = np.full((num_envs, *shape), empty, dtype)
@@ -208,7 +208,7 @@ def _array_of(
 
 
 def _info(columns: Columns, k: int) -> dict[str, Any]:
-    """The info of one row, its values of the types that the env gives."""
+    """Return the info of one row, its values of the types that the env gives."""
     return {column.key: _value(column, values[k]) for column, values in columns}
 
 

@@ -33,7 +33,7 @@ def vector_env(
     invalid: str = "off",
     **options: Any,
 ) -> PlanVectorEnv:
-    """The vector env that `make_vec` describes.
+    """Return the vector env that `make_vec` describes.
 
     Args:
         make: constructor of every env, or of each.
@@ -62,7 +62,7 @@ def vector_env(
 
 
 def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
-    """A vector env whose rows are states that `env` steps; it belongs to the result.
+    """Return a vector env whose rows are states that `env` steps; it belongs to the result.
 
     Args:
         env: on a native backend.
@@ -86,7 +86,7 @@ def _wrapped(make: Make, wrappers: tuple[Wrap, ...]) -> Any:
 
 
 def _checked_workers(n_workers: int | None, backend: str) -> int | None:
-    """Number of worker processes; None for none."""
+    """Return the number of worker processes; None for none."""
     if backend not in BACKENDS:
         raise UnknownName(
             f"make_vec: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
@@ -107,7 +107,7 @@ def _checked_number(num_envs: int | None) -> int | None:
 
 
 def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:
-    """One constructor for each sub-env."""
+    """Return one constructor for each sub-env."""
     num_envs = _checked_number(num_envs)
     if callable(make):
         return [make] * (num_envs or 1)

@@ -14,7 +14,7 @@ from plangym_ext.errors import InvalidObservation
 
 
 def layout_of(space: spaces.Space[Any]) -> SpaceLayout | None:
-    """Layout of a space whose values are arrays of fixed sizes, else None."""
+    """Return the layout of a space whose values are arrays of fixed sizes, else None."""
     try:
         return SpaceLayout(space)
     except TypeError:
@@ -69,7 +69,7 @@ class ObsBuffer:
         self.put = self._putter()
 
     def _putter(self) -> Callable[[int, Any], None]:
-        """Function of a row and an observation that keeps it."""
+        """Return a function of a row and an observation that keeps it."""
         layout = self._layout
         if layout is None:
             return self._values.__setitem__
@@ -111,11 +111,14 @@ class ObsBuffer:
         """Keep a batch of observations, nested as the space: what `rows` show, an index."""
         if self._layout is None:
             raise TypeError(f"put_batch: {self.space} has no array form")
+        if self._layout.is_flat:
+            self._leaves[0][rows] = obs
+            return
         for array, part in zip(self._leaves, self._layout.split(obs), strict=True):
             array[rows] = part
 
     def batch(self, rows: Sequence[int] | None = None, *, copy: bool = True) -> Any:
-        """Observations of some rows or of all, nested as the batched space.
+        """Return the observations of some rows or of all, nested as the batched space.
 
         Args:
             rows: which; None for all.
@@ -124,6 +127,8 @@ class ObsBuffer:
         """
         if self._layout is not None:
             leaves = self._leaves
+            if rows is None and copy and self._layout.is_flat:
+                return leaves[0].copy()
             if rows is not None:
                 leaves = tuple(leaf[rows] for leaf in leaves)
             elif copy:
@@ -135,10 +140,10 @@ class ObsBuffer:
         return concatenate(self.space, values, out)
 
     def taken(self, rows: range) -> tuple[Any, ...]:
-        """What adjoining rows show, for `give`; nothing that later steps change."""
+        """Return what adjoining rows show, for `give`; nothing that later steps change."""
         if self._layout is None:
             return tuple(self._values[rows.start : rows.stop])
-        return tuple(leaf[rows.start : rows.stop].copy() for leaf in self._leaves)
+        return tuple([leaf[rows.start : rows.stop].copy() for leaf in self._leaves])
 
     def give(self, rows: range, shown: tuple[Any, ...]) -> None:
         """Have rows show again what they showed when it was `taken`."""
@@ -149,14 +154,14 @@ class ObsBuffer:
             leaf[rows.start : rows.stop] = part
 
     def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
-        """`[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
+        """Return `[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
 
         There are none where observations have no array form.
         """
         return tuple(leaf[rows] for leaf in self._leaves)
 
     def rows(self, rows: Sequence[int]) -> list[Any]:
-        """The observation of each row, nested as the space, and the caller's own."""
+        """Return the observation of each row, nested as the space, and the caller's own."""
         if self._layout is None:
             return [self._values[row] for row in rows]
         return [self._layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]

@@ -41,7 +41,7 @@ class PendingCall:
             )
 
     def whole(self, where: str) -> PendingCall:
-        """Context of a call that is begun and waited for: an interrupt leaves nothing begun.
+        """Guard a call that is begun and waited for: an interrupt leaves nothing begun.
 
         Raises:
             VectorPending, VectorClosed: as `check_idle`.
@@ -66,7 +66,7 @@ class PendingCall:
         self._begun = name, rows, later
 
     def wait(self, name: str, timeout: float | None) -> tuple[Any, Any]:
-        """Rows and results of what was begun by `name`_async."""
+        """Return the rows and results of what was begun by `name`_async."""
         if self._closed:
             raise VectorClosed(f"{name}_wait: this vector env is closed. Make a new one.")
         if self._begun is None or self._begun[0] != name:

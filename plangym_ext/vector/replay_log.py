@@ -278,7 +278,7 @@ class ReplayLog:
     # What goes wrong ----------------------------------------------------------------
 
     def _refused(self, error: Exception) -> None:
-        """An env has raised, or a state was refused."""
+        """Take in that an env has raised, or that a state was refused."""
         if self.phase is Phase.ASKED:
             self._fail(error)
         elif self._remote is not None and not self._is_new:

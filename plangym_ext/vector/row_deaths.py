@@ -68,7 +68,7 @@ class RowDeaths:
         )
 
     def named(self, death: WorkerDied, row: int) -> WorkerDied:
-        """The same error, with the sub-envs that it concerns."""
+        """Return the same error, with the sub-envs that it concerns."""
         return WorkerDied(
             f"{self.where(row)}: {death}",
             worker=death.worker,
@@ -78,7 +78,7 @@ class RowDeaths:
         )
 
     def where(self, row: int) -> str:
-        """A row by its number in the vector env; all of the worker's for `NO_ROW`."""
+        """Return a row's number in the vector env; for `NO_ROW` those of all rows of the worker."""
         if row != NO_ROW:
             return f"sub-env {self._first + row}"
         if self._rows == 1:

@@ -41,7 +41,7 @@ def row_states(
     check: bool,
     trust: bool,
 ) -> list[RowState]:
-    """How each row's state is captured, or why it cannot be.
+    """Return how each row's state is captured, or why it cannot be.
 
     One twin is made for all envs of one kind: of the same spec and classes.
 
@@ -75,7 +75,7 @@ def _binding(
     check: bool,
     trust: bool,
 ) -> Binding | IncompleteState:
-    """What a twin shows; whatever it raises, its kind is played without states."""
+    """Return what a twin shows; whatever it raises, its kind is played without states."""
     try:
         twin, is_new = _twin(make)
         if not is_new or _shares_a_layer(twin, envs):
@@ -105,7 +105,7 @@ def _proved(twin: gym.Env[Any, Any], state: str, check: bool, trust: bool) -> Bi
 
 
 def _twin(make: Callable[[], Any]) -> tuple[gym.Env[Any, Any], bool]:
-    """One more env, and whether all of it was made now."""
+    """Return one more env, and whether all of it was made now."""
     # What is made while nothing is collected is among the youngest objects.
     collects = gc.isenabled()
     gc.collect(0)
@@ -126,7 +126,7 @@ def _shares_a_layer(twin: gym.Env[Any, Any], envs: Sequence[gym.Env[Any, Any]]) 
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
-    """Leaves the process's random generators as they were: a twin may draw from them."""
+    """Leave the process's random generators as they were: a twin may draw from them."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - envs use it
     try:
         yield

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.invalid import MARKS, leaf_checks, remedy
+from plangym_ext.core.invalid import MARKS, leaf_checks, remedy, surely_finite
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.obs_buffer import ObsBuffer, layout_of
 from plangym_ext.vector.results import StepResults
@@ -31,7 +31,7 @@ class RowValues:
         self._checks = [(check, shown[check.index]) for check in checks]
 
     def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
-        """What came of a step or a reset, with marks if they are wanted.
+        """Return what came of a step or a reset, with marks if they are wanted.
 
         Args:
             results: of k rows, whose observations are in the buffer.
@@ -43,7 +43,9 @@ class RowValues:
         if self._policy == "off":
             return results
         # Nearly always there is none, which a look at each array finds out.
-        suspects = np.count_nonzero(np.isnan(results.rewards)) + len(results.finals)
+        suspects = len(results.finals)
+        if not surely_finite(results.rewards):
+            suspects += int(np.count_nonzero(np.isnan(results.rewards)))
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
         if not suspects and self._policy != "mark":
@@ -56,7 +58,7 @@ class RowValues:
         return results
 
     def _marks(self, results: StepResults, rows: Sequence[int]) -> np.ndarray:
-        """`[k]` bool, which rows have an invalid value."""
+        """Return `[k]` bool, which rows have an invalid value."""
         marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
@@ -72,7 +74,7 @@ class RowValues:
         return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
-        """What is invalid in one observation, in words."""
+        """Return what is invalid in one observation, in words."""
         if self._layout is None:
             return None
         parts = self._layout.split(obs)

@@ -19,7 +19,7 @@ ObservationMode = str | tuple[spaces.Space[Any], spaces.Space[Any]]
 def observation_spaces(
     found: RowsDescription, mode: ObservationMode
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Batched and single observation space.
+    """Return the batched and the single observation space.
 
     Args:
         found: what the sub-envs say.
@@ -32,6 +32,8 @@ def observation_spaces(
     """
     singles = found.observation_spaces
     single = singles[0]
+    if mode == "different" and isinstance(single, UnknownSpace):
+        mode = "same"  # they have no bounds, and gymnasium cannot compare them
     if isinstance(mode, tuple) and len(mode) == 2:
         if not all(isinstance(space, spaces.Space) for space in mode):
             raise TypeError(
@@ -96,7 +98,7 @@ class UnknownSpace(gym.Space[Any]):
 
 
 def space_of(env: gym.Env[Any, Any], name: str) -> gym.Space[Any]:
-    """The env's `observation_space` or `action_space`; an `UnknownSpace` if it has none."""
+    """Return the env's `observation_space` or `action_space`; an `UnknownSpace` if it has none."""
     try:
         found: gym.Space[Any] = getattr(env, name)
     except AttributeError:

@@ -66,7 +66,7 @@ class StepsAhead:
             self._rows -= frozenset(unmoved) - self._before
 
     def open(self, fresh: Sequence[bool]) -> bool:
-        """Whether a row was stepped and is not reset yet; `fresh` as for `note`."""
+        """Return whether a row was stepped and is not reset yet; `fresh` as for `note`."""
         return any(fresh[row] for row in self._rows)
 
     @property

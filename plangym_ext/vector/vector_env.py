@@ -32,6 +32,7 @@ from plangym_ext.vector.pending import PendingCall
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 
+_SAME_STEP = AutoresetMode.SAME_STEP
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -93,7 +94,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
         backend.use(self.single_observation_space)
         self.list_infos = False
-        #: Why `make_vec` chose workers, if nobody asked for them.
+        #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
         backend.keep(Episodes(num_envs))
         self._pending = PendingCall()
@@ -151,7 +152,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._pending.begin("reset", rows, self._backend.begin_reset(rows, seeds, options))
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
-        """What `reset` returns.
+        """Wait for the reset; return what `reset` returns.
 
         Args:
             timeout: seconds after which sub-envs that have not answered are stopped, and
@@ -194,7 +195,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return obs, infos
 
     def observations(self) -> Any:
-        """Observations `[n, *obs]`: what every sub-env shows now."""
+        """Return observations `[n, *obs]`: what every sub-env shows now."""
         return self._backend.obs.batch(copy=self.copy)
 
     # Step ---------------------------------------------------------------------------
@@ -236,12 +237,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
-        same_step = mode == AutoresetMode.SAME_STEP
-        later = self._backend.begin_step(rows, actions, resets, same_step)
+        later = self._backend.begin_step(rows, actions, resets, mode is _SAME_STEP)
         self._pending.begin("step", rows, later)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
-        """What `step` returns; `timeout` as for `reset_wait`."""
+        """Wait for the step; return what `step` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
             return self._stepped(timeout)
 
@@ -266,7 +266,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._episodes.ended.copy()
 
     def get_states(self) -> np.ndarray:
-        """`[n, S]` uint8, fresh: the complete state of every sub-env.
+        """Return `[n, S]` uint8, fresh: the complete state of every sub-env.
 
         They are states as of `plangym_ext.make` for an equal env: a planner may start from
         them, and they may be set here again, on any row whose env is equal.
@@ -363,10 +363,18 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Process ids of the workers now; none if the sub-envs live in this process."""
         return self._backend.worker_pids
 
+    @property
+    def signs(self) -> Sequence[int]:
+        """Descriptors of which one is readable when a call that was begun may have come to its end.
+
+        None where the sub-envs live in this process: such a call is done when it was begun.
+        """
+        return self._backend.signs
+
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Attribute of every sub-env, or what its method returns.
+        """Return an attribute of every sub-env, or what its method returns.
 
         Args:
             name: of the attribute or method; or a function of a sub-env, which travels to
@@ -395,20 +403,20 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._pending.begin("call", rows, self._backend.begin_call(rows, name, args, kwargs))
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """What `call` returns; `timeout` as for `reset_wait`."""
+        """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
             return tuple(self._pending.wait("call", timeout)[1])
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """`call` for some sub-envs."""
+        """Call a method of some sub-envs; see `call`."""
         with self._one_caller, self._pending.whole("call"):
             self._begin_call(checked_rows(env_ids, self.num_envs, "call"), name, args, kwargs)
             return self.call_wait()
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Attribute of every sub-env."""
+        """Return an attribute of every sub-env."""
         return self.call(name)
 
     def set_attr(
@@ -430,7 +438,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._backend.set_attr(rows, name, per_row(values, len(rows)))
 
     def render(self) -> tuple[Any, ...]:
-        """Picture of every sub-env."""
+        """Return the picture of every sub-env."""
         return self.call("render")
 
     @property

@@ -109,7 +109,7 @@ class Channel:
         meanwhile: Callable[[], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """`send` for a message that is pickled already."""
+        """Send a message that is pickled already."""
         rest: bytes | memoryview = _HEADER.pack(_MARK, len(fds), len(data)) + data
         left = list(fds)
         deadline = None if timeout is None else time.monotonic() + timeout

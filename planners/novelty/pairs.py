@@ -68,7 +68,7 @@ def new_pairs(batch: int, rows: int, columns: int, in_time: bool) -> Pairs:
 
 
 def with_room(pairs: Pairs, rows: Any, features: npt.NDArray[np.int64]) -> Pairs:
-    """Number the colours of the features `[L, F]` of rows `[L]`, in larger tables if need be."""
+    """Assign numbers to the colours of features `[L, F]` of rows `[L]`; tables may grow."""
     missing = number_colours(pairs.number, np.asarray(rows), features) - pairs.space.shape[1]
     if missing <= 0:
         return pairs
@@ -84,7 +84,7 @@ def with_room(pairs: Pairs, rows: Any, features: npt.NDArray[np.int64]) -> Pairs
 
 @kernel
 def number_colours(number: Array, rows: Array, features: Array) -> int:
-    """Number the colours that are seen for the first time; the most of any row."""
+    """Assign numbers to the colours that are seen for the first time; the most of any row."""
     most = 0
     for i in range(len(rows)):
         b = rows[i]

@@ -53,7 +53,7 @@ def newest_round(folder: Path) -> int:
     return -1 if newest is None else int(newest.stem[-8:])
 
 
-def kill_behind(goal: int, seconds: float, folder: Path, options: argparse.Namespace) -> bool:
+def kill_after(goal: int, seconds: float, folder: Path, options: argparse.Namespace) -> bool:
     """Run until the checkpoint of round `goal` and so long after; True if it had to be killed."""
     process = subprocess.Popen(command(folder, options), stdout=subprocess.DEVNULL)
     try:
@@ -124,7 +124,7 @@ def main() -> int:
             # checkpoint, or of what a resumed run begins with.
             wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
             reach = -1 if i % 5 == 0 else goal
-            kills += kill_behind(reach, float(wait), folder / "killed", options)
+            kills += kill_after(reach, float(wait), folder / "killed", options)
             reached.append(newest_round(folder / "killed"))
         print(f"killed {kills} times; newest checkpoints: {reached}", flush=True)
         finish(folder / "killed", options)

@@ -18,7 +18,7 @@ from plangym_ext.workers.parallel_env import ParallelEnv
 
 
 def flat(value: Any) -> Any:
-    """Arrays as (shape, dtype, bytes), inside any nesting."""
+    """Return arrays as (shape, dtype, bytes), inside any nesting."""
     if isinstance(value, dict):
         return {key: flat(value[key]) for key in sorted(value)}
     if isinstance(value, (tuple, list)):
@@ -31,7 +31,7 @@ def flat(value: Any) -> Any:
 
 
 def assert_equal(got, want, where: str) -> None:
-    """Two result tuples are the same, infos included, bit for bit."""
+    """Assert that two result tuples are the same, infos included, bit for bit."""
     assert type(got) is type(want)
     for name, mine, theirs in zip(got._fields, got, want, strict=True):
         if name == "infos":
@@ -64,7 +64,7 @@ class BackendContract:
 
     @classmethod
     def constructor(cls):
-        """Callable that makes the gymnasium env; travels to the workers."""
+        """Return a callable that makes the gymnasium env; travels to the workers."""
         return functools.partial(make_gym, find_spec(cls.name), **cls.options)
 
     @pytest.fixture(scope="class")
@@ -88,7 +88,7 @@ class BackendContract:
     @pytest.fixture(scope="class")
     @classmethod
     def pool(cls, serial):
-        """States of one long run with resets, endings among them."""
+        """Return the states of one long run with resets, endings among them."""
         state, *_ = serial.reset(seed=0)
         serial.action_space.seed(0)
         found = [state]
@@ -98,7 +98,7 @@ class BackendContract:
 
     @classmethod
     def actions(cls, env, shape, seed):
-        """Random batch of actions with leading axes `shape`."""
+        """Return a random batch of actions with leading axes `shape`."""
         env.action_space.seed(seed)
         count = int(np.prod(shape))
         return reshape(stack([env.sample_action() for _ in range(max(count, 1))]), shape, count)
@@ -198,7 +198,7 @@ class BackendContract:
 
 
 def stack(values):
-    """Batch of single values, nested as they are."""
+    """Return a batch of single values, nested as they are."""
     first = values[0]
     if isinstance(first, tuple):
         return tuple(stack([value[k] for value in values]) for k in range(len(first)))
@@ -208,7 +208,7 @@ def stack(values):
 
 
 def reshape(batch, shape, count):
-    """First axis of every leaf, of which `count` are used, reshaped to `shape`."""
+    """Reshape the first axis of every leaf, of which `count` are used, to `shape`."""
     if isinstance(batch, tuple):
         return tuple(reshape(part, shape, count) for part in batch)
     if isinstance(batch, dict):
@@ -217,7 +217,7 @@ def reshape(batch, shape, count):
 
 
 def pick(batch, index):
-    """`batch[index]` of every leaf."""
+    """Return `batch[index]` of every leaf."""
     if isinstance(batch, tuple):
         return tuple(pick(part, index) for part in batch)
     if isinstance(batch, dict):

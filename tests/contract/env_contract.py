@@ -70,7 +70,7 @@ class EnvContract(RefusesDamage):
 
     @classmethod
     def constructor(cls, **overrides) -> Callable[[], Any]:
-        """Picklable constructor of an env, for this or another process."""
+        """Return a picklable constructor of an env, for this or another process."""
         # Past an ending the episode goes on, to see that nothing is forgotten there. The
         # other backends are held against this one, in contracts of their own.
         settings = {"autoreset": False, "backend": "serial", **cls.options, **overrides}
@@ -82,14 +82,14 @@ class EnvContract(RefusesDamage):
 
     @classmethod
     def policy(cls, env, seed):
-        """Callable from a step to an action: uniform."""
+        """Return a callable from a step to an action: uniform."""
         space = env.action_space
         space.seed(seed)
         return lambda t: space.sample()
 
     @classmethod
     def harmless_action(cls, env):
-        """Action that can be held for `limit` steps without ending an episode."""
+        """Return an action that can be held for `limit` steps without ending an episode."""
         return env.sample_action()
 
     # Fixtures ---------------------------------------------------------------------
@@ -103,7 +103,7 @@ class EnvContract(RefusesDamage):
     @pytest.fixture(scope="class")
     @classmethod
     def other(cls):
-        """Second instance, which has lived another life."""
+        """Return a second instance, which has lived another life."""
         with cls.make() as env:
             env.reset(seed=12345)
             for _ in range(7):
@@ -126,19 +126,19 @@ class EnvContract(RefusesDamage):
         )
 
     def comparable(self, outcome: Outcome, action=None) -> Outcome:
-        """`outcome` without what this configuration does not promise."""
+        """Return `outcome` without what this configuration does not promise."""
         if action is RESET and not self.infos_of_resets:
             outcome = outcome._replace(info={})
         return outcome if self.same_bytes else outcome._replace(state=b"")
 
     def assert_row(self, batch, i: int, want: Outcome, where: str) -> None:
-        """Row `i` of a batch is `want`, but for nested infos: it has columns of numbers."""
+        """Assert that row `i` of a batch is `want`, nested infos left out."""
         info = {key: value for key, value in want.info.items() if isinstance(key, str)}
         got = self.comparable(outcome_of_row(batch, i))
         assert_same(got, self.comparable(want._replace(info=info)), where)
 
     def assert_state(self, got: np.ndarray, want: np.ndarray) -> None:
-        """Two states are the same."""
+        """Assert that two states are the same."""
         assert not self.same_bytes or got.tobytes() == want.tobytes()
 
     def play_on(self, env, episode, t: int, where: str, num_steps: int = FOLLOW) -> None:
@@ -148,7 +148,7 @@ class EnvContract(RefusesDamage):
             self.take_alike(env, episode.actions[k], episode.outcomes[k], at)
 
     def share(self, episodes, which: int) -> list[tuple[int, int]]:
-        """`(seed, step)` of the states that instance 0, 1 or 2 restores, in any order."""
+        """Return `(seed, step)` of the states that instance 0, 1 or 2 restores, in any order."""
         found = [
             (seed, t)
             for i, (seed, episode) in enumerate(episodes.items())
@@ -160,7 +160,7 @@ class EnvContract(RefusesDamage):
 
     # Restoring --------------------------------------------------------------------
 
-    def test_steps_are_compared_behind_every_point(self, episodes):
+    def test_steps_are_compared_after_every_point(self, episodes):
         for episode in episodes.values():
             assert {0, 1, 17, 200, episode.end, episode.end + 1} <= set(episode.points)
             last = episode.outcomes[episode.end]
@@ -226,14 +226,14 @@ class EnvContract(RefusesDamage):
         self.play_on(env, episode, 1, "after a batch", num_steps=5)
 
     def rows(self, episode) -> tuple[np.ndarray, Any]:
-        """States and actions of the points at which no reset follows, as a batch."""
+        """Return the states and actions of the points at which no reset follows, as a batch."""
         points = self.steps(episode)
         states = np.stack([episode.states[t] for t in points])
         return states, stack([episode.actions[t] for t in points])
 
     @staticmethod
     def steps(episode) -> list[int]:
-        """Points at which an action follows."""
+        """Return the points at which an action follows."""
         return [t for t in episode.points if episode.actions[t] is not RESET]
 
     def test_step_from_a_state_is_step_after_set_state(self, env, episode):
@@ -355,7 +355,7 @@ class EnvContract(RefusesDamage):
 
     @staticmethod
     def settings(env) -> dict[str, Any]:
-        """Whatever an env can be asked for that its state does not hold."""
+        """Return whatever an env can be asked for that its state does not hold."""
         return {
             "arguments": env._arguments,
             "identity": env.envelope.identity,

@@ -49,7 +49,7 @@ class Episode(NamedTuple):
 
 
 def flat(obs: Any) -> bytes:
-    """Shape, type and content of an observation, whatever its structure."""
+    """Return the shape, type and content of an observation, whatever its structure."""
     if isinstance(obs, dict):
         return b"".join(flat(obs[key]) for key in sorted(obs))
     if isinstance(obs, tuple):
@@ -62,7 +62,7 @@ def flat(obs: Any) -> bytes:
 
 
 def numbers(info: dict[str, Any]) -> dict[Any, bytes]:
-    """The numeric infos as bytes, not what measures time; nested ones by `(key, key)`."""
+    """Return the numeric infos as bytes, not what measures time; nested ones by `(key, key)`."""
     kept: dict[Any, bytes] = {}
     for key, value in info.items():
         if isinstance(value, dict):
@@ -74,7 +74,7 @@ def numbers(info: dict[str, Any]) -> dict[Any, bytes]:
 
 
 def outcome_of(transition) -> Outcome:
-    """`StateTransition` as an `Outcome`."""
+    """Return a `StateTransition` as an `Outcome`."""
     state, obs, reward, terminated, truncated, info = transition
     return Outcome(
         flat(obs),
@@ -87,7 +87,7 @@ def outcome_of(transition) -> Outcome:
 
 
 def outcome_of_row(batch, i: int) -> Outcome:
-    """Row `i` of `StateTransitions` as an `Outcome`."""
+    """Return row `i` of `StateTransitions` as an `Outcome`."""
     states, obs, rewards, terminateds, truncateds, infos = batch
     ends = bool(terminateds[i]), bool(truncateds[i])
     return outcome_of((states[i], _row(obs, i), rewards[i], *ends, infos[i]))

@@ -55,7 +55,7 @@ def assert_same_step(got, expected, where):
 
 
 def truth(makes, actions):
-    """What `SyncVectorEnv` gives for each step, and which rows a step resets."""
+    """Return what `SyncVectorEnv` gives for each step, and which rows a step resets."""
     with_gymnasium = SyncVectorEnv(makes)
     with_gymnasium.reset(seed=SEED)
     steps = [with_gymnasium.step(action)[:4] for action in actions]
@@ -83,7 +83,7 @@ def check_vector_env(makes, actions, expected, n_workers):
 
 
 def check_plan_env(make, row, actions, expected, state):
-    """The same for one env: `state` is what the vector env saved of it."""
+    """Check the same for one env: `state` is what the vector env saved of it."""
 
     def play(env, first, ended):
         for t in range(first, STEPS):

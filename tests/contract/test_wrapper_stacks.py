@@ -52,7 +52,7 @@ WRAPPERS = (
 
 
 def stack_of(seed):
-    """A base and the wrappers that work on it, out of some that are drawn."""
+    """Return a base and the wrappers that work on it, out of some that are drawn."""
     rng = np.random.default_rng(seed)
     base = BASES[rng.integers(len(BASES))]
     chosen: list = []
@@ -70,7 +70,7 @@ def built(base, chosen):
 
 
 def works(base, chosen):
-    """Whether gymnasium itself can play the stack."""
+    """Return whether gymnasium itself can play the stack."""
     try:
         with closing(SyncVectorEnv([functools.partial(built, base, chosen)])) as venv:
             venv.reset(seed=0)

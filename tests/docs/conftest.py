@@ -14,11 +14,11 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def root() -> Path:
-    """The checkout."""
+    """Return the checkout."""
     return ROOT
 
 
 @pytest.fixture
 def fences():
-    """`read_fences`, as a fixture because test folders are not importable."""
+    """Return `read_fences`, as a fixture because test folders are not importable."""
     return read_fences

@@ -16,7 +16,7 @@ from published import environments_without_skips, tox_environments
 
 @pytest.fixture
 def readme_commands(root, fences):
-    """The two one-line commands: run the main job, pass the tests."""
+    """Return the two one-line commands: run the main job, pass the tests."""
     found = [f.code for f in fences(root / "README.md") if f.tag == "console"]
     first, second = (code.removeprefix("$ ").rstrip("\n") for code in found[:2])
     return first, second
@@ -37,7 +37,7 @@ def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_comman
 
 @pytest.fixture
 def ci_commands(root):
-    """The lines of `.ci/run` that do something, after those that every script begins with."""
+    """Return the lines of `.ci/run` that do something, after the usual first ones."""
     script = root / ".ci" / "run"
     lines = [line for line in script.read_text().splitlines() if line]
     commands = [line for line in lines if not line.startswith("#")]

@@ -122,7 +122,7 @@ def test_extras_of_an_install_exist(command):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where commands run in the order of the pages: some read what others wrote."""
+    """Return where commands run in the order of the pages: some read what others wrote."""
     found = tmp_path_factory.mktemp("checkout")
     for name in ("tests", "docs"):
         (found / name).symlink_to(ROOT / name)

@@ -11,10 +11,13 @@ from flows import Hop, Size, calls_of, code_lines, read_flows, size_of, source_o
 import plangym_ext
 
 FLOWS = read_flows()
-#: Most hops, files and lines of code of a flow.
+#: Most hops, files and lines of code of a flow. The search is as short as was wanted; the
+#: others are to come down to 17, 7, 300, to 28, 9, 330 and to 18, 8, 230, and must not grow.
 BOUNDS: dict[str, Size] = {
     "step_batch": Size(hops=21, files=10, lines=375),
+    "vector step": Size(hops=28, files=12, lines=370),
     "search": Size(hops=28, files=9, lines=420),
+    "training round": Size(hops=21, files=12, lines=280),
 }
 
 

@@ -37,7 +37,7 @@ def run_as_script(page, fences, cwd):
 
 
 def session_members(session):
-    """Processes of a session by number, zombies left out."""
+    """Return the processes of a session by number, zombies left out."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

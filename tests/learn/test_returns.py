@@ -24,7 +24,7 @@ REWARD = np.array([[1.0], [2.0], [3.0], [4.0]])
 VALUE = np.array([[0.5], [0.4], [0.3], [0.2]])
 ENDED = np.array([[False], [True], [False], [False]])
 LOG_RATIO = np.log([[2.0], [0.5], [1.0], [0.25]])
-BEHIND = {"gamma": 0.9, "bootstrap": 10.0}
+AFTER = {"gamma": 0.9, "bootstrap": 10.0}
 
 
 def numpy_arrays(array):
@@ -47,24 +47,24 @@ def column(found):
 
 TABLE = [
     # G3 = 4 + .9 10 = 13, G2 = 3 + .9 13, G1 = 2 (ended), G0 = 1 + .9 2.
-    (lambda r, v, d, w: returns(r, d, **BEHIND), [2.8, 2, 14.7, 13]),
+    (lambda r, v, d, w: returns(r, d, **AFTER), [2.8, 2, 14.7, 13]),
     # G3 = 4 + .9 .25 10, G2 = 3 + .9 6.25, G0 = 1 + .9 min(2, 1) 2.
-    (lambda r, v, d, w: returns(r, d, log_ratio=w, **BEHIND), [2.8, 2, 8.625, 6.25]),
+    (lambda r, v, d, w: returns(r, d, log_ratio=w, **AFTER), [2.8, 2, 8.625, 6.25]),
     # No limit: G0 = 1 + .9 2 2.
     (
-        lambda r, v, d, w: returns(r, d, log_ratio=w, ratio_clip=None, **BEHIND),
+        lambda r, v, d, w: returns(r, d, log_ratio=w, ratio_clip=None, **AFTER),
         [4.6, 2, 8.625, 6.25],
     ),
-    (lambda r, v, d, w: deltas(r, v, d, **BEHIND), [0.86, 1.6, 2.88, 12.8]),
-    (lambda r, v, d, w: deltas(r, v, d, log_ratio=w, **BEHIND), [0.86, 0.8, 2.88, 3.2]),
+    (lambda r, v, d, w: deltas(r, v, d, **AFTER), [0.86, 1.6, 2.88, 12.8]),
+    (lambda r, v, d, w: deltas(r, v, d, log_ratio=w, **AFTER), [0.86, 0.8, 2.88, 3.2]),
     # A2 = 2.88 + .45 12.8, A0 = .86 + .45 1.6.
-    (lambda r, v, d, w: gae(r, v, d, lam=0.5, **BEHIND), [1.58, 1.6, 8.64, 12.8]),
-    (lambda r, v, d, w: gae(r, v, d, lam=1, **BEHIND), [2.3, 1.6, 14.4, 12.8]),
-    (lambda r, v, d, w: td_lambda(r, v, d, lam=0.5, **BEHIND), [2.08, 2, 8.94, 13]),
-    (lambda r, v, d, w: multistep(r, v, d, n=1, **BEHIND), [1.36, 2, 3.18, 13]),
-    (lambda r, v, d, w: multistep(r, v, d, n=2, **BEHIND), [2.8, 2, 14.7, 13]),
+    (lambda r, v, d, w: gae(r, v, d, lam=0.5, **AFTER), [1.58, 1.6, 8.64, 12.8]),
+    (lambda r, v, d, w: gae(r, v, d, lam=1, **AFTER), [2.3, 1.6, 14.4, 12.8]),
+    (lambda r, v, d, w: td_lambda(r, v, d, lam=0.5, **AFTER), [2.08, 2, 8.94, 13]),
+    (lambda r, v, d, w: multistep(r, v, d, n=1, **AFTER), [1.36, 2, 3.18, 13]),
+    (lambda r, v, d, w: multistep(r, v, d, n=2, **AFTER), [2.8, 2, 14.7, 13]),
     # A3 = .25 12.8, A2 = 2.88 + .9 3.2, A1 = .5 1.6, A0 = .86 + .9 .8.
-    (lambda r, v, d, w: vtrace(r, v, d, log_ratio=w, **BEHIND), [2.08, 1.2, 6.06, 3.4]),
+    (lambda r, v, d, w: vtrace(r, v, d, log_ratio=w, **AFTER), [2.08, 1.2, 6.06, 3.4]),
 ]
 
 
@@ -78,7 +78,7 @@ def test_table_of_one_env(compute, expected, make):
 
 @LIBRARIES
 def test_truncation_bootstraps_from_the_observation_it_ended_with(make):
-    arguments = {"truncated": make(ENDED), "final_value": make(REWARD * 0 + 5), **BEHIND}
+    arguments = {"truncated": make(ENDED), "final_value": make(REWARD * 0 + 5), **AFTER}
     r, v, never = make(REWARD), make(VALUE), make(ENDED & False)
     # G1 = 2 + .9 5 = 6.5, and not 2 + .9 14.7: the next row is another episode.
     np.testing.assert_allclose(column(returns(r, never, **arguments)), [6.85, 6.5, 14.7, 13])
@@ -97,18 +97,18 @@ def test_truncation_bootstraps_from_the_observation_it_ended_with(make):
 
 
 @LIBRARIES
-def test_a_row_both_terminated_and_truncated_is_worth_nothing_behind(make):
-    found = returns(make(REWARD), make(ENDED), truncated=make(ENDED), final_value=np.nan, **BEHIND)
+def test_a_row_both_terminated_and_truncated_is_worth_nothing_after(make):
+    found = returns(make(REWARD), make(ENDED), truncated=make(ENDED), final_value=np.nan, **AFTER)
     np.testing.assert_allclose(column(found), [2.8, 2, 14.7, 13])
 
 
 @LIBRARIES
-def test_nothing_behind_a_termination_is_read(make):
+def test_nothing_after_a_termination_is_read(make):
     value = make(np.where(np.roll(ENDED, 1), np.nan, VALUE))
     for found in (
-        gae(make(REWARD), value, make(ENDED), lam=0.9, **BEHIND),
-        multistep(make(REWARD), value, make(ENDED), n=3, **BEHIND),
-        deltas(make(REWARD), value, make(ENDED), **BEHIND),
+        gae(make(REWARD), value, make(ENDED), lam=0.9, **AFTER),
+        multistep(make(REWARD), value, make(ENDED), n=3, **AFTER),
+        deltas(make(REWARD), value, make(ENDED), **AFTER),
     ):
         assert np.isfinite(column(found)[:2]).all()
 
@@ -285,12 +285,12 @@ def test_the_loop_for_devices_agrees_with_the_compiled_one(seed):
 def test_nothing_is_differentiated():
     torch = pytest.importorskip("torch")
     value = torch_tensors(VALUE).requires_grad_()
-    assert not gae(torch_tensors(REWARD), value, ENDED, lam=0.9, **BEHIND).requires_grad
+    assert not gae(torch_tensors(REWARD), value, ENDED, lam=0.9, **AFTER).requires_grad
     assert torch.is_tensor(value)
 
 
 @EACH
-def test_agents_behind_the_envs_are_computed_one_by_one(compute):
+def test_agents_after_the_envs_are_computed_one_by_one(compute):
     shared = draw(0)
     rows = draw(0, (7, 3, 2))
     rows |= {name: shared[name] for name in ("reward", "terminated", "truncated")}
@@ -307,12 +307,12 @@ def test_agents_behind_the_envs_are_computed_one_by_one(compute):
 
 @LIBRARIES
 def test_ratios_too_large_for_a_float_are_clipped_all_the_same(make):
-    found = returns(make(REWARD), make(ENDED), log_ratio=make(LOG_RATIO * 0 + 1e4), **BEHIND)
+    found = returns(make(REWARD), make(ENDED), log_ratio=make(LOG_RATIO * 0 + 1e4), **AFTER)
     np.testing.assert_allclose(column(found), [2.8, 2, 14.7, 13])
 
 
 def test_half_precision_of_numpy_becomes_double():
-    found = gae(REWARD.astype(np.float16), VALUE, ENDED, lam=0.5, **BEHIND)
+    found = gae(REWARD.astype(np.float16), VALUE, ENDED, lam=0.5, **AFTER)
     assert found.dtype == np.float64
     np.testing.assert_allclose(column(found), [1.58, 1.6, 8.64, 12.8])
 

@@ -54,7 +54,7 @@ PLANNER_FOLDERS = {
 
 
 def modules() -> dict[str, ast.Module]:
-    """Every module by its import name."""
+    """Return every module by its import name."""
     found = {}
     for folder, package in FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -68,7 +68,7 @@ MODULES = modules()
 
 
 def imported(tree: ast.Module):
-    """Names of the modules that a tree imports, wherever in it, for types or not."""
+    """Yield the names of modules that a tree imports, wherever in it, for types or not."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -80,7 +80,7 @@ def imported(tree: ast.Module):
 
 
 def named(tree: ast.Module):
-    """Our modules that a tree imports by `import_module` with the name written out."""
+    """Yield our modules that a tree imports by `import_module` with the name written out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -93,7 +93,7 @@ def layer(module: str) -> str:
 
 
 def planner_folder(module: str) -> str:
-    """The folder of `planners` that a module of it lies in; "" for the files on top."""
+    """Return the folder of `planners` that a module of it lies in; "" for the files on top."""
     folder = [*module.split("."), ""][2]
     return folder if (ROOT / "planners" / folder).is_dir() else ""
 

@@ -27,7 +27,7 @@ def clean_env():
 
 
 def python(code, cwd):
-    """Output of some code in a fresh interpreter, away from the checkout."""
+    """Return the output of some code in a fresh interpreter, away from the checkout."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=cwd,
@@ -40,7 +40,7 @@ def python(code, cwd):
 
 
 def tree():
-    """Files that belong into the wheel, by their names there."""
+    """Return the files that belong into the wheel, by their names there."""
     found = {}
     for folder, target in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):

@@ -50,7 +50,7 @@ _BY_PATH = ["ordinary_envs", "tempfile._TemporaryFileCloser"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["serial", "process", "vector"])
-def test_a_finaliser_behind_a_dotted_path_is_refused(maze, tmp_path, kind):
+def test_a_finaliser_at_a_dotted_path_is_refused(maze, tmp_path, kind):
     precious = tmp_path / "precious"
     precious.write_text("x")
     bomb = closer_of(precious)

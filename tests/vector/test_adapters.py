@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import sys
+import time
 
 import gymnasium as gym
 import nested_env
@@ -306,6 +309,76 @@ def test_tianshou_may_wait_for_fewer_envs():
     assert [info["env_id"] for info in infos] == [0, 1, 2]
     with pytest.raises(ValueError, match="No env is still stepping"):
         envs.step(None)
+    envs.close()
+
+
+WAIT = 2  # not in the action space: an env that is tried out beforehand shall not wait
+
+
+class Waits(gym.Env):
+    """Counts its steps; one of action `WAIT` ends once there is a file."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(0, 1e6, (1,), np.float32)
+
+    def __init__(self, file):
+        self.file, self.count, self.by = str(file), 0, 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.array([0], np.float32), {}
+
+    def step(self, action):
+        while action == WAIT and not os.path.exists(self.file):
+            time.sleep(0.005)
+        self.count += self.by
+        return np.array([self.count], np.float32), float(action), False, False, {}
+
+
+def one_by_one(make, num):
+    """Vector envs of one env each, in a worker of its own."""
+    options = {"n_workers": 1, "autoreset_mode": "disabled"}
+    return [plangym_ext.make_vec(make, 1, **options) for _ in range(num)]
+
+
+def test_asynchronous_tianshou_waits_for_as_many_envs_as_it_is_told(tmp_path):
+    tianshou = pytest.importorskip("tianshou.env")
+    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
+    found = []
+    for kind in (adapters.TianshouAsyncVectorEnv, tianshou.SubprocVectorEnv):
+        file = tmp_path / kind.__name__
+        make = functools.partial(Waits, file)
+        ours = kind is adapters.TianshouAsyncVectorEnv
+        envs = kind(one_by_one(make, 3) if ours else [make] * 3, wait_num=2)
+        seen = [envs.seed(5), envs.reset()[0].tolist()]
+        obs, rewards, *_, infos = envs.step(np.array([0, WAIT, 1]))
+        ids = [info["env_id"] for info in infos]
+        seen.append(sorted(zip(ids, obs.tolist(), rewards.tolist(), strict=True)))
+        with pytest.raises(AssertionError, match="which is stepping now"):
+            envs.step(np.array([0]), [1])
+        file.touch()
+        *_, infos = envs.step(None)
+        seen.append([info["env_id"] for info in infos])
+        envs.set_env_attr("by", 3, [0, 2])
+        seen += [envs.get_env_attr("by"), envs.get_env_attr("missing", 1)]
+        envs.close()
+        found.append(seen)
+    assert found[0] == found[1]
+    assert [env for env, *_ in found[0][2]] == [0, 2]
+
+
+def test_asynchronous_tianshou_returns_in_time_and_replaces_a_dead_worker(tmp_path):
+    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
+    file = tmp_path / "file"
+    venvs = one_by_one(functools.partial(Waits, file), 2)
+    envs = adapters.TianshouAsyncVectorEnv(venvs, timeout=0.05)
+    envs.reset(seed=0)
+    os.kill(envs.workers[0].venv.worker_pids[0], signal.SIGKILL)
+    obs, *_, infos = envs.step(np.array([0, WAIT]))
+    assert (obs.tolist(), [info["env_id"] for info in infos]) == ([[1]], [0])
+    file.touch()
+    assert [info["env_id"] for info in envs.step(None)[-1]] == [1]
     envs.close()
 
 

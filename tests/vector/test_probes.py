@@ -407,6 +407,26 @@ def test_spaces_of_an_own_class_are_batched_as_upstream_does(n_workers):
         assert venv.step([1, 1])[0] == theirs.step([1, 1])[0]
 
 
+class Spaceless(gym.Env):
+    """Declares no observation space, and shows texts."""
+
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "begun", {}
+
+    def step(self, action):
+        return f"did {action}", 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("mode", ["same", "different"])
+def test_envs_that_declare_no_space_show_what_they_like(mode):
+    with plangym_ext.make_vec([Spaceless] * 2, observation_mode=mode) as venv:
+        assert venv.reset()[0] == ("begun", "begun")
+        assert venv.step([1, 2])[0] == ("did 1", "did 2")
+
+
 def test_minigrid_is_played_by_name():
     pytest.importorskip("minigrid")
     with plangym_ext.make_vec("MiniGrid-Empty-5x5-v0", 1) as venv:

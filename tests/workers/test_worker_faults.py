@@ -255,7 +255,7 @@ def test_several_rows_may_kill_once(serial, states, tmp_path):
         assert_equal(got, serial.step_batch(actions, states), "four deaths in a batch")
 
 
-def test_death_behind_a_slow_worker_does_not_wait_for_it(serial, states, tmp_path):
+def test_death_after_a_slow_worker_does_not_wait_for_it(serial, states, tmp_path):
     # The dead worker is replaced while the other one is still at its row.
     with parallel(2, marker=str(tmp_path)) as env:
         before = pids(env)

@@ -14,17 +14,22 @@ from plangym_ext.vector.spaces import space_of
 
 
 def attribute(env: gym.Env[Any, Any], name: str) -> Any:
-    """Attribute of the env or of the outermost wrapper that has it; a method is not called."""
+    """Return an attribute of the env, or of the outermost wrapper that has it; call no method."""
     return env.get_wrapper_attr(name)
 
 
 def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
-    """Whether the env or a wrapper around it is of a class."""
+    """Return whether the env or a wrapper around it is of a class."""
     return any(isinstance(layer, kind) for layer in layers(env))
 
 
+def own_attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Attribute of the outermost wrapper, as Python has it; None if there is none."""
+    return getattr(env, name, None)
+
+
 def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
-    """Attribute of the env under all wrappers; a method is not called."""
+    """Return an attribute of the env under all wrappers; call no method."""
     return getattr(env.unwrapped, name)
 
 

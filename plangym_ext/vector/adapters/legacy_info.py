@@ -56,7 +56,7 @@ class LegacyInfo(gym.vector.VectorWrapper):
 
 
 def one_info(infos: dict[str, Any], env: int) -> dict[str, Any]:
-    """The info of one sub-env out of those of all."""
+    """Return the info of one sub-env out of those of all."""
     found: dict[str, Any] = {}
     for key, value in infos.items():
         mask = infos.get(f"_{key}")

@@ -71,7 +71,7 @@ class StableBaselines3VecEnv(VecEnv):
         self.venv.step_async(actions)
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Obs, rewards `[n]` float32, dones `[n]` bool, and a list of infos."""
+        """Return obs, rewards `[n]` float32, dones `[n]` bool, and a list of infos."""
         obs, rewards, terminations, truncations, listed = self.venv.step_wait()
         infos: Any = listed
         for env in range(self.num_envs):
@@ -91,7 +91,7 @@ class StableBaselines3VecEnv(VecEnv):
         self.venv.close()
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Picture of every env."""
+        """Return the picture `[h, w, 3]` uint8 of every env, or None."""
         if self.render_mode != "rgb_array":
             warnings.warn(
                 f"render_mode is {self.render_mode}; pictures need 'rgb_array'.", stacklevel=2
@@ -100,7 +100,7 @@ class StableBaselines3VecEnv(VecEnv):
         return self.venv.render()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Attribute of some envs."""
+        """Return an attribute of some envs."""
         return list(self.venv.call_some(self._numbers(indices), attribute, attr_name))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -116,7 +116,7 @@ class StableBaselines3VecEnv(VecEnv):
         return list(self.venv.call_some(numbers, method_name, *method_args, **method_kwargs))
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
-        """Whether some envs have a wrapper of a class."""
+        """Return whether some envs have a wrapper of a class."""
         return list(self.venv.call_some(self._numbers(indices), has_layer, wrapper_class))
 
     def _numbers(self, indices: Any) -> list[int]:

@@ -35,6 +35,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         venv: with `autoreset_mode="disabled"`. It belongs to the adapter from here on.
         wait_num: as for Tianshou's own: `step` may return before all envs are done. As those
             of `DummyVectorEnv`, these envs are always ready: it returns what all of them gave.
+            Envs that do not wait for each other has `TianshouAsyncVectorEnv`.
         timeout: likewise.
 
     Attributes:
@@ -86,7 +87,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return self._batch(obs), rewards, terminations, truncations, _objects(told)
 
     def _batch(self, obs: Any) -> Any:
-        """Observations as Tianshou wants them; nested ones as an object array, one for each."""
+        """Return observations as Tianshou wants them: nested ones as an array of objects."""
         if isinstance(obs, np.ndarray):
             return obs
         return _objects(list(iterate(self.venv.observation_space, obs)))
@@ -109,7 +110,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return [[one] if found is None else found[0] for one, found in zip(seeds, own, strict=True)]
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 - Tianshou's
-        """Attribute of some envs, those under all wrappers."""
+        """Return an attribute of some envs, those under all wrappers."""
         return list(self.venv.call_some(self._numbers(id), base_attribute, key))
 
     def set_env_attr(self, key: str, value: Any, id: Any = None) -> None:  # noqa: A002
@@ -118,7 +119,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         self.venv.set_attr(UNWRAPPED + key, [value] * len(numbers), numbers)
 
     def render(self, **kwargs: Any) -> list[Any]:
-        """Picture of every env."""
+        """Return the picture `[h, w, 3]` uint8 of every env, or None."""
         self._assert_is_not_closed()
         return list(self.venv.call("render", **kwargs))
 
@@ -137,7 +138,7 @@ class TianshouVectorEnv(BaseVectorEnv):
 
 
 def _objects(values: Sequence[Any]) -> np.ndarray:
-    """Object array of the values, whatever they are."""
+    """Return an object array of the values, whatever they are."""
     found = np.empty(len(values), object)
     for k, value in enumerate(values):
         found[k] = value

@@ -126,7 +126,7 @@ def test_lead_waits_for_a_whole_frame():
     assert lead.base == b"32"
 
 
-def test_anchored_lead_holds_a_state_from_behind_its_start():
+def test_anchored_lead_holds_a_state_from_after_its_start():
     lead = Lead(continuous=False, anchored=True)
     lead.begin(b"start", 0)
     for t in range(20):

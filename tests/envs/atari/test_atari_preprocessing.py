@@ -129,7 +129,7 @@ def test_screens_are_part_of_the_state(options):
     assert outcome.exact, outcome.difference
 
 
-def test_screens_of_a_vector_env_go_on_behind_an_ending():
+def test_screens_of_a_vector_env_go_on_after_an_ending():
     options = {"preprocessing": True, "max_num_frames_per_episode": 120}
     makes = [functools.partial(theirs, "ALE/Pong-v5", max_num_frames_per_episode=120)] * 2
     expected = gym.vector.SyncVectorEnv(makes)
