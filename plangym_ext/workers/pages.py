@@ -97,24 +97,29 @@ class Pages:
             shape: of the batch.
             nbytes: computes the bytes that it takes; called if no page is known to hold them.
         """
-        page = self._smallest([one for one in self._pages if shape in one.views])
+        page = None
+        for one in self._pages:  # every batch comes by here
+            if one.busy or shape not in one.views or one.leased:
+                continue
+            if page is None or one.nbytes < page.nbytes:
+                page = one
         if page is None:
-            needed = nbytes()
-            page = self._smallest([one for one in self._pages if one.nbytes >= needed])
-        if page is None:
-            for small in [one for one in self._pages if not (one.busy or one.leased)]:
-                self._pages.remove(small)
-                small.block.close()
-            # Half as much again, so that slowly growing batches do not remap each time.
-            page = Page(-(-needed * 3 // 2 // _LINE) * _LINE)
-            self._pages.append(page)
+            page = self._page_of(nbytes())
         page.busy = True
         return page
 
-    @staticmethod
-    def _smallest(pages: list[Page]) -> Page | None:
-        free = [one for one in pages if not (one.busy or one.leased)]
-        return min(free, key=lambda one: one.nbytes) if free else None
+    def _page_of(self, needed: int) -> Page:
+        """Return the smallest free page of at least so many bytes; a new one if there is none."""
+        free = [one for one in self._pages if not (one.busy or one.leased)]
+        fit = [one for one in free if one.nbytes >= needed]
+        if not fit:
+            for small in free:
+                self._pages.remove(small)
+                small.block.close()
+            # Half as much again, so that slowly growing batches do not remap each time.
+            fit = [Page(-(-needed * 3 // 2 // _LINE) * _LINE)]
+            self._pages += fit
+        return min(fit, key=lambda one: one.nbytes)
 
     def may_lease(self, nbytes: int) -> bool:
         """Return whether results of `nbytes` should look at their page, not be copied."""

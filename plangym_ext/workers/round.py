@@ -31,15 +31,16 @@ class Round:
 
     def __init__(self, queue: RowQueue) -> None:
         self._queue = queue
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin a round that no worker takes part in yet."""
-        self.request = next_request()
+        self.request = -1
         self.asked: dict[ExternalProcess, WorkerProcess] = {}
         self.told = False
         #: Number of the request to finish the round, if that was made.
         self._finish: int | None = None
+
+    def renew(self) -> None:
+        """Begin a round that no worker takes part in yet."""
+        self.asked, self.told, self._finish = {}, False, None
+        self.request = next_request()
 
     def ask(self, workers: list[ExternalProcess], *, told: bool) -> None:
         """Note that workers may run rows, from the offer that follows."""
