@@ -6,6 +6,7 @@ out of bounds are looked for on demand only: many a well-known env leaves its bo
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from plangym_ext.errors import InvalidObservation, UnknownName, suggestion
 #: Refuse them, name the rows that have them in an info column, do not look, or refuse finite
 #: observations out of their space's bounds as well.
 POLICIES = ("raise", "mark", "off", "strict")
+#: Values whose sum of squares takes less time than to look at each; without threads, too.
+_FEW = 4096
 _REMEDIES = {
     "raise": "Correct the env, or make it with invalid='mark' or invalid='off'.",
     "strict": "Correct the env or its space, or make it with invalid='raise', which lets finite "
@@ -160,6 +163,19 @@ def _is_bounded(leaf: Leaf) -> bool:
     return bool((low > kind.min).any() or (high < kind.max).any())
 
 
+def surely_finite(values: np.ndarray) -> bool:
+    """Return whether a look in the fewest operations finds a few floats finite.
+
+    Args:
+        values: of any shape. Of many, or of non-contiguous ones, it says False: there it would
+            be no quicker.
+    """
+    if values.size > _FEW or not values.flags.c_contiguous:
+        return False
+    # A sum of squares is finite only if all are; large ones may make it infinite.
+    return math.isfinite(np.vdot(values, values))
+
+
 class LeafCheck(ABC):
     """The invalid values of one leaf.
 
@@ -209,6 +225,8 @@ class FiniteCheck(LeafCheck):
 
     def suspects(self, values: np.ndarray) -> int:
         """See `LeafCheck`."""
+        if surely_finite(values):
+            return 0
         if self._unbounded:
             return int(np.count_nonzero(np.isnan(values)))
         return int(values.size - np.count_nonzero(np.isfinite(values)))

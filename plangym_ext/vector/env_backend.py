@@ -173,7 +173,10 @@ class EnvBackend(VectorBackend):
     @property
     def lost(self) -> bool:
         """See `VectorBackend`."""
-        return any(map(ReplayLog.is_lost, self.logs, self._kept[0]))
+        for log, checkpoint in zip(self.logs, self._kept[0], strict=True):
+            if log.is_lost(checkpoint):
+                return True
+        return False
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
@@ -202,7 +205,9 @@ class EnvBackend(VectorBackend):
         """See `VectorBackend`."""
         checkpoints, _ = self._kept
         reached = self._reached
-        if reached:
+        if len(reached) == len(checkpoints):
+            checkpoints = tuple(reached.values())  # in their order: the call was of all rows
+        elif reached:
             checkpoints = tuple(reached.get(k, one) for k, one in enumerate(checkpoints))
         self._kept = checkpoints, note  # from here on, and not before, the calls have happened
         self._reached = {}

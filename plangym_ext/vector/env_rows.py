@@ -192,8 +192,7 @@ class EnvRows:
         put, first, envs, progress = self._obs.put, self._first, self.envs, self._progress
         is_array = self._obs.is_array
         if self._any_fresh:
-            self._any_fresh = any(self._fresh)
-            self._ahead.note(rows, resets, self._fresh)
+            self._note_ahead(rows, resets)
         progress[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
@@ -219,10 +218,7 @@ class EnvRows:
                         self._fresh[row] = False
                 put(first + row, obs)
             except (Exception, SystemExit) as error:
-                self._ahead.note_error(error, env, rows[k:])
-                if str(error) == FOUR_VALUES:
-                    error.add_note(wrong_step(env, 4))
-                error.add_note(f"in row {first + row}, action {action}")
+                self._explain(error, rows[k:], action)
                 raise
             if info:
                 infos.append((k, info))
@@ -230,6 +226,19 @@ class EnvRows:
                 shown.append(obs)
         progress[0] = NO_ROW
         return self._reply(rows, infos, finals, shown, capture, begun)
+
+    def _note_ahead(self, rows: Rows, resets: Sequence[bool]) -> None:
+        """Note rows that are about to be stepped before their first reset."""
+        self._any_fresh = any(self._fresh)
+        self._ahead.note(rows, resets, self._fresh)
+
+    def _explain(self, error: BaseException, rows: Rows, action: Any) -> None:
+        """Note what has failed in the step of the first of `rows`; the others were not moved."""
+        env = self.envs[rows[0]]
+        self._ahead.note_error(error, env, rows)
+        if str(error) == FOUR_VALUES:
+            error.add_note(wrong_step(env, 4))
+        error.add_note(f"in row {self._first + rows[0]}, action {action}")
 
     def _reply(
         self,

@@ -9,6 +9,9 @@ from gymnasium.vector import AutoresetMode
 
 from plangym_ext.vector.errors import VectorResetNeeded
 
+# Of the module: to look a member up in an enum takes longer than to compare it.
+_SAME_STEP, _DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
+
 
 class Episodes:
     """The episodes of n sub-envs: running, or over.
@@ -42,7 +45,7 @@ class Episodes:
 
     def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
         """Refuse to step what has ended and is not reset by itself."""
-        if mode == AutoresetMode.DISABLED and self.ended[list(rows)].any():
+        if mode is _DISABLED and self.ended[list(rows)].any():
             ended = [row for row in rows if self.ended[row]]
             raise VectorResetNeeded(
                 f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
@@ -51,13 +54,13 @@ class Episodes:
 
     def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
         """Return `[k]` bool, which sub-envs the next step resets instead; not to be written to."""
-        if mode == AutoresetMode.SAME_STEP:
+        if mode is _SAME_STEP:
             return self._none[: len(rows)]
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
         """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
-        if mode == AutoresetMode.SAME_STEP:
+        if mode is _SAME_STEP:
             ended = np.zeros_like(ended)  # they have been reset
         if not isinstance(rows, range):
             over = self.ended.copy()

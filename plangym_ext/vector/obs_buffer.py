@@ -111,6 +111,9 @@ class ObsBuffer:
         """Keep a batch of observations, nested as the space: what `rows` show, an index."""
         if self._layout is None:
             raise TypeError(f"put_batch: {self.space} has no array form")
+        if self._layout.is_flat:
+            self._leaves[0][rows] = obs
+            return
         for array, part in zip(self._leaves, self._layout.split(obs), strict=True):
             array[rows] = part
 
@@ -124,6 +127,8 @@ class ObsBuffer:
         """
         if self._layout is not None:
             leaves = self._leaves
+            if rows is None and copy and self._layout.is_flat:
+                return leaves[0].copy()
             if rows is not None:
                 leaves = tuple(leaf[rows] for leaf in leaves)
             elif copy:
@@ -138,7 +143,7 @@ class ObsBuffer:
         """Return what adjoining rows show, for `give`; nothing that later steps change."""
         if self._layout is None:
             return tuple(self._values[rows.start : rows.stop])
-        return tuple(leaf[rows.start : rows.stop].copy() for leaf in self._leaves)
+        return tuple([leaf[rows.start : rows.stop].copy() for leaf in self._leaves])
 
     def give(self, rows: range, shown: tuple[Any, ...]) -> None:
         """Have rows show again what they showed when it was `taken`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.invalid import MARKS, leaf_checks, remedy
+from plangym_ext.core.invalid import MARKS, leaf_checks, remedy, surely_finite
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.obs_buffer import ObsBuffer, layout_of
 from plangym_ext.vector.results import StepResults
@@ -43,7 +43,9 @@ class RowValues:
         if self._policy == "off":
             return results
         # Nearly always there is none, which a look at each array finds out.
-        suspects = np.count_nonzero(np.isnan(results.rewards)) + len(results.finals)
+        suspects = len(results.finals)
+        if not surely_finite(results.rewards):
+            suspects += int(np.count_nonzero(np.isnan(results.rewards)))
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
         if not suspects and self._policy != "mark":

@@ -94,6 +94,7 @@ class SharedCall(NamedTuple):
 
 def merged(call: SharedCall, replies: Sequence[Reply], memory: StepMemory) -> StepResults:
     """Return what came of all rows of a step or a reset, in the order of the call."""
+    rewards, terminations, truncations = memory.taken(call.rows)
     infos: list[tuple[int, dict[str, Any]]] = []
     finals: list[tuple[int, Any, dict[str, Any]]] = []
     for share, reply in zip(call.shares, replies, strict=True):
@@ -104,7 +105,7 @@ def merged(call: SharedCall, replies: Sequence[Reply], memory: StepMemory) -> St
     if not isinstance(call.rows, range):
         infos.sort(key=lambda entry: entry[0])
         finals.sort(key=lambda entry: entry[0])
-    return StepResults(*memory.taken(call.rows), infos, finals)
+    return StepResults(rewards, terminations, truncations, infos, finals)
 
 
 class CallWatch:

@@ -49,7 +49,7 @@ class StateBackend(VectorBackend):
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
         #: That of the marks of invalid values, if they are wanted.
         self._marks = env.plan_env.layout.info[len(self._columns) :]
-        self._numbers = np.arange(num_envs)
+        self._rows, self._numbers = range(num_envs), np.arange(num_envs)
         states = np.zeros((num_envs, env.state_width), np.uint8)
         #: States of all rows as `step_live` returns them, which of them were never reset, and
         #: the note that belongs to that: one object, so that an interrupt finds all of it
@@ -104,7 +104,7 @@ class StateBackend(VectorBackend):
 
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
-        states, fresh = self._reached or self._kept[:2]
+        states, fresh = self._kept[:2] if self._reached is None else self._reached
         self._kept = states, fresh, note  # from here on, and not before, the call has happened
         self._reached, self._before, self._begun = None, None, False
 
@@ -113,7 +113,7 @@ class StateBackend(VectorBackend):
         if self._before is not None:
             kept, shown = self._before
             if kept is self._kept:  # else the interrupt came within `keep`
-                self.obs.give(range(self._num_envs), shown)
+                self.obs.give(self._rows, shown)
         if self._begun:
             states, fresh, note = self._kept
             self._kept = states.copy(), fresh, note
@@ -121,7 +121,7 @@ class StateBackend(VectorBackend):
 
     def _reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
         """Note where a call leads; what rows show may be written from here on."""
-        self._before = self._kept, self.obs.taken(range(self._num_envs))
+        self._before = self._kept, self.obs.taken(self._rows)
         self._reached = states, fresh
 
     @property
@@ -131,8 +131,6 @@ class StateBackend(VectorBackend):
     def _check_begun(self, rows: Sequence[int]) -> None:
         """Refuse to step rows that were never reset."""
         fresh = self._fresh
-        if fresh is self._none_fresh:
-            return
         if fresh[list(rows)].any():
             raise VectorResetNeeded(
                 f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
@@ -163,8 +161,10 @@ class StateBackend(VectorBackend):
         same_step: bool,
     ) -> Later[StepResults]:
         """See `VectorBackend`."""
-        self._forget_unkept()
-        self._check_begun(rows)
+        if self._begun or self._before is not None:
+            self._forget_unkept()
+        if self._kept[1] is not self._none_fresh:
+            self._check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)

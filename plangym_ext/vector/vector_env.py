@@ -32,6 +32,7 @@ from plangym_ext.vector.pending import PendingCall
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 
+_SAME_STEP = AutoresetMode.SAME_STEP
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -236,8 +237,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
-        same_step = mode == AutoresetMode.SAME_STEP
-        later = self._backend.begin_step(rows, actions, resets, same_step)
+        later = self._backend.begin_step(rows, actions, resets, mode is _SAME_STEP)
         self._pending.begin("step", rows, later)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
