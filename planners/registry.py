@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.states.families import load_named
 
 if TYPE_CHECKING:
     from plangym_ext.planners.base import Planner
@@ -92,6 +92,5 @@ def load_planner(name: str) -> type[Planner]:
     """
     if name not in PLANNERS:
         raise unknown("planner", name, sorted(PLANNERS))
-    module, _, attribute = PLANNERS[name].target.partition(":")
-    cls: Any = getattr(importlib.import_module(module), attribute)
+    cls: type[Planner] = load_named(PLANNERS[name].target)
     return cls

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import gymnasium as gym
 
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
 from plangym_ext.native.mujoco.task import MujocoTask
+from plangym_ext.states.families import load_named
 
 __all__ = ["ModelTask", "MujocoTask", "register_task", "task_of"]
 
@@ -45,8 +45,7 @@ def task_of(env: Any) -> MujocoTask | None:
     name = f"{cls.__module__}.{cls.__qualname__}".removeprefix(prefix)
     if not cls.__module__.startswith(prefix) or name not in _TASKS:
         return None
-    module, _, task = _TASKS[name].partition(":")
-    found: MujocoTask = getattr(importlib.import_module(f"{_HERE}.{module}"), task)(env)
+    found: MujocoTask = load_named(f"{_HERE}.{_TASKS[name]}")(env)
     return found
 
 

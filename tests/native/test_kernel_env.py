@@ -28,6 +28,7 @@ from plangym_ext.errors import (
     KernelDiffers,
     NoKernel,
 )
+from plangym_ext.native.kernel import proof
 from plangym_ext.native.kernel.known import _registered, register_kernel
 
 # An env of one's own, and its kernel ------------------------------------------------
@@ -369,6 +370,19 @@ def test_a_kernel_that_differs_is_found_before_it_is_used(changes, match):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lenient.step_batch(np.ones(1, int), state[None])
+
+
+def test_a_kernel_is_not_compared_with_a_slow_env_unless_asked_for(monkeypatch):
+    monkeypatch.setattr(proof, "_MOST_SECONDS", 0.0)
+    env = counter_env()
+    state, *_ = env.reset(seed=0)
+    lenient = KernelEnv(env, counter_kernel(env.gym_env), strict=False)
+    with pytest.warns(RuntimeWarning, match=r"a step of the env takes \S+ s, so to compare"):
+        lenient.step_batch(np.ones(1, int), state[None])
+    assert lenient.backend == "serial"
+    asked = KernelEnv(env, counter_kernel(env.gym_env))
+    asked.step_batch(np.ones(1, int), state[None])
+    assert asked.backend == "kernel"
 
 
 def test_the_proof_leaves_the_env_where_it_is():
