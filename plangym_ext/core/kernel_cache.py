@@ -120,11 +120,18 @@ def hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
     _hash_code(plain.__code__, digest)
     digest.update(repr(sorted(getattr(function, "targetoptions", {}).items())).encode())
     digest.update(repr(plain.__defaults__).encode())
+    names = _names(plain.__code__)
     for cell in plain.__closure__ or ():
-        _hash_value("closure", cell.cell_contents, plain, digest, seen)
-    for name in plain.__code__.co_names:
+        _hash_value("closure", cell.cell_contents, names, digest, seen)
+    for name in names:
         if name in plain.__globals__:
-            _hash_value(name, plain.__globals__[name], plain, digest, seen)
+            _hash_value(name, plain.__globals__[name], names, digest, seen)
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Return the names of globals and attributes in a function, and in functions within it."""
+    inner = [name for c in code.co_consts if isinstance(c, types.CodeType) for name in _names(c)]
+    return [*code.co_names, *inner]
 
 
 def _hash_code(code: types.CodeType, digest: Any) -> None:
@@ -139,17 +146,20 @@ def _hash_code(code: types.CodeType, digest: Any) -> None:
             digest.update(repr(constant).encode())
 
 
-def _hash_value(name: str, value: Any, user: Any, digest: Any, seen: set[Any]) -> None:
+def _hash_value(name: str, value: Any, names: list[str], digest: Any, seen: set[Any]) -> None:
+    """Add what a name stands for; `names` are those that may be looked up in a module."""
     if isinstance(getattr(value, "py_func", value), types.FunctionType):
         hash_function(value, digest, seen)
     elif isinstance(value, types.ModuleType):
         digest.update(value.__name__.encode())
-        for attribute in user.__code__.co_names:
+        if value.__name__.partition(".")[0] in _COMPILER:
+            return
+        for attribute in names:
             member = getattr(value, attribute, None)
-            if isinstance(getattr(member, "py_func", member), types.FunctionType):
-                hash_function(member, digest, seen)
+            if member is not None and not isinstance(member, types.ModuleType):
+                _hash_value(attribute, member, names, digest, seen)
     elif isinstance(value, np.ndarray):
-        digest.update(value.tobytes())
+        digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
     elif isinstance(value, type):
         # Of named tuples too: what is compiled knows fields by their places.
         digest.update(f"{value!r}{getattr(value, '_fields', '')}".encode())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import types
 
 import pytest
 from numba.core import event
+
+from plangym_ext.core.kernel_cache import hash_function
 
 NAME = "module_with_kernels"
 SOURCE = """
@@ -59,3 +62,24 @@ def test_without_a_folder_to_keep_it_a_kernel_is_compiled(run, tmp_path, monkeyp
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
     (tmp_path / "file").write_text("no folder")
     assert run() == (2.0, True)
+
+
+def test_constants_of_other_modules_and_of_inner_functions_count(monkeypatch):
+    other = types.ModuleType("other_module")
+    monkeypatch.setitem(sys.modules, "other_module", other)
+
+    def digest(**constants):
+        vars(other).update(constants)
+        names = {"OFFSET": constants["OFFSET"]}
+        exec(
+            "import other_module as o\ndef f(x): return sum([y * o.SCALE + OFFSET for y in x])",
+            names,
+        )
+        found = hashlib.blake2b()
+        hash_function(names["f"], found, set())
+        return found.hexdigest()
+
+    first = digest(SCALE=2.0, OFFSET=1)
+    assert digest(SCALE=2.0, OFFSET=1) == first
+    assert digest(SCALE=3.0, OFFSET=1) != first
+    assert digest(SCALE=2.0, OFFSET=2) != first
