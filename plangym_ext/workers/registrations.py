@@ -144,9 +144,15 @@ def _named(entry_point: Any) -> str | None:
         return None
     module, name = (getattr(entry_point, key, None) for key in ("__module__", "__qualname__"))
     found = getattr(sys.modules.get(str(module)), str(name), None)
-    if module == _MAIN or found is None or found is not entry_point:
+    if module in {_MAIN, *_by_value()} or found is None or found is not entry_point:
         return None
     return f"{module}:{name}"
+
+
+def _by_value() -> set[str]:
+    """Return the modules whose functions the user has travel by value: workers lack them."""
+    pickler = sys.modules.get("cloudpickle")
+    return set() if pickler is None else pickler.list_registry_pickle_by_value()
 
 
 def _is_plain(value: Any) -> bool:
