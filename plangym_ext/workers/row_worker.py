@@ -344,21 +344,18 @@ def _pickled(batch: RowBatch) -> bytes:
     except Exception:  # whatever a value's own reduction raises
         for row, info in batch.own_infos.items():
             for key, value in info.items():
-                try:
-                    pickle.dumps(value, protocol=5)
-                except Exception as error:  # likewise
-                    reason = TypeError(
-                        f"infos: the field {key!r} cannot leave its worker: {error}. Ask for "
-                        "infos='numeric', or have a wrapper leave the field out."
-                    )
-                    raise row_error(batch, row, reason) from error
+                remedy = "Ask for infos='numeric', or have a wrapper leave the field out."
+                _check_can_leave(batch, row, value, f"infos: the field {key!r}", remedy)
         for row, values in batch.own_objects.items():
-            try:
-                pickle.dumps(values, protocol=5)
-            except Exception as error:  # likewise
-                reason = TypeError(
-                    f"observation: it cannot leave its worker: {error}. Use backend='serial', "
-                    "or have a wrapper turn it into arrays."
-                )
-                raise row_error(batch, row, reason) from error
+            remedy = "Use backend='serial', or have a wrapper turn it into arrays."
+            _check_can_leave(batch, row, values, "observation: it", remedy)
         raise
+
+
+def _check_can_leave(batch: RowBatch, row: int, value: Any, what: str, remedy: str) -> None:
+    """Raise the error that names a row if its value cannot be pickled."""
+    try:
+        pickle.dumps(value, protocol=5)
+    except Exception as error:  # whatever the value's own reduction raises
+        reason = TypeError(f"{what} cannot leave its worker: {error}. {remedy}")
+        raise row_error(batch, row, reason) from error

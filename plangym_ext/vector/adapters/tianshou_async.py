@@ -98,7 +98,7 @@ class TianshouWorker(EnvWorker):
     def wait(
         workers: list[TianshouWorker], wait_num: int, timeout: float | None = None
     ) -> list[TianshouWorker]:
-        """Those that are done, in the order in which they were: `wait_num`, or fewer in time."""
+        """Return the workers that are done, first ones first: `wait_num`, or fewer in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         ready: list[TianshouWorker] = []
         while len(ready) < min(wait_num, len(workers)):
@@ -114,7 +114,7 @@ class TianshouWorker(EnvWorker):
         return ready
 
     def get_env_attr(self, key: str) -> Any:
-        """Attribute of the env, outermost wrapper first; None if it has none."""
+        """Return an attribute of the env, outermost wrapper first; None if it has none."""
         return self.venv.call_some([0], own_attribute, key)[0]
 
     def set_env_attr(self, key: str, value: Any) -> None:
@@ -131,7 +131,7 @@ class TianshouWorker(EnvWorker):
         return own[0]
 
     def render(self, **kwargs: Any) -> Any:
-        """Picture of the env."""
+        """Return a picture of the env."""
         return self.venv.call("render", **kwargs)[0]
 
     def close_env(self) -> None:
