@@ -28,6 +28,8 @@ class Distribution(ABC):
     num_actions: int | None = None
     #: Whether draws can leave the space, so that `clip` changes what is drawn.
     clips: bool = False
+    #: Which of the P numbers are logarithms of deviations, which may be free parameters.
+    log_std_columns: tuple[int, ...] = ()
 
     # Acting ---------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Gaussian(Distribution):
         self.clips = self.units.any_bound
         self.target_width = self.units.size
         self.width = 2 * self.target_width
+        self.log_std_columns = tuple(range(self.target_width, self.width))
 
     def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
         """Return the means, `[B, *act]`, within the bounds."""

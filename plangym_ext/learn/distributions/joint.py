@@ -27,6 +27,12 @@ class Joint(Distribution):
         self._widths = [part.width for part in parts]
         self._target_widths = [part.target_width for part in parts]
         self.width, self.target_width = sum(self._widths), sum(self._target_widths)
+        starts = np.cumsum([0, *self._widths])[:-1].tolist()
+        self.log_std_columns = tuple(
+            start + column
+            for start, part in zip(starts, parts, strict=True)
+            for column in part.log_std_columns
+        )
         self.clips = any(part.clips for part in parts)
 
     def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002

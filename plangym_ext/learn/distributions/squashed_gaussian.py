@@ -53,6 +53,7 @@ class SquashedGaussian(Distribution):
         self._plain = Gaussian(low, high, dtype)
         self.target_width = self.units.size
         self.width = 2 * self.target_width
+        self.log_std_columns = tuple(range(self.target_width, self.width))
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         self._nodes = torch.tensor(nodes, dtype=torch.float32)
         self._weights = torch.tensor(weights / weights.sum(), dtype=torch.float32)
