@@ -153,7 +153,7 @@ def test_orthogonal_weights_have_the_usual_gains():
     def gains(weight):
         return torch.linalg.svdvals(weight.detach())
 
-    for layer in (network.body.dense[1], network.body.dense[3]):
+    for layer in (network.body.dense[0], network.body.dense[2]):
         expected = torch.full((min(layer.weight.shape),), math.sqrt(2))
         torch.testing.assert_close(gains(layer.weight), expected)
         assert not layer.bias.any()

@@ -28,10 +28,11 @@ def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module,
     kind = kind_of(shape, config)
     hidden = hidden_of(kind, config)
     if kind == "mlp":
-        return dense_layers(math.prod(shape), hidden, config)
+        layers, width = dense_layers(math.prod(shape), hidden, config)
+        return nn.Sequential(nn.Flatten(), *layers), width
     body, features = image_layers(shape, kind, config)
-    dense, width = dense_layers(features, hidden, config)
-    return nn.Sequential(body, dense), width
+    layers, width = dense_layers(features, hidden, config)
+    return nn.Sequential(body, nn.Sequential(nn.Flatten(), *layers)), width
 
 
 def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
@@ -48,16 +49,16 @@ def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
 
 def dense_layers(
     width: int, hidden: tuple[int, ...], config: NetworkConfig
-) -> tuple[nn.Module, int]:
-    """Return dense layers, and how many features they put out."""
-    layers: list[nn.Module] = [nn.Flatten()]
+) -> tuple[list[nn.Module], int]:
+    """Return dense layers over vectors, and how many features they put out."""
+    layers: list[nn.Module] = []
     for size in hidden:
         layers.append(nn.Linear(width, size))
         if config.layer_norm:
             layers.append(nn.LayerNorm(size))
         layers.append(_ACTIVATIONS[config.activation]())
         width = size
-    return nn.Sequential(*layers), width
+    return layers, width
 
 
 def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:

@@ -51,23 +51,25 @@ class InputBody(nn.Module):
         kind = kind_of(images[0] if images else shapes[0], config)
         if not images and kind != "mlp":
             image_layers(shapes[0], kind, config)  # which refuses vectors
-        self.images = nn.ModuleDict()
+        self.images = nn.ModuleList()
         joined = 0
-        for i, shape in enumerate(shapes):
+        for shape in shapes:
+            layers, features = nn.Identity(), int(np.prod(shape))
             if len(shape) == 3 and kind != "mlp":
-                self.images[str(i)], features = image_layers(shape, kind, config)
-                joined += features
-            else:
-                joined += int(np.prod(shape))
+                layers, features = image_layers(shape, kind, config)
+            self.images.append(layers)
+            joined += features
         self.previous = ActionEncoder(action_space) if config.previous_action else None
         joined += self.previous.width if self.previous else 0
         self._reward = config.previous_reward
         joined += int(self._reward)
-        self.dense, self.width = dense_layers(joined, hidden_of(kind, config), config)
+        layers, self.width = dense_layers(joined, hidden_of(kind, config), config)
+        self.dense = nn.Sequential(*layers)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, width]` of inputs with one leading axis."""
-        parts = [self._part(i, rows) for i, rows in enumerate(self._layout.split(inputs.obs))]
+        observed = zip(self.encoders, self.images, self._layout.split(inputs.obs), strict=True)
+        parts = [image(encoder(rows)).flatten(1) for encoder, image, rows in observed]
         if self.previous is not None:
             encoded = self.previous(inputs.action)
             parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))
@@ -76,13 +78,6 @@ class InputBody(nn.Module):
         joined = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         features: torch.Tensor = self.dense(joined)
         return features
-
-    def _part(self, i: int, rows: torch.Tensor) -> torch.Tensor:
-        """Return `[N, ...]` of part i of the observation; flat if there are several."""
-        encoded: torch.Tensor = self.encoders[i](rows)
-        if str(i) in self.images:
-            encoded = self.images[str(i)](encoded)
-        return encoded.flatten(1) if encoded.ndim > 2 else encoded
 
 
 def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncoder:
