@@ -310,7 +310,7 @@ def _get(leaf: BaseArray, key: Any) -> Any:
     return leaf[key]
 
 
-def _moved(leaf: BaseArray, device: Any, non_blocking: bool) -> Any:
+def _moved(leaf: Any, device: Any, non_blocking: bool) -> Any:
     # A jagged array is several tensors.
     return mapped(lambda part: part.to(device, non_blocking=non_blocking), leaf.to_torch())
 

@@ -47,7 +47,8 @@ class AgentNetwork(nn.Module):
             self.core = Recurrent(config.recurrent, width, config.recurrent_size)
             width = config.recurrent_size
         self._add_heads(width, action_space, config)
-        self.value_body, self.value_head = None, None
+        self.value_body: InputBody | None = None
+        self.value_head: nn.Linear | None = None
         if self._value_apart:
             self.value_body = InputBody(observation_space, action_space, config)
             self.value_head = nn.Linear(self.value_body.width, 1)
@@ -108,7 +109,7 @@ class AgentNetwork(nn.Module):
             x, carry = self.core(steps, carry, first)
             x = x.flatten(0, 1)
         policy, value, q = torch.split(self.heads(x), self._widths, dim=1)
-        if self._value_apart:
+        if self.value_body is not None and self.value_head is not None:
             value = self.value_head(self.value_body(rows))
         out = NetworkOutput(
             self._policy(policy) if self._widths[0] else None,
@@ -124,7 +125,8 @@ class AgentNetwork(nn.Module):
         if self.log_std is None:
             return numbers
         joined = torch.cat([numbers, self.log_std.expand(len(numbers), -1)], dim=1)
-        return joined if self._order is None else joined[:, self._order]
+        order: Any = self._order
+        return joined if order is None else joined[:, order]
 
     def _scaled(self, x: torch.Tensor) -> torch.Tensor:
         return x if self.value_scale == 1.0 else x * self.value_scale
@@ -170,9 +172,8 @@ def _zero_heads(network: AgentNetwork) -> None:
     """Begin heads at zero: a uniform policy, or means of 0, and values of 0."""
     zero_residual_ends(network)
     for head in (network.heads, network.value_head):
-        if head is not None:
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        for tensor in () if head is None else head.parameters():
+            nn.init.zeros_(tensor)
 
 
 def _orthogonal(network: AgentNetwork) -> None:

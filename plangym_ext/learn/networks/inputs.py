@@ -42,10 +42,9 @@ class InputBody(nn.Module):
     ) -> None:
         super().__init__()
         self._layout = SpaceLayout(observation_space, objects=True)
-        self.encoders = nn.ModuleList()
-        for leaf in self._layout.leaves:
-            self.encoders.append(_encoder(leaf.space, config))
-        shapes = [encoder.shape for encoder in self.encoders]
+        encoders = [_encoder(leaf.space, config) for leaf in self._layout.leaves]
+        self.encoders = nn.ModuleList(encoders)
+        shapes = [encoder.shape for encoder in encoders]
         images = [shape for shape in shapes if len(shape) == 3]
         # Named for all parts: a config that asks for convolutions gets them where images are.
         kind = kind_of(images[0] if images else shapes[0], config)
@@ -54,10 +53,11 @@ class InputBody(nn.Module):
         self.images = nn.ModuleList()
         joined = 0
         for shape in shapes:
-            layers, features = nn.Identity(), int(np.prod(shape))
+            features = int(np.prod(shape))
+            over: nn.Module = nn.Identity()
             if len(shape) == 3 and kind != "mlp":
-                layers, features = image_layers(shape, kind, config)
-            self.images.append(layers)
+                over, features = image_layers(shape, kind, config)
+            self.images.append(over)
             joined += features
         self.previous = ActionEncoder(action_space) if config.previous_action else None
         joined += self.previous.width if self.previous else 0
