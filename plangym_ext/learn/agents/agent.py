@@ -82,6 +82,13 @@ class Agent(Protocol):
         """
         self.mode = checked_mode(mode, type(self).__name__)
 
+    def as_planner(self) -> Any:
+        """Return the planner that plays this agent, as well as it can; see `AgentPlanner`."""
+        # Here and not above: planners bring numba, which most agents never need.
+        from plangym_ext.learn.agents.agent_planner import AgentPlanner
+
+        return AgentPlanner(agent=self)
+
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs: arrays by name, and "version"."""
         return {"version": self.version}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import plan_games, step_games
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.slot import Finished, Slot
@@ -40,7 +41,7 @@ class Collector:
         value: Callable[[Any], Any] | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        self._env, self._planner, self._value = env, planner, value
+        self._env, self._planner, self._value = env, as_planner(planner), value
         self._max_steps, self._attributes = max_steps, tuple(attributes)
         self._slots = [Slot(number, seed) for number in slots]
         self._begun = False
@@ -87,6 +88,7 @@ class Collector:
         steps, self._infos = step_games(self._env, games, plans)
         for slot, plan, step in zip(self._slots, plans, steps, strict=True):
             slot.take(plan, step)
+        self._planner.take_rewards(np.array([step.reward for step in steps]))
         return sum((plan.budget for plan in plans), Budget())
 
     def _is_over(self, slot: Slot) -> bool:
