@@ -17,7 +17,7 @@ BOUNDS: dict[str, Size] = {
     "step_batch": Size(hops=20, files=8, lines=325),
     "vector step": Size(hops=27, files=11, lines=335),
     "search": Size(hops=28, files=9, lines=420),
-    "training round": Size(hops=21, files=12, lines=280),
+    "training round": Size(hops=19, files=9, lines=265),
 }
 
 
