@@ -227,8 +227,9 @@ class RowBatch:
         plain = 1 + len(self.obs)  # the first that is no observation again
         infos = plain + 4
         columns = dict(zip(self._columns, fields[infos:], strict=True))
-        obs, others = tuple(fields[1:plain]), fields[plain:infos]
-        return RowResults(fields[0], obs, *others, InfoBatch(columns, self.own_infos))
+        obs, (rewards, terminated, truncated, steps) = fields[1:plain], fields[plain:infos]
+        own = InfoBatch(columns, self.own_infos)
+        return RowResults(fields[0], tuple(obs), rewards, terminated, truncated, steps, own)
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
