@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
+    from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
+    from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
+    from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
+    from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
+    from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -49,17 +54,16 @@ if TYPE_CHECKING:
 _HOME = {
     "Acted": "agents.agent",
     "Agent": "agents.agent",
-    "GeneratorNoise": "distributions.noise",
-    "Inputs": "agents.inputs",
-    "RandomAgent": "agents.random_agent",
-    "check_agent": "agents.check",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
+    "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
+    "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
+    "Inputs": "agents.inputs",
     "Network": "networks.network",
     "NetworkConfig": "networks.config",
     "NetworkEvaluator": "evaluator",
@@ -69,8 +73,12 @@ _HOME = {
     "PrioritizedReplay": "replay.prioritized",
     "QConfig": "trainers.config",
     "QTrainer": "trainers.supervised",
+    "RandomAgent": "agents.random_agent",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
+    "RowNoise": "sampling.noise",
+    "SamplerOptions": "sampling.options",
+    "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",
@@ -80,6 +88,8 @@ _HOME = {
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
     "ValueTrainer": "trainers.supervised",
+    "build_sample_tree": "sampling.tree",
+    "check_agent": "agents.check",
     "load_network_state": "networks.state",
     "make_network": "networks.network",
 }

@@ -24,6 +24,7 @@ from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.stepping import EnvSteps
 from plangym_ext.learn.sampling.waiting import Waiting
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 Ndarray = npt.NDArray[Any]
 
@@ -44,7 +45,7 @@ class Actor:
 
     def __init__(
         self,
-        venv: gym.vector.VectorEnv[Any, Any, Any],
+        venv: PlanVectorEnv,
         agent: Agent,
         tree: ArrayDict,
         rows: range,
@@ -175,7 +176,7 @@ class Actor:
 
     def _env_states(self) -> Ndarray | None:
         try:
-            return self._venv.get_states()  # type: ignore[attr-defined, no-any-return]
+            return self._venv.get_states()
         except (AttributeError, IncompleteState):
             return None
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
-
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class AlternatingSampler(LocalSampler):
@@ -36,7 +35,7 @@ class AlternatingSampler(LocalSampler):
 
     def __init__(
         self,
-        venvs: tuple[gym.vector.VectorEnv[Any, Any, Any], gym.vector.VectorEnv[Any, Any, Any]],
+        venvs: tuple[PlanVectorEnv, PlanVectorEnv],
         agent: Agent,
         num_steps: int,
         **options: Any,

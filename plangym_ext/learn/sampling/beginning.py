@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
@@ -14,13 +13,14 @@ from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 #: Stream of the random numbers that decide what is played before sampling begins.
 _STREAM = 1
 
 
 def begin_episodes(
-    venv: gym.vector.VectorEnv[Any, Any, Any],
+    venv: PlanVectorEnv,
     columns: Columns,
     rows: range,
     options: SamplerOptions,
@@ -58,7 +58,7 @@ def begin_episodes(
 
 
 def _random_step(
-    venv: gym.vector.VectorEnv[Any, Any, Any],
+    venv: PlanVectorEnv,
     columns: Columns,
     sums: EpisodeSums,
     live: Any,
@@ -66,7 +66,7 @@ def _random_step(
 ) -> None:
     """Step some rows; their last row of the columns shows what came of it."""
     taken = mapped(lambda leaf: leaf[live], action)
-    obs, reward, terminated, truncated, _ = venv.step(taken, live)  # type: ignore[call-arg]
+    obs, reward, terminated, truncated, _ = venv.step(taken, live)
     ended = terminated | truncated
     _write(columns.obs[-1], live, obs)
     columns.first[-1, live] = ended
@@ -74,7 +74,8 @@ def _random_step(
     _write(columns.prev_action[-1], live, taken)
     _write(columns.prev_action[-1], live[ended], mapped(lambda leaf: leaf[:1] * 0, action))
     block = np.zeros((5, 1, columns.num_rows))
-    for line, values in zip(block, (reward, terminated, truncated, True), strict=False):
+    found: list[Any] = [reward, terminated, truncated, True]
+    for line, values in zip(block, found, strict=False):
         line[0, live] = values
     sums.add(block[0].astype(np.float32), *block[1:].astype(bool))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class RowSpaces:
@@ -45,13 +45,13 @@ def check_vector_env(venv: Any, where: str) -> None:
         InvalidOption: it does not reset in the step that ends an episode, or its envs have
             spaces of their own.
     """
-    if not isinstance(venv, gym.vector.VectorEnv):
+    if not isinstance(venv, PlanVectorEnv):
         raise WrongKind(f"{where}: must be a vector env, as make_vec makes them; got {venv!r}.")
-    mode = venv.metadata.get("autoreset_mode")
+    mode = venv.autoreset_mode
     if mode is not AutoresetMode.SAME_STEP:
         raise InvalidOption(
             f"{where}: the vector env must reset in the step that ends an episode, or a reset "
-            f"would count as a step; its autoreset mode is {getattr(mode, 'value', mode)}. "
+            f"would count as a step; its autoreset mode is {mode.value}. "
             "Make it with autoreset_mode='same_step'."
         )
     for kind in ("observation", "action"):

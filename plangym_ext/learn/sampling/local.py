@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays import ArrayDict
@@ -22,6 +21,7 @@ from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.planners.plans import Budget
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class LocalSampler(Closing):
@@ -29,7 +29,7 @@ class LocalSampler(Closing):
 
     def __init__(
         self,
-        venvs: Sequence[gym.vector.VectorEnv[Any, Any, Any]],
+        venvs: Sequence[PlanVectorEnv],
         agent: Agent,
         num_steps: int,
         options: SamplerOptions,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
-
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class SerialSampler(LocalSampler):
@@ -36,7 +35,7 @@ class SerialSampler(LocalSampler):
 
     def __init__(
         self,
-        venv: gym.vector.VectorEnv[Any, Any, Any],
+        venv: PlanVectorEnv,
         agent: Agent,
         num_steps: int,
         **options: Any,

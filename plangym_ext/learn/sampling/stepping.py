@@ -12,6 +12,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.vector.vector_env import PlanVectorEnv
 
 Ndarray = npt.NDArray[Any]
 
@@ -41,9 +42,7 @@ class EnvSteps:
         layout: of the observations.
     """
 
-    def __init__(
-        self, venv: gym.vector.VectorEnv[Any, Any, Any], columns: Columns, layout: SpaceLayout
-    ) -> None:
+    def __init__(self, venv: PlanVectorEnv, columns: Columns, layout: SpaceLayout) -> None:
         self._venv, self._columns, self._layout = venv, columns, layout
         self._rows: Ndarray | None = None
 
@@ -54,7 +53,7 @@ class EnvSteps:
         if rows is None:
             venv.step_async(actions)
         elif len(rows):
-            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows)  # type: ignore[call-arg]
+            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows)
 
     def finish(self, t: int) -> Stepped:
         """Wait for step t; write rewards, endings and observations, those of endings too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def build_sample_tree(
     num_steps: int,
     num_rows: int,
     *,
-    storage: str = "local",
+    storage: Literal["local", "shared"] = "local",
     env_info: EnvInfo | None = None,
 ) -> ArrayDict:
     """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
