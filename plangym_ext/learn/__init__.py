@@ -9,6 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plangym_ext.learn.agents.agent import Acted as Acted
+    from plangym_ext.learn.agents.agent import Agent as Agent
+    from plangym_ext.learn.agents.check import check_agent as check_agent
+    from plangym_ext.learn.agents.inputs import Inputs as Inputs
+    from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
     from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
     from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
@@ -41,6 +47,12 @@ if TYPE_CHECKING:
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
+    "Acted": "agents.agent",
+    "Agent": "agents.agent",
+    "GeneratorNoise": "distributions.noise",
+    "Inputs": "agents.inputs",
+    "RandomAgent": "agents.random_agent",
+    "check_agent": "agents.check",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
     "BalancedReplay": "replay.balanced",

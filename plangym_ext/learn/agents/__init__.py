@@ -1,0 +1,1 @@
+"""Agents: what chooses actions for B rows, step by step."""

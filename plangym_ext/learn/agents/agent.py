@@ -1,0 +1,101 @@
+"""The protocol of agents. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.agents.inputs import Inputs
+
+Mode = Literal["train", "sample", "eval"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class Acted(NamedTuple):
+    """What an agent does about B rows."""
+
+    action: Any  # [B, *act], nested as the action space
+    info: dict[str, Any]  # arrays [B, ...] by name, to learn from
+    carry: Any  # nested arrays [B, ...]; None where nothing is carried
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Chooses actions for B rows, step by step.
+
+    Row i of what it returns depends on row i of the arguments alone, so that rows may be
+    split over processes. An agent of your own is any class with these methods; one that
+    derives from this class has those below that it does not write itself.
+
+    Attributes:
+        mode: "sample" explores, "eval" plays as well as it can, and "train" is for
+            learning: as "sample", with the networks in training mode.
+        version: of the weights, counted by the learner; 0 before anything was learned.
+    """
+
+    mode: Mode = "sample"
+    version: int = 0
+
+    def initial_carry(self, num_rows: int) -> Any:  # noqa: ARG002
+        """Return the carry of B rows before their first step.
+
+        Returns:
+            Dicts and tuples of arrays `[B, ...]`, or None: nothing is carried.
+        """
+        return None
+
+    def step(self, inputs: Inputs, carry: Any) -> Acted:
+        """Choose the actions of B rows.
+
+        The carry is reset where `inputs.first`, in here. The one that is given is not
+        changed: a caller that keeps it can go on from there again.
+
+        Args:
+            inputs: what is seen; see `Inputs`.
+            carry: what the last step of these rows returned, or `initial_carry(B)`.
+
+        Returns:
+            Actions, infos and the new carry, all fresh. Names, shapes and dtypes are the
+            same in every step.
+        """
+        raise NotImplementedError
+
+    def value(self, inputs: Inputs, carry: Any) -> Any:  # noqa: ARG002
+        """Return `[B]` float32, what the rows are worth; arguments as of `step`.
+
+        Nothing is carried on, and nothing is drawn.
+
+        Raises:
+            InvalidOption: the agent estimates none.
+        """
+        raise InvalidOption(
+            f"{type(self).__name__}: it estimates no value, so nothing can be bootstrapped from "
+            f"it. Use an agent with a value or Q head, or returns that need no value."
+        )
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode; carries stay good.
+
+        Raises:
+            InvalidOption: there is no such mode.
+        """
+        self.mode = checked_mode(mode, type(self).__name__)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs: arrays by name, and "version"."""
+        return {"version": self.version}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as another agent of the same making that returned this."""
+        self.version = int(state["version"])
+
+
+def checked_mode(mode: str, where: str) -> Mode:
+    """Return a mode, or say which there are."""
+    for known in MODES:
+        if mode == known:
+            return known
+    raise InvalidOption(
+        f"{where}: mode must be one of {', '.join(MODES)}; got {mode!r}{suggestion(mode, MODES)}."
+    )

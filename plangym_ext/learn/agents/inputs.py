@@ -1,0 +1,82 @@
+"""What an agent is shown. Needs numpy alone."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.learn.distributions.noise import Noise
+
+
+class StepNoise(Noise, Protocol):
+    """The random numbers of one step."""
+
+    #: `[B]` int, which rows of all envs of the sampler these are.
+    rows: Any
+
+
+class Inputs(NamedTuple):
+    """One step of B rows, or `[T, B]` of them in learning.
+
+    They may be views of a sampler's memory: an agent copies what it keeps.
+
+    Attributes:
+        obs: `[B, *obs]`, nested as the observation space.
+        action: `[B, *act]`, the previous action, nested as the action space; zeros where
+            `first`.
+        reward: `[B]` float32, the previous reward; 0 where `first`.
+        first: `[B]` bool, the first step of an episode: the carry is reset there.
+        noise: random numbers of this step and these rows; None where nothing is drawn.
+        legal: `[B, A]` bool, which actions of a Discrete space may be played; None: all.
+    """
+
+    obs: Any
+    action: Any
+    reward: Any
+    first: Any
+    noise: StepNoise | None = None
+    legal: Any = None
+
+
+def first_inputs(obs: Any, action_space: spaces.Space[Any], num_rows: int, **more: Any) -> Inputs:
+    """Return what an agent is shown after a reset: no action, no reward, `first` everywhere.
+
+    Args:
+        obs: `[B, *obs]`.
+        action_space: of one row.
+        num_rows: B.
+        **more: `noise` and `legal` of `Inputs`.
+    """
+    return Inputs(
+        obs=obs,
+        action=zeros_of(action_space, num_rows),
+        reward=np.zeros(num_rows, np.float32),
+        first=np.ones(num_rows, np.bool_),
+        **more,
+    )
+
+
+def zeros_of(space: spaces.Space[Any], num_rows: int) -> Any:
+    """Return `[B, ...]` zeros, nested as a space; it may not contain them."""
+    layout = SpaceLayout(space)
+    rows = [np.zeros((num_rows, *leaf.shape), leaf.dtype) for leaf in layout.leaves]
+    return layout.join(tuple(rows))
+
+
+def example_inputs(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    num_rows: int,
+    noise: StepNoise | None = None,
+) -> Inputs:
+    """Return first inputs with an observation that the space contains, made without an env."""
+    layout = SpaceLayout(observation_space)
+    rows = []
+    for leaf in layout.leaves:
+        low, high = (np.asarray(bound) for bound in leaf.bounds)
+        least = np.clip(np.zeros(leaf.shape), low, high).astype(leaf.dtype)
+        rows.append(np.repeat(least[None], num_rows, axis=0))
+    return first_inputs(layout.join(tuple(rows)), action_space, num_rows, noise=noise)

@@ -1,0 +1,84 @@
+"""An agent that looks at nothing. Needs numpy alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from plangym_ext.arrays.spaces import Leaf, SpaceLayout
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.agent import Acted, Agent
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.noise import Noise
+
+
+class RandomAgent(Agent):
+    """Draws actions of a space evenly; where a Box has no bounds, normally around 0.
+
+    Args:
+        action_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
+    """
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self._layout = SpaceLayout(action_space)
+
+    def step(self, inputs: Inputs, carry: Any) -> Acted:
+        """Draw the actions of B rows from `inputs.noise`; `inputs.legal` is heeded."""
+        noise = needed_noise(inputs, type(self).__name__)
+        drawn = [_drawn(leaf, noise, inputs.legal) for leaf in self._layout.leaves]
+        return Acted(self._layout.join(tuple(drawn)), {}, carry)
+
+
+def needed_noise(inputs: Inputs, agent: str) -> Noise:
+    """Return the random numbers of a step.
+
+    Raises:
+        InvalidOption: there are none.
+    """
+    if inputs.noise is None:
+        raise InvalidOption(
+            f"{agent}.step: inputs.noise must be the random numbers of the step, as samplers "
+            f"give them; got None. Pass a RowNoise or a GeneratorNoise, or use mode 'eval'."
+        )
+    return inputs.noise
+
+
+def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
+    """Return `[B, *shape]` of one leaf."""
+    count = int(np.prod(leaf.shape))
+    if isinstance(leaf.space, spaces.Box):
+        rows = _in_box(leaf.space, noise, count)
+    elif legal is not None and isinstance(leaf.space, spaces.Discrete):
+        rows = int(leaf.space.start) + legal_index(noise.uniform()[:, 0], legal)
+    else:
+        low, high = leaf.bounds
+        low, high = (np.broadcast_to(bound, leaf.shape).ravel() for bound in (low, high))
+        rows = low + np.floor(noise.uniform(count) * (high - low + 1))
+    return rows.astype(leaf.dtype).reshape(-1, *leaf.shape)
+
+
+def legal_index(uniform: npt.NDArray[Any], legal: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return `[B]`, which action of those that a row allows; of all where it allows none."""
+    allowed = legal | ~legal.any(axis=1, keepdims=True)
+    wanted = np.floor(uniform * allowed.sum(axis=1)) + 1
+    return np.argmax(allowed.cumsum(axis=1) == wanted[:, None], axis=1)
+
+
+def _in_box(space: spaces.Box, noise: Noise, count: int) -> npt.NDArray[np.float64]:
+    """Return `[B, count]`: even between bounds, exponential from one bound, normal without any."""
+    low, high = (bound.ravel().astype(np.float64) for bound in (space.low, space.high))
+    whole = np.issubdtype(space.dtype, np.integer)
+    below, above = np.isfinite(low), np.isfinite(high)
+    uniform = noise.uniform(count)
+    both, neither = below & above, ~below & ~above
+    start = np.where(below, low, np.where(above, high, 0.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = np.where(both, high - low + whole, 1.0)
+        rows = np.where(both, start + uniform * width, start)
+    if not both.all():
+        tail = -np.log1p(-uniform) * np.where(below, 1.0, -1.0)
+        rows = np.where(both, rows, start + np.where(neither, noise.normal(count), tail))
+    return np.floor(rows) if whole else np.clip(rows, low, high)

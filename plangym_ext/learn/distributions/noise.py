@@ -1,0 +1,40 @@
+"""Random numbers that choices are made of. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Noise(Protocol):
+    """Where the random numbers of B rows come from; row i's do not depend on the other rows.
+
+    Every call draws new ones. They are numpy arrays, or tensors from `TorchNoise`.
+    """
+
+    def uniform(self, k: int = 1) -> Any:
+        """Return `[B, k]` in [0, 1)."""
+
+    def normal(self, k: int = 1) -> Any:
+        """Return `[B, k]`, of mean 0 and standard deviation 1."""
+
+
+class GeneratorNoise:
+    """A generator per row, as planners are given them: a Python loop over rows.
+
+    Args:
+        rngs: B generators; they are advanced.
+    """
+
+    def __init__(self, rngs: Sequence[np.random.Generator]) -> None:
+        self._rngs = rngs
+
+    def uniform(self, k: int = 1) -> Any:
+        """Return `[B, k]` float64 in [0, 1)."""
+        return np.stack([rng.random(k) for rng in self._rngs])
+
+    def normal(self, k: int = 1) -> Any:
+        """Return `[B, k]` float64."""
+        return np.stack([rng.standard_normal(k) for rng in self._rngs])

@@ -1,0 +1,1 @@
+"""Samplers: who plays while a network learns, and what they return."""

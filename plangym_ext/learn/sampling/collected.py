@@ -1,0 +1,69 @@
+"""What a sampler returns, and the interface of samplers. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.plans import Budget
+
+#: Called while something takes long, with how many steps of all envs are done.
+Progress = Callable[[int], None]
+
+
+class Collected(NamedTuple):
+    """What was played in one call of `Sampler.collect`.
+
+    Attributes:
+        data: what an algorithm takes: the records of the episodes that ended, or a tree of
+            arrays `[T, B, ...]`. Who lends the arrays of a tree says how long they hold.
+        episodes: arrays `[E]` by name, a row for every episode that ended, in the order of
+            (step, env): at least "return" float64, "length" int64 and "terminated" bool; no
+            rows where none ended. All of them are logged as means.
+        cost: model steps (steps of the env, those of a search included), rows that the
+            evaluator or the agent was asked for, and so on.
+        version: of the weights that played. Where actors may play older ones, `data` says
+            which version played which rows, and this is the newest.
+    """
+
+    data: Any
+    episodes: Mapping[str, npt.NDArray[Any]]
+    cost: Budget
+    version: int
+
+
+class Sampler(Protocol):
+    """Plays in several envs side by side, and goes on where it stopped."""
+
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
+        """Play n steps in every env.
+
+        Args:
+            n: how many.
+            version: of the weights; where weights have to travel, they do so if it changed.
+            progress: called now and then.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all there is to save between two calls of `collect`."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned, bit for bit."""
+
+    def close(self) -> None:
+        """Close envs and workers; safe to call twice."""
+
+
+def episode_rows(
+    returns: Any, lengths: Any, terminated: Any, **own: Any
+) -> dict[str, npt.NDArray[Any]]:
+    """Return `Collected.episodes` of sequences with E elements each; `own` are further columns."""
+    found = {
+        "return": np.asarray(returns, np.float64),
+        "length": np.asarray(lengths, np.int64),
+        "terminated": np.asarray(terminated, np.bool_),
+    }
+    return found | {name: np.asarray(column) for name, column in own.items()}
