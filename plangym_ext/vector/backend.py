@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.results import StepResults
-
-Result = TypeVar("Result")
-#: Waits for what was begun: called with a limit in seconds, or None.
-Later = Callable[[float | None], Result]
+from plangym_ext.vector.row_memory import ObsBuffer
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,10 @@ class VectorBackend(ABC):
     """
 
     obs: ObsBuffer
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the envs and start the workers; called once, first, and `close` if it fails."""
 
     @property
     @abstractmethod
@@ -102,13 +102,13 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def use(self, space: spaces.Space[Any]) -> None:
-        """Keep observations of this space from now on; called once, before anything else."""
+        """Keep observations of this space from now on; called once, before any call of rows."""
 
     @abstractmethod
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> Later[StepResults]:
-        """Reset rows; see `EnvRows.reset`."""
+    ) -> Any:
+        """Begin to reset rows, for `finish_rows`; see `EnvRows.reset`."""
 
     @abstractmethod
     def begin_step(
@@ -117,14 +117,30 @@ class VectorBackend(ABC):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> Later[StepResults]:
-        """Step rows, or reset some instead; see `EnvRows.step`."""
+    ) -> Any:
+        """Begin to step rows, or reset some instead, for `finish_rows`; see `EnvRows.step`."""
+
+    @abstractmethod
+    def finish_rows(self, call: Any, timeout: float | None) -> StepResults:
+        """Wait for a step or a reset, and return what came of it.
+
+        Args:
+            call: what began it.
+            timeout: seconds that it may take, or None.
+
+        Raises:
+            VectorTimeout: a worker did not answer in time, and was stopped.
+        """
 
     @abstractmethod
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Later[list[Any]]:
-        """Return an attribute, or what a method or a function returns, of the env of each row."""
+    ) -> Any:
+        """Begin to call each row's env: an attribute, a method or a function; for `finish_call`."""
+
+    @abstractmethod
+    def finish_call(self, call: Any, timeout: float | None) -> list[Any]:
+        """Wait for what `begin_call` began, as `finish_rows` does; return what each env gave."""
 
     @abstractmethod
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:

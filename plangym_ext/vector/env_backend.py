@@ -13,19 +13,18 @@ from gymnasium import spaces
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
 from plangym_ext.errors import WorkerDied
-from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
+from plangym_ext.vector.backend import RowsDescription, VectorBackend, no_envs
 from plangym_ext.vector.checkpoint import Checkpoint
-from plangym_ext.vector.env_rows import RowMemory
-from plangym_ext.vector.hosts import HostedRows, LocalHost, MemoryForm, RowHost, WorkerHost
+from plangym_ext.vector.hosts import HostedRows, LocalHost, RowHost, WorkerHost
 from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.results import Reply, StepResults
 from plangym_ext.vector.row_deaths import FROM_OTHERS
+from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.shared_call import (
     CallWatch,
     Share,
     SharedCall,
-    merged,
     row_ranges,
     shares_of,
     shares_of_all,
@@ -56,24 +55,29 @@ class EnvBackend(VectorBackend):
     ) -> None:
         self._ranges = row_ranges(len(makes), n_workers or 1)
         self._shares_of_all = shares_of_all(self._ranges)
+        self._hosted = [
+            HostedRows(makes[r.start : r.stop], r.start, settings) for r in self._ranges
+        ]
+        self._in_workers, self._timeout = n_workers is not None, timeout
         self._hosts: list[RowHost] = []
         self._memory: RowMemory | None = None
         self._block: SharedBlock | None = None
         self._invalid = checked_policy(invalid, "make_vec")
-        try:
-            if n_workers is not None:
-                check_descriptors(len(self._ranges))
-            hosted = [HostedRows(makes[r.start : r.stop], r.start, settings) for r in self._ranges]
-            for index, rows in enumerate(hosted):
-                host = LocalHost(rows) if n_workers is None else WorkerHost(rows, index)
-                self._hosts.append(host)
-            # All workers start before any is waited for.
-            self._described = self._descriptions(hosted)
-        except BaseException:
-            self.close()
-            raise
+        #: Where the calls lead that have succeeded and were not kept yet, by process.
+        self._reached: dict[int, Checkpoint] = {}
+
+    def build(self) -> None:
+        """See `VectorBackend`."""
+        if self._in_workers:
+            check_descriptors(len(self._ranges))
+        for index, rows in enumerate(self._hosted):
+            host = WorkerHost(rows, index) if self._in_workers else LocalHost(rows)
+            host.build()
+            self._hosts.append(host)
+        # All workers start before any is waited for.
+        self._described = self._descriptions()
         self.logs = [
-            ReplayLog(host, rows, timeout, functools.partial(self._show, rows))
+            ReplayLog(host, rows, self._timeout, functools.partial(self._show, rows))
             for host, rows in zip(self._hosts, self._ranges, strict=True)
         ]
         self._watch = CallWatch(self.logs)
@@ -86,17 +90,15 @@ class EnvBackend(VectorBackend):
         #: Where the rows of every process should be, and the note that belongs to that: one
         #: object, so that an interrupt finds all of it replaced or nothing.
         self._kept: tuple[tuple[Checkpoint, ...], Any] = checkpoints, None
-        #: Where the calls lead that have succeeded and were not kept yet, by process.
-        self._reached: dict[int, Checkpoint] = {}
 
-    def _descriptions(self, hosted: Sequence[HostedRows]) -> list[dict[str, Any]]:
+    def _descriptions(self) -> list[dict[str, Any]]:
         """Return what every host says of its rows, when it has built them.
 
         Raises:
             Exception: what the constructor of an env raised; others that did have a note each.
         """
         found, errors = [], []
-        for index, rows in enumerate(hosted):
+        for index, rows in enumerate(self._hosted):
             try:
                 found.append(self._description(index, rows))
             except Exception as error:  # of an env's constructor, or how the worker ended
@@ -118,7 +120,9 @@ class EnvBackend(VectorBackend):
                 raise
             self._hosts[index].close()
             reason = f"its state cannot be captured: to try it has ended its process: {death}"
-            host = self._hosts[index] = WorkerHost(hosted.without_states(reason), index)
+            host = WorkerHost(hosted.without_states(reason), index)
+            host.build()
+            self._hosts[index] = host
             try:
                 return host.describe()
             except Exception:  # so it is not the states that it died of
@@ -127,7 +131,7 @@ class EnvBackend(VectorBackend):
     @property
     def backend(self) -> str:
         """See `VectorBackend`."""
-        return "process" if isinstance(self._hosts[0], WorkerHost) else "serial"
+        return "process" if self._in_workers else "serial"
 
     @property
     def backend_note(self) -> str:
@@ -216,10 +220,9 @@ class EnvBackend(VectorBackend):
 
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> Later[StepResults]:
+    ) -> SharedCall:
         """See `VectorBackend`."""
-        call = self._begin("reset", rows, lambda share: (share.inside, share.of(seeds), options))
-        return functools.partial(self._results, call)
+        return self._begin("reset", rows, lambda share: (share.inside, share.of(seeds), options))
 
     def begin_step(
         self,
@@ -227,22 +230,25 @@ class EnvBackend(VectorBackend):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> Later[StepResults]:
+    ) -> SharedCall:
         """See `VectorBackend`."""
         flags = resets.tolist()
 
         def arguments(share: Share) -> tuple[Any, ...]:
             return share.inside, share.of(actions), share.of(flags), same_step
 
-        return functools.partial(self._results, self._begin("step", rows, arguments))
+        return self._begin("step", rows, arguments)
 
-    def _results(self, call: SharedCall, timeout: float | None) -> StepResults:
+    def finish_rows(self, call: SharedCall, timeout: float | None) -> StepResults:
+        """See `VectorBackend`."""
         replies: list[Reply] = self._finish(call, timeout)
         if not self.obs.is_array:
             for share, reply in zip(call.shares, replies, strict=True):
                 self._put(share.rows, reply.obs or ())
         assert self._memory is not None
-        results = self._values.checked(merged(call, replies, self._memory.steps), call.rows)
+        parts = zip(call.shares, replies, strict=True)
+        results = self._memory.results(call.rows, [(s.numbers, reply) for s, reply in parts])
+        results = self._values.checked(results, call.rows)
         self._reach(call, replies)
         return results
 
@@ -254,12 +260,12 @@ class EnvBackend(VectorBackend):
 
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Later[list[Any]]:
+    ) -> SharedCall:
         """See `VectorBackend`."""
-        call = self._begin("call", rows, lambda share: (share.inside, name, args, kwargs))
-        return functools.partial(self._called, call)
+        return self._begin("call", rows, lambda share: (share.inside, name, args, kwargs))
 
-    def _called(self, call: SharedCall, timeout: float | None) -> list[Any]:
+    def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
+        """See `VectorBackend`."""
         replies: list[Reply] = self._finish(call, timeout)
         if any(reply.moved for reply in replies):
             self._reach(call, replies)

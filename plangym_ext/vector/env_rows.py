@@ -10,7 +10,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -21,8 +21,8 @@ from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.checksum import ResultChecksum
-from plangym_ext.vector.obs_buffer import ObsBuffer
-from plangym_ext.vector.results import Reply, StepMemory
+from plangym_ext.vector.results import Reply
+from plangym_ext.vector.row_memory import RowMemory
 from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.steps_ahead import StepsAhead
@@ -35,21 +35,6 @@ OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
 UNWRAPPED = "unwrapped."
 
 Rows = Sequence[int]
-
-
-class RowMemory(NamedTuple):
-    """What rows write to, for all processes of a vector env.
-
-    Attributes:
-        obs: what every row shows.
-        steps: what its last step came to.
-        progress: `[hosts, 8]` int64: of each process the number in it of the row that is moved
-            now, `NO_ROW` between calls, and how many calls have moved rows.
-    """
-
-    obs: ObsBuffer
-    steps: StepMemory
-    progress: np.ndarray
 
 
 class EnvRows:

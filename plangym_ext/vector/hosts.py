@@ -13,18 +13,14 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.vector.env_rows import EnvRows, RowMemory
-from plangym_ext.vector.obs_buffer import ObsBuffer, buffer_bytes, layout_of
-from plangym_ext.vector.results import StepMemory
+from plangym_ext.vector.env_rows import EnvRows
+from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import ExternalProcess, next_request
 from plangym_ext.workers.protocol import Call, OpenBlock, Service
 
 #: Number that a worker knows the shared memory by.
 _BLOCK = 0
-#: 64-bit words of a host's progress: the row that is moved now, and how many calls have
-#: moved rows. A cache line, so that no two processes write to the same.
-_PROGRESS_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -51,48 +47,12 @@ class HostedRows:
         return HostedRows(self.makes, self.first, settings)
 
 
-@dataclass(frozen=True)
-class MemoryForm:
-    """What lies where in the memory that all processes of a vector env write to.
-
-    Attributes:
-        space: of one row's observations.
-        num_rows, num_hosts: of the vector env.
-        strict: as of `ObsBuffer`.
-    """
-
-    space: gym.Space[Any]
-    num_rows: int
-    num_hosts: int
-    strict: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a shared block that holds it."""
-        layout = layout_of(self.space)
-        obs = 0 if layout is None else buffer_bytes(layout, self.num_rows)
-        return sum(self._sizes()) + max(1, obs)
-
-    def _sizes(self) -> tuple[int, int]:
-        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows)
-
-    def memory(self, block: SharedBlock | None) -> RowMemory:
-        """Return the memory over a block, or over arrays of this process alone."""
-        sizes = self._sizes()
-        if block is None:
-            progress, steps, obs = np.zeros(sizes[0], np.uint8), None, None
-        else:
-            whole = block.ndarray((block.nbytes,), np.uint8)
-            progress, steps, obs = np.split(whole, np.cumsum(sizes))
-        return RowMemory(
-            ObsBuffer(self.space, self.num_rows, obs, strict=self.strict),
-            StepMemory(self.num_rows, steps),
-            progress.view(np.int64).reshape(self.num_hosts, _PROGRESS_WORDS),
-        )
-
-
 class RowHost(ABC):
     """The rows of one process, seen from the vector env's."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Begin to build the envs."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -144,13 +104,20 @@ class LocalHost(RowHost):
         envs: of the rows.
     """
 
+    _rows: EnvRows
+    envs: list[gym.Env[Any, Any]]
+
     def __init__(self, hosted: HostedRows) -> None:
-        self._rows = hosted.build()
-        self.envs = self._rows.envs
-        self._closed = False
+        self._hosted = hosted
+        self._closed = True
         #: Of the last request: what it returned, or what it raised.
         self._found: Any = None
         self._error: Exception | None = None
+
+    def build(self) -> None:
+        """See `RowHost`; it is done at once."""
+        self._rows = self._hosted.build()
+        self.envs, self._closed = self._rows.envs, False
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
@@ -205,17 +172,21 @@ class WorkerHost(RowHost):
     """Rows in a worker process, which may be replaced.
 
     Attributes:
-        worker: the process.
+        worker: the process; there is none before `build`.
     """
 
+    worker: ExternalProcess
+
     def __init__(self, hosted: HostedRows, index: int) -> None:
-        self.worker = ExternalProcess(
-            Service(functools.partial(RowService, hosted)), index=index, wait=False
-        )
-        self._index = index
+        self._hosted, self._index = hosted, index
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._progress: np.ndarray | None = None
+
+    def build(self) -> None:
+        """See `RowHost`."""
+        service = Service(functools.partial(RowService, self._hosted))
+        self.worker = ExternalProcess(service, index=self._index, wait=False)
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""

@@ -10,6 +10,7 @@ from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.vector.backend import VectorBackend
 from plangym_ext.vector.env_backend import EnvBackend
 from plangym_ext.vector.state_backend import StateBackend
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -54,11 +55,7 @@ def vector_env(
             wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
         makes = [wrapped[one] for one in makes]
     rows = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
-    try:
-        return PlanVectorEnv(rows, len(makes), **options)
-    except BaseException:
-        rows.close()
-        raise
+    return _built(rows, len(makes), options)
 
 
 def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
@@ -72,9 +69,21 @@ def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any
     assert isinstance(env, LiveStepper)
     try:
         num = _checked_number(num_envs) or 1
-        return PlanVectorEnv(StateBackend(env, num), num, **options)
     except BaseException:
         env.close()
+        raise
+    return _built(StateBackend(env, num), num, options)
+
+
+def _built(rows: VectorBackend, num_envs: int, options: dict[str, Any]) -> PlanVectorEnv:
+    """Return the vector env of a backend that is not built yet, and that is closed if it fails."""
+    try:
+        rows.build()
+        venv = PlanVectorEnv(rows, num_envs, **options)
+        rows.use(venv.single_observation_space)
+        return venv
+    except BaseException:
+        rows.close()
         raise
 
 

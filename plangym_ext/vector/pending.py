@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import WorkerTimeout
-from plangym_ext.vector.errors import VectorClosed, VectorPending, VectorTimeout
+from plangym_ext.vector.errors import VectorClosed, VectorPending
 
 #: Calls that a method NAME_async begins.
 _BEGUN_BY_ASYNC = ("reset", "step", "call")
@@ -18,8 +17,8 @@ class PendingCall:
     """What `reset_async`, `step_async` and `call_async` begin, until it is waited for."""
 
     def __init__(self) -> None:
-        #: Its name, the rows, and what waits for it.
-        self._begun: tuple[str, Sequence[int], Callable[[float | None], Any]] | None = None
+        #: Its name, the rows, and the backend's own account of it.
+        self._begun: tuple[str, Sequence[int], Any] | None = None
         self._closed = False
 
     @property
@@ -40,45 +39,27 @@ class PendingCall:
                 name,
             )
 
-    def whole(self, where: str) -> PendingCall:
-        """Guard a call that is begun and waited for: an interrupt leaves nothing begun.
-
-        Raises:
-            VectorPending, VectorClosed: as `check_idle`.
-        """
-        self.check_idle(where)
-        return self
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._begun = None
-
-    def begin(self, name: str, rows: Sequence[int], later: Callable[[float | None], Any]) -> None:
+    def begin(self, name: str, rows: Sequence[int], call: Any) -> None:
         """Note that a call was begun.
 
         Args:
             name: of it.
             rows: numbers of the sub-envs that it is for.
-            later: called with a limit in seconds, or None, gives its results.
+            call: what the backend finishes it by.
         """
-        self._begun = name, rows, later
+        self._begun = name, rows, call
 
-    def wait(self, name: str, timeout: float | None) -> tuple[Any, Any]:
-        """Return the rows and results of what was begun by `name`_async."""
+    def take(self, name: str) -> tuple[Sequence[int], Any]:
+        """Return rows and call of what was begun by `name`_async, which is pending no more."""
         if self._closed:
             raise VectorClosed(f"{name}_wait: this vector env is closed. Make a new one.")
         if self._begun is None or self._begun[0] != name:
             raise gym.error.NoAsyncCallError(
                 f"{name}_wait: nothing was begun by {name}_async. Call that first.", name
             )
-        _, rows, later = self._begun
+        _, rows, call = self._begun
         self._begun = None
-        try:
-            return rows, later(timeout)
-        except WorkerTimeout as error:
-            raise VectorTimeout(str(error), workers=error.workers, rows=error.rows) from None
+        return rows, call
 
     def close(self) -> None:
         """Forget it, and take no others."""

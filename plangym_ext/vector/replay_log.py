@@ -20,6 +20,7 @@ from typing import Any
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.vector.checkpoint import READING, Call, Checkpoint
 from plangym_ext.vector.checksum import not_exact
+from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.hosts import RowHost, WorkerHost
 from plangym_ext.vector.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -316,6 +317,8 @@ class ReplayLog:
             self._start()
 
     def _fail(self, error: Exception) -> None:
+        if isinstance(error, WorkerTimeout):
+            error = VectorTimeout(str(error), workers=error.workers, rows=error.rows)
         self.error, self.phase, self._request = error, Phase.SETTLED, None
 
     # Time ---------------------------------------------------------------------------
@@ -353,7 +356,7 @@ class ReplayLog:
         error = self._remote.worker.hung(seconds, doing)
         self._at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
-        self._fail(WorkerTimeout(str(error), workers=error.workers, rows=rows))
+        self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))
 
     def _doing(self, row: int) -> str:
         """Return what is played in a row, in words."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.vector.replay_log import ReplayLog
-from plangym_ext.vector.results import Reply, StepMemory, StepResults
 
 
 def row_ranges(num_rows: int, num_hosts: int) -> list[range]:
@@ -90,22 +89,6 @@ class SharedCall(NamedTuple):
             for number, result in zip(share.numbers, part, strict=True):
                 found[number] = result
         return found
-
-
-def merged(call: SharedCall, replies: Sequence[Reply], memory: StepMemory) -> StepResults:
-    """Return what came of all rows of a step or a reset, in the order of the call."""
-    rewards, terminations, truncations = memory.taken(call.rows)
-    infos: list[tuple[int, dict[str, Any]]] = []
-    finals: list[tuple[int, Any, dict[str, Any]]] = []
-    for share, reply in zip(call.shares, replies, strict=True):
-        if reply.infos:
-            infos += [(share.numbers[k], info) for k, info in reply.infos]
-        if reply.finals:
-            finals += [(share.numbers[k], obs, info) for k, obs, info in reply.finals]
-    if not isinstance(call.rows, range):
-        infos.sort(key=lambda entry: entry[0])
-        finals.sort(key=lambda entry: entry[0])
-    return StepResults(rewards, terminations, truncations, infos, finals)
 
 
 class CallWatch:

@@ -17,12 +17,12 @@ from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.states.envelope import as_wide, stacked_rows
-from plangym_ext.vector.backend import Later, RowsDescription, VectorBackend, no_envs
+from plangym_ext.vector.backend import RowsDescription, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
-from plangym_ext.vector.obs_buffer import ObsBuffer
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.row_memory import ObsBuffer
 from plangym_ext.vector.row_values import RowValues
 
 _COUNTS = ("n_step", "dt")
@@ -64,6 +64,9 @@ class StateBackend(VectorBackend):
         self._begun = False
         #: What rows showed before that call, and what was kept then.
         self._before: tuple[_Kept, tuple[Any, ...]] | None = None
+
+    def build(self) -> None:
+        """Do nothing: the env is there."""
 
     @property
     def backend_note(self) -> str:
@@ -159,7 +162,7 @@ class StateBackend(VectorBackend):
         actions: Sequence[Any] | np.ndarray,
         resets: np.ndarray,
         same_step: bool,
-    ) -> Later[StepResults]:
+    ) -> StepResults:
         """See `VectorBackend`."""
         if self._begun or self._before is not None:
             self._forget_unkept()
@@ -168,7 +171,11 @@ class StateBackend(VectorBackend):
         found = self._step_all(rows, self._array_of(actions), resets, same_step)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
-        return functools.partial(_give, found)
+        return found
+
+    def finish_rows(self, call: StepResults, timeout: float | None) -> StepResults:  # noqa: ARG002
+        """Return what came of the call, which was done at once."""
+        return call
 
     def _step_all(
         self, rows: Sequence[int], actions: np.ndarray, resets: np.ndarray, same_step: bool
@@ -262,7 +269,7 @@ class StateBackend(VectorBackend):
 
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> Later[StepResults]:
+    ) -> StepResults:
         """See `VectorBackend`."""
         self._forget_unkept()
         if not options and not self._fresh[rows].any() and all(seed is None for seed in seeds):
@@ -270,12 +277,11 @@ class StateBackend(VectorBackend):
             ignored = np.zeros((len(rows), *leaf.shape), leaf.dtype)
             results = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
             if results is not None:
-                return functools.partial(_give, results)
+                return results
         begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
         states, shown, infos = zip(*begun, strict=True)
         self._reach_rows(rows, states, shown)
-        results = self._checked(rows, _quiet_results(len(rows), infos, []))
-        return functools.partial(_give, results)
+        return self._checked(rows, _quiet_results(len(rows), infos, []))
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
@@ -348,7 +354,7 @@ class StateBackend(VectorBackend):
 
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Later[list[Any]]:
+    ) -> list[Any]:
         """See `VectorBackend`."""
         self._forget_unkept()
         found, moved, states = [], [], []
@@ -363,7 +369,11 @@ class StateBackend(VectorBackend):
         if moved:
             self._reach_rows(moved, states, None)
             self.keep(self.note)
-        return functools.partial(_give, found)
+        return found
+
+    def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
+        """Return what each env gave, which was done at once."""
+        return call
 
     def _visit(self, row: int) -> None:
         """Bring the env proper to where a row is, unless that was never reset."""
@@ -426,10 +436,6 @@ def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.n
     found = as_wide(kept, states.shape[1])
     found = found.copy() if found is kept else found
     found[list(rows)] = as_wide(states, found.shape[1])
-    return found
-
-
-def _give(found: Any, timeout: float | None) -> Any:  # noqa: ARG001 - it is done
     return found
 
 

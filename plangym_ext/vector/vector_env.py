@@ -27,9 +27,9 @@ from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
-from plangym_ext.vector.obs_buffer import layout_of
 from plangym_ext.vector.pending import PendingCall
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.row_memory import layout_of
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 
 _SAME_STEP = AutoresetMode.SAME_STEP
@@ -92,7 +92,6 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             found, observation_mode
         )
         self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
-        backend.use(self.single_observation_space)
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
@@ -123,9 +122,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Returns:
             obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
         """
-        with self._one_caller, self._pending.whole("reset"):
-            self.reset_async(seed=seed, options=options)
-            return self.reset_wait()
+        with self._one_caller:
+            return self._were_reset(*self._begin_reset(seed, options), None)
 
     def reset_async(
         self,
@@ -135,21 +133,26 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     ) -> None:
         """Begin `reset`; `reset_wait` gives what it returns."""
         with self._one_caller:
-            rows: Sequence[int] = range(self.num_envs)
-            seeds = checked_seeds(seed, self.num_envs)
-            mask, options = checked_options(options, self.num_envs)
-            if mask is not None:
-                rows = np.flatnonzero(mask).tolist()
-                seeds = [seeds[row] for row in rows]
-            self._begin_reset(rows, seeds, options)
+            self._pending.begin("reset", *self._begin_reset(seed, options))
 
     def _begin_reset(
+        self, seed: int | Sequence[int | None] | None, options: dict[str, Any] | None
+    ) -> tuple[Sequence[int], Any]:
+        rows: Sequence[int] = range(self.num_envs)
+        seeds = checked_seeds(seed, self.num_envs)
+        mask, options = checked_options(options, self.num_envs)
+        if mask is not None:
+            rows = np.flatnonzero(mask).tolist()
+            seeds = [seeds[row] for row in rows]
+        return rows, self._begin_reset_of(rows, seeds, options)
+
+    def _begin_reset_of(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> None:
+    ) -> Any:
         self._pending.check_idle("reset")
         if self._backend.lost and len(rows) < self.num_envs:
             raise self._lost("reset")
-        self._pending.begin("reset", rows, self._backend.begin_reset(rows, seeds, options))
+        return self._backend.begin_reset(rows, seeds, options)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for the reset; return what `reset` returns.
@@ -162,11 +165,16 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
         with self._one_caller:
-            rows, results = self._pending.wait("reset", timeout)
-            infos = self._infos(rows, results, some=False)
-            obs = self._backend.obs.batch(copy=self.copy)
-            self._backend.keep(self._episodes.begun(rows))
-            return obs, infos
+            return self._were_reset(*self._pending.take("reset"), timeout)
+
+    def _were_reset(
+        self, rows: Sequence[int], call: Any, timeout: float | None
+    ) -> tuple[Any, dict[str, Any]]:
+        results = self._backend.finish_rows(call, timeout)
+        infos = self._infos(rows, results, some=False)
+        obs = self._backend.obs.batch(copy=self.copy)
+        self._backend.keep(self._episodes.begun(rows))
+        return obs, infos
 
     def reset_some(
         self,
@@ -185,10 +193,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Returns:
             obs `[k, *obs]`, fresh, and infos of these sub-envs, in their order.
         """
-        with self._one_caller, self._pending.whole("reset"):
-            chosen = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
-            self._begin_reset(chosen, checked_seeds(seed, len(chosen)), options)
-            rows, results = self._pending.wait("reset", None)
+        with self._one_caller:
+            rows = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
+            call = self._begin_reset_of(rows, checked_seeds(seed, len(rows)), options)
+            results = self._backend.finish_rows(call, None)
             infos = self._infos(rows, results, some=True)
             obs = self._backend.obs.batch(rows)
             self._backend.keep(self._episodes.begun(rows))
@@ -216,17 +224,18 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             ResetNeeded: (gymnasium's too) a sub-env has ended and is not reset by itself, or
                 was never reset and refuses to be stepped so.
         """
-        with self._one_caller, self._pending.whole("step"):
-            self._begin_step(actions, env_ids)
-            return self._stepped(None)
+        with self._one_caller:
+            return self._stepped(*self._begin_step(actions, env_ids), None)
 
     def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
         with self._one_caller:
-            self._pending.check_idle("step")
-            self._begin_step(actions, env_ids)
+            self._pending.begin("step", *self._begin_step(actions, env_ids))
 
-    def _begin_step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None) -> None:
+    def _begin_step(
+        self, actions: Any, env_ids: Sequence[int] | np.ndarray | None
+    ) -> tuple[Sequence[int], Any]:
+        self._pending.check_idle("step")
         rows = checked_rows(env_ids, self.num_envs)
         space = self.action_space
         if len(rows) != self.num_envs:
@@ -237,16 +246,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
-        later = self._backend.begin_step(rows, actions, resets, mode is _SAME_STEP)
-        self._pending.begin("step", rows, later)
+        return rows, self._backend.begin_step(rows, actions, resets, mode is _SAME_STEP)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """Wait for the step; return what `step` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            return self._stepped(timeout)
+            return self._stepped(*self._pending.take("step"), timeout)
 
-    def _stepped(self, timeout: float | None) -> StepResult:
-        rows, results = self._pending.wait("step", timeout)
+    def _stepped(self, rows: Sequence[int], call: Any, timeout: float | None) -> StepResult:
+        results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
         rewards, terminations, truncations = results[:3]
         over = terminations | truncations
@@ -382,38 +390,41 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             *args: for the method or function.
             **kwargs: for the method or function.
         """
-        with self._one_caller, self._pending.whole("call"):
-            self.call_async(name, *args, **kwargs)
-            return self.call_wait()
+        with self._one_caller:
+            call = self._begin_call(range(self.num_envs), name, args, kwargs)
+            return tuple(self._backend.finish_call(call, None))
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
         """Begin `call`; `call_wait` gives what it returns."""
         with self._one_caller:
-            self._begin_call(range(self.num_envs), name, args, kwargs)
+            rows = range(self.num_envs)
+            self._pending.begin("call", rows, self._begin_call(rows, name, args, kwargs))
 
     def _begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    ) -> Any:
         self._pending.check_idle("call")
         if name in OWN_CALLS:
             raise ValueError(
                 f"call: {name!r} of single sub-envs would be hidden from the vector env. "
                 "Use its own method of that name."
             )
-        self._pending.begin("call", rows, self._backend.begin_call(rows, name, args, kwargs))
+        return self._backend.begin_call(rows, name, args, kwargs)
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            return tuple(self._pending.wait("call", timeout)[1])
+            _, call = self._pending.take("call")
+            return tuple(self._backend.finish_call(call, timeout))
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Call a method of some sub-envs; see `call`."""
-        with self._one_caller, self._pending.whole("call"):
-            self._begin_call(checked_rows(env_ids, self.num_envs, "call"), name, args, kwargs)
-            return self.call_wait()
+        with self._one_caller:
+            rows = checked_rows(env_ids, self.num_envs, "call")
+            call = self._begin_call(rows, name, args, kwargs)
+            return tuple(self._backend.finish_call(call, None))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of every sub-env."""

@@ -113,6 +113,16 @@ class Worker:
             case Call():
                 self._busy = True
                 self._answer(message.request, self._call, message.name, message.arguments)
+            case Finish():
+                self._answer(message.request, self._finish, message.queue)
+            case Get():
+                self._answer(message.request, self._get, message.name)
+            case _:
+                self._take_in(message, fds)
+
+    def _take_in(self, message: ToWorker, fds: list[int]) -> None:
+        """Know from now on what a message says, which is not answered."""
+        match message:
             case OpenBlock():
                 self._env.open_block(message.number, fds[0], message.nbytes)
             case ForgetBlock():
@@ -127,12 +137,8 @@ class Worker:
                 self._numbered[message.number] = queue
                 self._queues[queue.claim_fd] = queue
                 self._poller.register(queue.claim_fd, select.POLLIN)
-            case Finish():
-                self._answer(message.request, self._finish, message.queue)
             case Widen():
                 self._env.widen(message.width)
-            case Get():
-                self._answer(message.request, self._get, message.name)
             case _:
                 raise ValueError(f"worker: unknown message {message!r}")
 

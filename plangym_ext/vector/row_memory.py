@@ -1,16 +1,24 @@
-"""What every row of a vector env shows now: arrays where the space has an array form."""
+"""The memory that the rows of a vector env write to, for all processes that hold some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
+from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import InvalidObservation
+from plangym_ext.vector.results import Reply, StepResults
+
+#: 64-bit words of a host's progress: the row that is moved now, and how many calls have
+#: moved rows. A cache line, so that no two processes write to the same.
+_PROGRESS_WORDS = 8
 
 
 def layout_of(space: spaces.Space[Any]) -> SpaceLayout | None:
@@ -175,3 +183,115 @@ def _views(layout: SpaceLayout, num_rows: int, memory: np.ndarray | None) -> tup
         views.append(np.ndarray(shape, dtype, memory, start))
         start += _size(shape, dtype)
     return tuple(views)
+
+
+class StepMemory:
+    """Rewards and endings of n rows: shared with the processes that the rows live in.
+
+    Args:
+        num_rows: n.
+        memory: uint8 array of `nbytes(n)`, such as memory that workers write to; None for
+            memory of its own.
+
+    Attributes:
+        rewards: `[n]` float64.
+        terminations, truncations: `[n]` bool.
+    """
+
+    def __init__(self, num_rows: int, memory: np.ndarray | None = None) -> None:
+        if memory is None:
+            memory = np.zeros(self.nbytes(num_rows), np.uint8)
+        rewards, terminations, truncations, _ = np.split(memory, num_rows * np.array([8, 9, 10]))
+        self.rewards: np.ndarray = rewards.view(np.float64)
+        self.terminations: np.ndarray = terminations.view(bool)
+        self.truncations: np.ndarray = truncations.view(bool)
+
+    @staticmethod
+    def nbytes(num_rows: int) -> int:
+        """Return the bytes of n rows, in whole cache lines."""
+        return -(-10 * num_rows // 64) * 64
+
+    def rows(self, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rewards, terminations and truncations of `rows`, an index: views for a slice."""
+        return self.rewards[rows], self.terminations[rows], self.truncations[rows]
+
+    def taken(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the same as fresh arrays; a range stands for all rows."""
+        if isinstance(rows, range):
+            return self.rewards.copy(), self.terminations.copy(), self.truncations.copy()
+        return self.rows(rows)
+
+
+class RowMemory(NamedTuple):
+    """What rows write to, for all processes of a vector env.
+
+    Attributes:
+        obs: what every row shows.
+        steps: what its last step came to.
+        progress: `[hosts, 8]` int64: of each process the number in it of the row that is moved
+            now, `NO_ROW` between calls, and how many calls have moved rows.
+    """
+
+    obs: ObsBuffer
+    steps: StepMemory
+    progress: np.ndarray
+
+    def results(
+        self, rows: Sequence[int], parts: Iterable[tuple[Sequence[int], Reply]]
+    ) -> StepResults:
+        """Return what came of a step or a reset of some rows, in the order of the call.
+
+        Args:
+            rows: numbers of the rows.
+            parts: for each process the places of its rows in the call, and its reply.
+        """
+        rewards, terminations, truncations = self.steps.taken(rows)
+        infos: list[tuple[int, dict[str, Any]]] = []
+        finals: list[tuple[int, Any, dict[str, Any]]] = []
+        for places, reply in parts:
+            infos += [(places[k], info) for k, info in reply.infos]
+            finals += [(places[k], obs, info) for k, obs, info in reply.finals]
+        if not isinstance(rows, range):
+            infos.sort(key=lambda entry: entry[0])
+            finals.sort(key=lambda entry: entry[0])
+        return StepResults(rewards, terminations, truncations, infos, finals)
+
+
+@dataclass(frozen=True)
+class MemoryForm:
+    """What lies where in the memory that all processes of a vector env write to.
+
+    Attributes:
+        space: of one row's observations.
+        num_rows, num_hosts: of the vector env.
+        strict: as of `ObsBuffer`.
+    """
+
+    space: gym.Space[Any]
+    num_rows: int
+    num_hosts: int
+    strict: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a shared block that holds it."""
+        layout = layout_of(self.space)
+        obs = 0 if layout is None else buffer_bytes(layout, self.num_rows)
+        return sum(self._sizes()) + max(1, obs)
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows)
+
+    def memory(self, block: SharedBlock | None) -> RowMemory:
+        """Return the memory over a block, or over arrays of this process alone."""
+        sizes = self._sizes()
+        if block is None:
+            progress, steps, obs = np.zeros(sizes[0], np.uint8), None, None
+        else:
+            whole = block.ndarray((block.nbytes,), np.uint8)
+            progress, steps, obs = np.split(whole, np.cumsum(sizes))
+        return RowMemory(
+            ObsBuffer(self.space, self.num_rows, obs, strict=self.strict),
+            StepMemory(self.num_rows, steps),
+            progress.view(np.int64).reshape(self.num_hosts, _PROGRESS_WORDS),
+        )
