@@ -5,9 +5,9 @@ about ten milliseconds. The server is an interpreter of its own, so nothing of t
 threads or its libraries is forked. It starts with the first worker and serves all later ones.
 
     this process                       server                    worker
-    Start, descriptors   ----------->  fork  ----------------->  program.main
+    Fork, descriptors    ----------->  fork  ----------------->  program.main
     pid                  <-----------
-    Status of a pid      ----------->  waitpid
+    ExitStatus of a pid  ----------->  waitpid
     exit status          <-----------
 
 A worker's group, lifeline and socket are as if this process had started it. The server ends with
@@ -28,11 +28,11 @@ import subprocess
 import sys
 import threading
 import weakref
-from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.core.own_process import each_in_child
 from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.protocol import ExitStatus, Fork
 
 #: What `ForkedProcess.returncode` is if nothing tells how the process ended.
 UNKNOWN_STATUS = 1 << 16
@@ -49,30 +49,6 @@ _READ_AT_START = (
 
 _HEADER = struct.Struct("<Q")  # length of a request
 _ANSWER = struct.Struct("<Qqq")  # number of the request, and two results
-
-
-@dataclass(frozen=True)
-class Start:
-    """Fork a worker. With it travel its three descriptors, stdout, stderr and the folder.
-
-    Attributes:
-        environ, umask, niceness, limits: of the worker.
-        order: of the descriptors, which of those that travel it is, or -1.
-    """
-
-    environ: dict[str, str]
-    umask: int | None
-    niceness: int
-    limits: dict[int, tuple[int, int]]
-    order: list[int]
-
-
-@dataclass(frozen=True)
-class Status:
-    """Tell how a worker ended, once it has, and let go of it."""
-
-    pid: int
-    wait: bool
 
 
 def available() -> bool:
@@ -168,16 +144,16 @@ class ForkServer:
             sent = [fd for fd in (*fds, 1, 2, folder) if fd >= 0 and _is_open(fd)]
             order = [sent.index(fd) if fd in sent else -1 for fd in (*fds, 1, 2, folder)]
             niceness = os.getpriority(os.PRIO_PROCESS, 0)
-            return self._ask(Start(environ, _umask(), niceness, _limits(), order), sent)
+            return self._ask(Fork(environ, _umask(), niceness, _limits(), order), sent)
         finally:
             os.close(folder)
 
     def status(self, pid: int, *, wait: bool) -> int | None:
         """Return how a worker ended; None if it has not."""
         try:
-            ended, code = self._ask(Status(pid, wait), [])
+            ended, code = self._ask(ExitStatus(pid, wait), [])
         except OSError:
-            # Without a server nobody else reaps it: a signal shows whether it is there.
+            # It is no child of this process, which cannot reap it: a signal shows whether it runs.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 0)
                 if not wait:
@@ -190,7 +166,7 @@ class ForkServer:
         """End the server; its workers live on."""
         self._close()
 
-    def _ask(self, request: Start | Status, fds: list[int]) -> tuple[int, int]:
+    def _ask(self, request: Fork | ExitStatus, fds: list[int]) -> tuple[int, int]:
         with self._lock:
             self._asked += 1
             body = pickle.dumps((self._asked, request))
@@ -351,7 +327,7 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
             return None
         (length,) = _HEADER.unpack(header)
         number, request = pickle.loads(connection.recv(length, socket.MSG_WAITALL))
-        if isinstance(request, Start):
+        if isinstance(request, Fork):
             pid = os.fork()
             if pid == 0:
                 return _become_worker(request, fds)
@@ -370,12 +346,12 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
             connection.sendall(_ANSWER.pack(number, *answer))
 
 
-def _named(request: Start, fds: list[int]) -> list[int]:
+def _named(request: Fork, fds: list[int]) -> list[int]:
     """Return the descriptors in the order of `ForkServer.start`, -1 for what is not there."""
     return [fds[place] if place >= 0 else -1 for place in request.order]
 
 
-def _become_worker(request: Start, fds: list[int]) -> list[str]:
+def _become_worker(request: Fork, fds: list[int]) -> list[str]:
     """Be as this process would be had the parent started it; return the program's arguments."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -416,7 +392,7 @@ def _runs(pid: int) -> bool:
     return False
 
 
-def _ended(request: Status) -> tuple[int, int]:
+def _ended(request: ExitStatus) -> tuple[int, int]:
     """Return whether a worker has ended, and its exit status."""
     try:
         pid, status = os.waitpid(request.pid, 0 if request.wait else os.WNOHANG)
@@ -426,7 +402,4 @@ def _ended(request: Status) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    # As the module that requests name, which is another than `__main__`.
-    from plangym_ext.workers import fork_server
-
-    sys.exit(fork_server.main(sys.argv))
+    sys.exit(main(sys.argv))

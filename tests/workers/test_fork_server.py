@@ -17,6 +17,7 @@ import toy_envs
 
 import plangym_ext
 from plangym_ext.workers import fork_server
+from plangym_ext.workers.protocol import ExitStatus
 
 pytestmark = [
     pytest.mark.slow,
@@ -159,8 +160,7 @@ def _descriptors():
     return theirs.detach(), read, os.memfd_create("stack")
 
 
-def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr(fork_server, "_PATIENCE", 0.3)
+def test_a_server_that_does_not_answer_is_given_up():
     probes(1, 1).close()
     server = fork_server.current()
     server._socket.settimeout(0.3)
@@ -175,7 +175,7 @@ def test_an_interrupted_request_does_not_disturb_the_next():
     server = fork_server.current()
     server._asked += 1  # as if its answer was not waited for
     number = server._asked
-    server._socket.sendall(_request(number, fork_server.Status(1, wait=False)))
+    server._socket.sendall(_request(number, ExitStatus(1, wait=False)))
     with probes() as venv:
         assert {*venv.call("parent")} == {server.pid}
 
