@@ -9,14 +9,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plangym_ext.learn.agents.actor_critic import ActorCriticAgent as ActorCriticAgent
     from plangym_ext.learn.agents.agent import Acted as Acted
     from plangym_ext.learn.agents.agent import Agent as Agent
     from plangym_ext.learn.agents.check import check_agent as check_agent
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
+    from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
+    from plangym_ext.learn.agents.q_agent import QAgent as QAgent
+    from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
+    from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
     from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
     from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
+    from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
+    from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
+    from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
     from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
     from plangym_ext.learn.networks.network import Network as Network
     from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
@@ -53,7 +62,10 @@ if TYPE_CHECKING:
 #: Public name -> module that defines it, below this package.
 _HOME = {
     "Acted": "agents.agent",
+    "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
+    "AgentConfig": "networks.agent_config",
+    "AgentNetwork": "networks.agent_network",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
@@ -65,12 +77,14 @@ _HOME = {
     "HistogramTrainer": "trainers.supervised",
     "Inputs": "agents.inputs",
     "Network": "networks.network",
+    "NetworkAgent": "agents.network_agent",
     "NetworkConfig": "networks.config",
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
     "POLICY_TARGETS": "targets",
     "PrioritizedReplay": "replay.prioritized",
+    "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
     "QTrainer": "trainers.supervised",
     "RandomAgent": "agents.random_agent",
@@ -83,6 +97,7 @@ _HOME = {
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",
     "TDTrainer": "trainers.td",
+    "TorchNoise": "distributions.torch_noise",
     "Trainer": "trainers.base",
     "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
@@ -90,7 +105,10 @@ _HOME = {
     "ValueTrainer": "trainers.supervised",
     "build_sample_tree": "sampling.tree",
     "check_agent": "agents.check",
+    "distribution_of": "distributions.make",
     "load_network_state": "networks.state",
+    "log_spaced": "agents.q_agent",
+    "make_agent_network": "networks.agent_network",
     "make_network": "networks.network",
 }
 
