@@ -12,6 +12,7 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.planners.base import Planner
@@ -137,10 +138,10 @@ class NetworkPolicy(Planner):
         if self.temperature == 0.0:
             actions = distribution.greedy(params, legal)
         else:
-            actions = distribution.sample(params, rngs, legal, self.temperature)
+            actions = distribution.sample(params, GeneratorNoise(rngs), legal, self.temperature)
         if self.epsilon > 0.0:
             # Drawn in every row, so that no row affects the draws of another.
-            anything = distribution.sample(0 * params, rngs, legal)
+            anything = distribution.sample(0 * params, GeneratorNoise(rngs), legal)
             dice = np.array([rng.random() < self.epsilon for rng in rngs])
             actions[dice] = anything[dice]
         return actions
