@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
+    from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
+    from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
+    from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
+    from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
+    from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -67,6 +72,7 @@ _HOME = {
     "AgentPlanner": "agents.agent_planner",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
+    "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
@@ -90,6 +96,9 @@ _HOME = {
     "RandomAgent": "agents.random_agent",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
+    "RowNoise": "sampling.noise",
+    "SamplerOptions": "sampling.options",
+    "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",
@@ -100,6 +109,7 @@ _HOME = {
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
     "ValueTrainer": "trainers.supervised",
+    "build_sample_tree": "sampling.tree",
     "check_agent": "agents.check",
     "distribution_of": "distributions.make",
     "load_network_state": "networks.state",

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent
 from plangym_ext.learn.agents.inputs import Inputs
@@ -33,7 +32,7 @@ class NetworkPolicy(AgentPlanner):
     """
 
     _: KW_ONLY
-    agent: Agent = field(init=False)
+    agent: EvaluatorAgent = field(init=False)
     evaluator: NetworkEvaluator
     temperature: float = 0.0
     epsilon: float = 0.0

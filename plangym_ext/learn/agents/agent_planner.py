@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows, rows_of
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.agent import Agent, Mode, checked_mode
 from plangym_ext.learn.agents.inputs import Inputs, zeros_of
+from plangym_ext.learn.agents.modes import Mode, checked_mode
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.kept import Kept
@@ -38,7 +38,7 @@ class AgentPlanner(Planner):
 
     num_simulations: int | None = None
     _: KW_ONLY
-    agent: Agent
+    agent: Any
     mode: Mode = "eval"
 
     def __post_init__(self) -> None:

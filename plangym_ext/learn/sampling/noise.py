@@ -83,7 +83,7 @@ class RowNoise:
 
     Attributes:
         rows: `[B]` int64, as given.
-        steps: `[B]` uint64, the step of each row; assign, and call `restart`, to move.
+        steps: `[B]` uint64, the step of each row.
     """
 
     def __init__(self, seed: int, rows: Sequence[int] | npt.NDArray[Any], stream: int = 0) -> None:
@@ -96,14 +96,13 @@ class RowNoise:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def restart(self) -> None:
-        """Have the present step draw its numbers from the first again."""
-        self._drawn = 0
+    def move_to(self, steps: npt.NDArray[np.uint64]) -> None:
+        """Draw the numbers of other steps, `[B]` uint64, from their first on."""
+        self.steps, self._drawn = steps, 0
 
     def advance(self) -> None:
         """Go on to the next step of every row."""
-        self.steps += np.uint64(1)
-        self._drawn = 0
+        self.move_to(self.steps + np.uint64(1))
 
     def assign(self, index: int, row: int) -> None:
         """Have an entry draw the numbers of another row, from its first step on."""
