@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.actor_critic import ActorCriticAgent as ActorCriticAgent
     from plangym_ext.learn.agents.agent import Acted as Acted
     from plangym_ext.learn.agents.agent import Agent as Agent
+    from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
     from plangym_ext.learn.agents.check import check_agent as check_agent
+    from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
     from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
+    from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
@@ -67,12 +70,14 @@ _HOME = {
     "Agent": "agents.agent",
     "AgentConfig": "networks.agent_config",
     "AgentNetwork": "networks.agent_network",
+    "AgentPlanner": "agents.agent_planner",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
+    "EvaluatorAgent": "agents.evaluator_agent",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
@@ -84,6 +89,7 @@ _HOME = {
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
     "POLICY_TARGETS": "targets",
+    "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
