@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
     from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
+    from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -109,6 +110,7 @@ _HOME = {
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
     "ValueTrainer": "trainers.supervised",
+    "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",
     "check_agent": "agents.check",
     "distribution_of": "distributions.make",
