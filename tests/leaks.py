@@ -13,6 +13,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from plangym_ext.workers import fork_server
+
 # Opened once by some library on first use and kept on purpose.
 _HARMLESS = re.compile(
     r"^/dev/(null|zero|u?random)$"  # random seeds, redirected output
@@ -93,18 +95,33 @@ def _gained(before: Held) -> list[str]:
 
 
 def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
-    """Return the child processes, zombies included, of process `of` (this one if None)."""
+    """Return the child processes, zombies included, of process `of` (this one if None).
+
+    Workers that a fork server has forked count as children of the process that asked it for
+    them. The server itself is no child: it is kept for later workers, and ends by itself.
+    """
     if of is None and not _has_children():
         return frozenset()  # looking at every process of the machine takes milliseconds
-    parent = os.getpid() if of is None else of
-    found = set()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        stat = _stat(int(entry))
-        if stat is not None and stat[1] == parent:
-            found.add((int(entry), stat[2], stat[0]))
-    return frozenset(found)
+    parents = {os.getpid() if of is None else of}
+    servers = set()
+    found = {}
+    processes = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
+    for pid, stat in processes.items():
+        if stat is not None and stat[1] in parents and _is_fork_server(pid):
+            servers.add(pid)
+    for pid, stat in processes.items():
+        if stat is not None and stat[1] in parents | servers and pid not in servers:
+            found[pid] = (pid, stat[2], stat[0])
+    return frozenset(found.values())
+
+
+def _is_fork_server(pid: int) -> bool:
+    """Return whether a process, whose parent is none, is a fork server: its forks look alike."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"plangym_ext.workers.fork_server" in file.read()
+    except OSError:
+        return False
 
 
 def _has_children() -> bool:
@@ -146,8 +163,12 @@ def _stat(pid: int) -> tuple[str, int, int, str] | None:
 
 
 def _descriptors() -> frozenset[tuple[int, str]]:
+    server = fork_server.current()
+    kept = () if server is None else server.descriptors
     found = set()
     for entry in os.listdir("/proc/self/fd"):
+        if int(entry) in kept:
+            continue
         try:
             target = os.readlink(f"/proc/self/fd/{entry}")
         except OSError:  # the descriptor of the listing itself

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.build import build, example_leaf, space_leaf, space_parts
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.errors import suggestion
 
 Leaf: TypeAlias = "BaseArray | ArrayDict"
 
@@ -19,8 +21,9 @@ Leaf: TypeAlias = "BaseArray | ArrayDict"
 class ArrayDict(Closing, MutableMapping[str, Any]):
     """A mapping from names to arrays or further `ArrayDict` trees.
 
-    A string selects by name; any other index is applied to every array and
-    gives an `ArrayDict` of views. Assigning to such an index writes into all
+    A string selects by name, as does an attribute that is no method: `tree.obs` is
+    `tree["obs"]`. Any other index is applied to every array and gives an `ArrayDict` of
+    views. Assigning to such an index writes into all
     arrays: from a mapping, dataclass or named tuple with exactly these names,
     or the same value into every one.
 
@@ -157,6 +160,24 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
                 f"{type(value).__name__}. To write into the array use tree[{key!r}][...] = value."
             )
 
+    def __getattr__(self, name: str) -> Any:
+        """Return the array of a name that is no method or property.
+
+        Raises:
+            AttributeError: no such name.
+        """
+        # Not before the constructor has run, as when copying.
+        items = {} if name.startswith("_") else self._items
+        if name not in items:
+            raise AttributeError(
+                f"ArrayDict: there is no array or method {name!r}{suggestion(name, items)}; "
+                f"there are the arrays {', '.join(items)}."
+            )
+        return items[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._items})
+
     def __delitem__(self, key: str) -> None:
         del self._items[key]
 
@@ -207,6 +228,16 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
     def to_torch(self) -> dict[str, Any]:
         """Return a nested dict of torch tensors on the same memory."""
         return self.apply("to_torch")
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> dict[str, Any]:
+        """Return a nested dict of torch tensors on a device.
+
+        Args:
+            device: as torch names it, such as "cuda"; "cpu" shares the memory, others have
+                copies.
+            non_blocking: whether copies may go on after the call, as torch has it.
+        """
+        return self._map("", _moved, device, non_blocking)
 
     @property
     def next(self) -> ArrayDict:
@@ -277,6 +308,11 @@ def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, B
 
 def _get(leaf: BaseArray, key: Any) -> Any:
     return leaf[key]
+
+
+def _moved(leaf: Any, device: Any, non_blocking: bool) -> Any:
+    # A jagged array is several tensors.
+    return mapped(lambda part: part.to(device, non_blocking=non_blocking), leaf.to_torch())
 
 
 def _set(leaf: Any, key: Any, value: npt.ArrayLike) -> None:

@@ -9,14 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plangym_ext.learn.agents.actor_critic import ActorCriticAgent as ActorCriticAgent
     from plangym_ext.learn.agents.agent import Acted as Acted
     from plangym_ext.learn.agents.agent import Agent as Agent
+    from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
     from plangym_ext.learn.agents.check import check_agent as check_agent
+    from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
+    from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
+    from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
+    from plangym_ext.learn.agents.q_agent import QAgent as QAgent
+    from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
+    from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
     from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
     from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
+    from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
+    from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
+    from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
     from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
     from plangym_ext.learn.networks.network import Network as Network
     from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
@@ -28,6 +40,13 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
+    from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
+    from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
+    from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
+    from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
+    from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
+    from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
+    from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -48,39 +67,58 @@ if TYPE_CHECKING:
 #: Public name -> module that defines it, below this package.
 _HOME = {
     "Acted": "agents.agent",
+    "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
-    "GeneratorNoise": "distributions.noise",
-    "Inputs": "agents.inputs",
-    "RandomAgent": "agents.random_agent",
-    "check_agent": "agents.check",
+    "AgentConfig": "networks.agent_config",
+    "AgentNetwork": "networks.agent_network",
+    "AgentPlanner": "agents.agent_planner",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
+    "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
+    "EvaluatorAgent": "agents.evaluator_agent",
+    "EvaluationSampler": "sampling.evaluation",
+    "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
+    "Inputs": "agents.inputs",
     "Network": "networks.network",
+    "NetworkAgent": "agents.network_agent",
     "NetworkConfig": "networks.config",
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
     "POLICY_TARGETS": "targets",
+    "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
+    "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
     "QTrainer": "trainers.supervised",
+    "RandomAgent": "agents.random_agent",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
+    "RowNoise": "sampling.noise",
+    "SamplerOptions": "sampling.options",
+    "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",
     "TDTrainer": "trainers.td",
+    "TorchNoise": "distributions.torch_noise",
     "Trainer": "trainers.base",
     "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
     "ValueTrainer": "trainers.supervised",
+    "WorkerSampler": "sampling.worker",
+    "build_sample_tree": "sampling.tree",
+    "check_agent": "agents.check",
+    "distribution_of": "distributions.make",
     "load_network_state": "networks.state",
+    "log_spaced": "agents.q_agent",
+    "make_agent_network": "networks.agent_network",
     "make_network": "networks.network",
 }
 

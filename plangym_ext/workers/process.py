@@ -26,6 +26,7 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
 from plangym_ext.workers.program import STACK_SIGNAL
 from plangym_ext.workers.protocol import Close, ForgetBlock, ForgetLayout, Reply, Start
 from plangym_ext.workers.registrations import Registrations
@@ -35,15 +36,15 @@ _STACK_PATIENCE = 15  # hundredths of a second that it may take
 #: Seconds that a worker may take to read its first message, if that is larger than a socket.
 _FIRST_MESSAGE = 120.0
 
-_COMMAND = [sys.executable, "-P", "-m", "plangym_ext.workers.program"]
+_Process = ForkedProcess | subprocess.Popen[bytes]
 
 
 class WorkerProcess:
-    """A fresh interpreter that runs the worker program.
+    """A process that runs the worker program.
 
-    It inherits its two ends of the connection and nothing else, so it needs no
-    `__main__` guard and no particular start method, and threads or libraries of the
-    parent cannot disturb it.
+    It inherits its two ends of the connection and nothing else of this process: it is a fork
+    of the fork server or a fresh interpreter. So it needs no `__main__` guard and no particular
+    start method, and threads or libraries of the parent cannot disturb it.
 
     Args:
         constructor: cloudpickle of the callable that builds the env.
@@ -79,15 +80,7 @@ class WorkerProcess:
                     self._stack_fd = os.memfd_create("stack")
                     theirs_only.callback(os.close, self._stack_fd)
                 fds = (theirs.fileno(), life_read, self._stack_fd)
-                self._process = subprocess.Popen(
-                    [*_COMMAND, *map(str, fds)],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[fd for fd in fds if fd >= 0],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-                    # Its own group: a terminal's Ctrl-C reaches the parent alone, and
-                    # processes that an env starts end with their worker.
-                    process_group=0,
-                )
+                self._process, self._stack_fd = _started(path, fds)
             undo.callback(_end, self._process)
             self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
             undo.pop_all()
@@ -119,16 +112,19 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        return self._kill.alive and self._process.poll() is None
+        if not self._kill.alive:
+            return False
+        if self.pidfd >= 0:  # to ask the fork server takes longer
+            return not wait_readable([self.pidfd], 0)
+        return self._process.poll() is None
 
     @property
     def stopped(self) -> bool:
         """Whether a signal has stopped it, and none has continued it."""
-        if not hasattr(os, "waitid"):
-            return False
-        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        with contextlib.suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self.pid, flags) is not None
+        with contextlib.suppress(OSError):
+            # Fields after the command, which is in parentheses and may hold some itself.
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            return fields[0] in "Tt"
         return False
 
     def begin_stop(self) -> None:
@@ -167,7 +163,7 @@ class WorkerProcess:
             wait_readable([self.pidfd], timeout)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout)
+                self._process.wait(timeout)  # type: ignore[call-arg]
 
     def stack(self) -> str:
         """Return the Python stacks of the worker's threads, even if it hangs in native code.
@@ -193,7 +189,9 @@ class WorkerProcess:
             _kill_group(self._process)
         code: int | None = self._process.wait()
         hint = ""
-        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        if code == UNKNOWN_STATUS:
+            code, how = None, "ended, how is not known, for the fork server has ended too,"
+        elif isinstance(self._process, subprocess.Popen) and _ignores_children():
             # The system keeps nothing of children then, and `wait` makes up a 0.
             code, how = None, "ended, how is not known, for this process ignores SIGCHLD,"
         elif code is not None and code < 0:
@@ -216,6 +214,29 @@ class WorkerProcess:
 _workers = each_in_child(lambda worker: worker._kill())
 
 
+def _started(path: list[str], fds: tuple[int, int, int]) -> tuple[_Process, int]:
+    """Start the worker program; return its process, and its number of the third descriptor."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    # Either way it leads a group of its own: a terminal's Ctrl-C reaches the parent alone, and
+    # processes that an env starts end with their worker.
+    forked = forked_worker(environ, fds)
+    if forked is not None:
+        return forked
+    command = [sys.executable, "-P", "-m", "plangym_ext.workers.program", *map(str, fds)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[fd for fd in fds if fd >= 0],
+        env=environ,
+        process_group=0,
+    )
+    return process, fds[2]
+
+
+def _ignores_children() -> bool:
+    return signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+
+
 def _module_path() -> list[str]:
     """Return this process's module path, with the current folder by its name."""
     try:
@@ -232,7 +253,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], owner: int) -> None:
+def _kill(process: _Process, channel: Channel, fds: list[int], owner: int) -> None:
     # A forked child has inherited the handle, but the worker is not its to end.
     if os.getpid() == owner:
         _end(process)
@@ -243,12 +264,12 @@ def _kill(process: subprocess.Popen[bytes], channel: Channel, fds: list[int], ow
         os.close(fd)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: _Process) -> None:
     _kill_group(process)
     process.wait()
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: _Process) -> None:
     # Before its leader is reaped: afterwards the number may serve another group.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -21,7 +21,8 @@ LEAST_GAIN = 2.0
 #: Rows of a small batch: a wave of a tree search.
 WAVE = 8
 
-_WORKER = "plangym_ext.workers.program"
+#: Main modules of workers.
+_WORKERS = ("plangym_ext.workers.program", "plangym_ext.workers.fork_server")
 
 
 def default_n_workers() -> int:
@@ -85,4 +86,4 @@ def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
 def is_subprocess() -> bool:
     """Return whether this is a worker process, whose siblings have the processors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return multiprocessing.parent_process() is not None or getattr(spec, "name", "") == _WORKER
+    return multiprocessing.parent_process() is not None or getattr(spec, "name", "") in _WORKERS

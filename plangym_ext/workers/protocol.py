@@ -22,6 +22,31 @@ READY = 0
 CLOSED = -1
 
 
+# To the fork server ------------------------------------------------------------------
+
+
+class Fork(NamedTuple):
+    """Fork a worker. With it travel its three descriptors, stdout, stderr and the folder.
+
+    Attributes:
+        environ, umask, niceness, limits: of the worker; None for a mask that is not known.
+        order: of the descriptors: which of those that travel it is, or -1.
+    """
+
+    environ: dict[str, str]
+    umask: int | None
+    niceness: int
+    limits: dict[int, tuple[int, int]]
+    order: list[int]
+
+
+class ExitStatus(NamedTuple):
+    """Tell how a worker ended, once it has, and let go of it."""
+
+    pid: int
+    wait: bool
+
+
 # To a worker -------------------------------------------------------------------------
 
 

@@ -220,3 +220,32 @@ def test_a_graph_space_is_a_jagged_leaf():
     )
     tree[0, 1] = {"nodes": np.ones((4, 3)), "reward": 2}
     assert tree[0].to_ndarray()["nodes"]["ptr"].tolist() == [0, 0, 4]
+
+
+def test_names_are_attributes_unless_they_are_methods():
+    tree = make(padding=1)
+    assert tree.obs is tree["obs"]
+    assert tree.obs.x is tree["obs"]["x"]
+    tree[0].obs.y[...] = 2
+    assert (tree["obs"]["y"][0] == 2).all()
+    tree["next"] = Array((4,), np.int8, padding=1)
+    assert isinstance(tree.next, ArrayDict)
+    assert {"obs", "reward", "rotate"} <= set(dir(tree))
+    assert not hasattr(tree, "action")
+    with pytest.raises(AttributeError, match=r"method 'rewards'; did you mean 'reward'"):
+        tree.rewards  # noqa: B018
+    with pytest.raises(AttributeError):
+        tree.action = Array((4,), np.int8)
+    for twin in (copy.deepcopy(tree), pickle.loads(pickle.dumps(tree)), copy.copy(tree)):
+        assert twin.obs.x.shape == (4, 2)
+
+
+def test_a_tree_goes_to_a_device():
+    torch = pytest.importorskip("torch")
+    points = Array((2,), np.float32, kind="jagged", max_mean_num_elem=3)
+    tree = ArrayDict({"obs": {"x": Array((4, 2), np.float32)}, "points": points})
+    there = tree.to("cpu")
+    there["obs"]["x"] += 3
+    assert (tree.obs.x == 3).all()
+    assert tree.to("meta")["obs"]["x"].device == torch.device("meta")
+    assert tree.to("meta")["points"]["ptr"].device == torch.device("meta")

@@ -8,10 +8,11 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.distributions.noise import GeneratorNoise
 
 
-def rngs(count):
-    return [np.random.default_rng(i) for i in range(count)]
+def noise(count):
+    return GeneratorNoise([np.random.default_rng(i) for i in range(count)])
 
 
 def test_probabilities_are_a_softmax_over_what_is_legal():
@@ -37,18 +38,18 @@ def test_samples_follow_the_probabilities():
     three = distribution_of(Discrete(3))
     logits = np.tile(np.log([[1.0, 2.0, 5.0]]), (4000, 1))
     legal = np.ones((4000, 3), bool)
-    share = np.bincount(three.sample(logits, rngs(4000), legal), minlength=3) / 4000
+    share = np.bincount(three.sample(logits, noise(4000), legal), minlength=3) / 4000
     # Four standard deviations of a share of 4,000 draws are at most 0.032.
     np.testing.assert_allclose(share, [1 / 8, 2 / 8, 5 / 8], atol=0.032)
     # p^2 at temperature 1/2: 1, 4, 25 of 30.
-    share = np.bincount(three.sample(logits, rngs(4000), legal, 0.5), minlength=3) / 4000
+    share = np.bincount(three.sample(logits, noise(4000), legal, 0.5), minlength=3) / 4000
     np.testing.assert_allclose(share, [1 / 30, 4 / 30, 25 / 30], atol=0.032)
 
 
 def test_what_is_forbidden_is_never_drawn():
     three = distribution_of(Discrete(3))
     legal = np.tile([[True, False, True]], (500, 1))
-    drawn = three.sample(np.tile([[0.0, 50.0, 0.0]], (500, 1)), rngs(500), legal)
+    drawn = three.sample(np.tile([[0.0, 50.0, 0.0]], (500, 1)), noise(500), legal)
     assert set(drawn.tolist()) == {0, 2}
 
 
@@ -58,9 +59,9 @@ def test_what_is_forbidden_is_never_drawn():
 def test_a_row_is_drawn_by_its_own_generator(space):
     distribution = distribution_of(space)
     params = np.random.default_rng(0).normal(size=(5, distribution.width))
-    together = distribution.sample(params, rngs(5))
+    together = distribution.sample(params, noise(5))
     for i in range(5):
-        alone = distribution.sample(params[i : i + 1], [np.random.default_rng(i)])
+        alone = distribution.sample(params[i : i + 1], GeneratorNoise([np.random.default_rng(i)]))
         np.testing.assert_array_equal(together[i], alone[0])
 
 
@@ -78,7 +79,7 @@ def test_a_row_is_drawn_by_its_own_generator(space):
 def test_actions_are_in_the_space_and_are_taught_back(space):
     distribution = distribution_of(space)
     params = np.random.default_rng(1).normal(size=(6, distribution.width))
-    for actions in (distribution.greedy(params), distribution.sample(params, rngs(6))):
+    for actions in (distribution.greedy(params), distribution.sample(params, noise(6))):
         assert all(space.contains(action) for action in actions)
         assert actions.dtype == space.dtype
     target = torch.from_numpy(distribution.encode(actions))

@@ -91,7 +91,7 @@ def test_a_dict_of_observations_is_refused_with_a_way_out():
 
 
 def test_text_actions_are_refused():
-    with pytest.raises(InvalidOption, match=r"Discrete, MultiDiscrete or a Box of floats; got"):
+    with pytest.raises(InvalidOption, match=r"a Box of floats, or Dict and Tuple of them; got"):
         make_network(SPACES["vector"], Box(0, 9, (2,), np.int64), seed=0)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import leaks
 import numpy as np
 import pytest
 
@@ -174,7 +175,7 @@ def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):
         for line in process.stderr:
             if line.startswith("step "):
                 break
-        workers = _children(process.pid)
+        workers = [pid for pid, *_ in leaks.children(process.pid)]
         assert len(workers) == 3  # ffmpeg is one
         os.killpg(process.pid, signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
@@ -195,11 +196,6 @@ def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):
     while any(os.path.exists(f"/proc/{pid}") for pid in workers):
         assert time.monotonic() < deadline, f"workers left: {workers}"
         time.sleep(0.01)
-
-
-def _children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
 
 
 def test_doctor_proves_the_round_trip(capsys):

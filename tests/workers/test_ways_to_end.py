@@ -18,7 +18,7 @@ import toy_envs
 
 import plangym_ext
 from plangym_ext.errors import StorageError, WorkerDied, WorkerError
-from plangym_ext.workers import descriptors
+from plangym_ext.workers import descriptors, fork_server
 from plangym_ext.workers.external_process import ExternalProcess
 
 pytestmark = pytest.mark.slow
@@ -92,14 +92,20 @@ def test_memory_is_suggested_where_it_may_be_the_reason():
             assert ("memory" in str(caught.value)) == suggested
 
 
-def test_a_process_that_ignores_its_children_says_that_it_knows_no_status():
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_process_that_ignores_its_children_says_what_it_knows(forked, monkeypatch):
+    if not forked:  # the server reaps its workers itself
+        monkeypatch.setattr(fork_server, "available", lambda: False)
+    elif not fork_server.available():
+        pytest.skip("there is no fork server")
+    known, status = ("killed by SIGKILL", -9) if forked else ("ignores SIGCHLD", None)
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with ExternalProcess(Leaving) as process:
             os.kill(process.process.pid, signal.SIGKILL)
-            with pytest.raises(WorkerDied, match="ignores SIGCHLD") as caught:
+            with pytest.raises(WorkerDied, match=known) as caught:
                 process.reset(seed=0)
-            assert caught.value.exit_status is None
+            assert caught.value.exit_status == status
     finally:
         signal.signal(signal.SIGCHLD, before)
 

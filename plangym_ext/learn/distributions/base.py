@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.learn.distributions.noise import Noise
+
 Params = npt.NDArray[np.floating[Any]]
-Rng = np.random.Generator
 
 
 class Distribution(ABC):
     """How P numbers per observation describe what to do in one action space.
 
-    Acting works on numpy arrays, learning on tensors. Row i of a result depends on row
-    i of the arguments alone.
+    Acting works on numpy arrays, learning on tensors, with one leading axis or two. Row i of
+    a result depends on row i of the arguments alone.
     """
 
     #: P: numbers per observation that a policy head puts out.
@@ -26,28 +26,102 @@ class Distribution(ABC):
     target_width: int
     #: A of a `Discrete` space, None for any other.
     num_actions: int | None = None
+    #: Whether draws can leave the space, so that `clip` changes what is drawn.
+    clips: bool = False
+    #: Which of the P numbers are logarithms of deviations, which may be free parameters.
+    log_std_columns: tuple[int, ...] = ()
+
+    # Acting ---------------------------------------------------------------------
 
     @abstractmethod
     def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:
-        """Return the most likely actions, `[B, *act]`.
+        """Return the most likely actions, `[B, *act]`, fresh.
 
         Args:
             params: `[B, P]`.
             legal: `[B, A]`, only for Discrete spaces; None: all.
         """
 
-    @abstractmethod
     def sample(
         self,
         params: Params,
-        rngs: Sequence[Rng],
+        noise: Noise,
         legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
-        """Draw actions, `[B, *act]`, each row with its own generator."""
+        """Draw actions of the space, `[B, *act]`; see `draw`."""
+        return self.clip(self.draw(params, noise, legal, temperature))
 
     @abstractmethod
-    def encode(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def draw(
+        self,
+        params: Params,
+        noise: Noise,
+        legal: npt.NDArray[np.bool_] | None = None,
+        temperature: float = 1.0,
+    ) -> Any:
+        """Draw actions, `[B, *act]`, fresh, which `clip` brings into the space.
+
+        Args:
+            params: `[B, P]`.
+            noise: random numbers of the B rows.
+            legal: `[B, A]`, only for Discrete spaces; None: all.
+            temperature: draws in proportion to probability**(1 / temperature), or with
+                deviations that are this times as large.
+        """
+
+    def clip(self, actions: Any) -> Any:
+        """Return the actions of the space that are nearest to what `draw` returned."""
+        return actions
+
+    # Likelihoods ----------------------------------------------------------------
+
+    @abstractmethod
+    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
+        """Return `[...]`, the logarithm of how likely actions are: as drawn, not clipped.
+
+        Densities are per unit in which the bounds of an action are -1 and 1, where it has
+        bounds; so `-D` is the usual target of an entropy whatever they are.
+
+        Args:
+            params: tensor `[..., P]`.
+            actions: tensors `[..., *act]`, nested as the space.
+            legal: tensor `[..., A]`, as it was for `draw`; only for Discrete spaces.
+        """
+
+    @abstractmethod
+    def entropy(self, params: Any, legal: Any = None) -> Any:
+        """Return `[...]`, the entropy, in the units of `log_prob`; arguments as there."""
+
+    @abstractmethod
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`, KL(params || others): the mean of log(p / q) under p.
+
+        Args:
+            params: tensor `[..., P]`, of p.
+            others: tensor `[..., P]`, of q.
+        """
+
+    @abstractmethod
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw actions as tensors `[..., *act]`, not clipped, that pass gradients to `params`.
+
+        What is discrete passes none.
+
+        Args:
+            params: tensor `[..., P]`.
+            noise: of tensors, such as `TorchNoise`, with the same leading axes.
+        """
+
+    def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
+        """Return what `rsample` does, and `log_prob` of it; both pass gradients."""
+        actions = self.rsample(params, noise)
+        return actions, self.log_prob(params, actions)
+
+    # Learning from searches -----------------------------------------------------
+
+    @abstractmethod
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return `[T, target_width]`: the policy targets that mean "play these actions"."""
 
     @abstractmethod

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.distributions.base import Distribution, Params, Rng
+from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch
 
 
@@ -24,41 +24,92 @@ class Categorical(Distribution):
         self, params: Params, legal: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.float32]:
         """Return softmax over the legal actions, `[B, A]` float32."""
-        logits = np.asarray(params, np.float32)
-        if legal is not None:
-            # A row that allows nothing is not played from; it is treated as one that allows all.
-            logits = np.where(legal | ~legal.any(axis=1, keepdims=True), logits, -np.inf)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        weights = _weights(np.asarray(params, np.float32), legal)
         return weights / weights.sum(axis=1, keepdims=True)
 
     def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:
         """Return the first of the most likely actions, `[B]` int64."""
         return self.start + np.argmax(self.probabilities(params, legal), axis=1)
 
-    def sample(
+    def draw(
         self,
         params: Params,
-        rngs: Sequence[Rng],
+        noise: Noise,
         legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B]` int64 in proportion to probability**(1 / temperature)."""
-        noise = np.stack([rng.gumbel(size=self.width) for rng in rngs])
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.probabilities(params, legal))
-        return self.start + np.argmax(logs + temperature * noise, axis=1)
+        return self.drawn(np.asarray(params, np.float32), noise.uniform(), legal, temperature)
 
-    def encode(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def drawn(
+        self,
+        logits: npt.NDArray[np.float32],
+        uniform: npt.NDArray[np.float64],
+        legal: npt.NDArray[np.bool_] | None = None,
+        temperature: float = 1.0,
+    ) -> Any:
+        """Return `[B]` int64, one action for each number of `uniform` `[B, 1]`."""
+        if temperature != 1.0:
+            logits = logits / temperature
+        # In float64 a number below 1 times the total is below the total, so that a last
+        # action without a chance is never chosen.
+        reached = _weights(logits, legal).cumsum(axis=1, dtype=np.float64)
+        index = (reached <= uniform * reached[:, -1:]).sum(axis=1)
+        return index + self.start if self.start else index
+
+    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
+        """Return `[...]`."""
+        index = (actions - self.start if self.start else actions).long()
+        logs = functional.log_softmax(_masked(params, legal), dim=-1)
+        return logs.gather(-1, index[..., None])[..., 0]
+
+    def entropy(self, params: Any, legal: Any = None) -> Any:
+        """Return `[...]`."""
+        logs = functional.log_softmax(_masked(params, legal), dim=-1)
+        return -(logs.exp() * logs).sum(dim=-1)
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`."""
+        mine = functional.log_softmax(params, dim=-1)
+        theirs = functional.log_softmax(others, dim=-1)
+        return (mine.exp() * (mine - theirs)).sum(dim=-1)
+
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw `[...]` int64, without gradients."""
+        return self.rdrawn(params, noise.uniform())
+
+    def rdrawn(self, params: Any, uniform: Any) -> Any:
+        """Return `[...]` int64, one action for each number of the tensor `[..., 1]`."""
+        reached = torch.softmax(params.detach().double(), dim=-1).cumsum(dim=-1)
+        return self.start + (reached <= uniform * reached[..., -1:]).sum(dim=-1)
+
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return one-hot rows `[T, A]`."""
         return np.eye(self.width, dtype=np.float32)[np.asarray(actions) - self.start]
 
     def loss(self, params: Any, target: Any, legal: Any = None) -> Any:
         """Return `[B]`: minus sum over actions of target * log probability."""
-        if legal is not None:
-            # Finite, since 0 * -inf is no number; far enough down to have no weight.
-            params = params.masked_fill(~legal & legal.any(dim=1, keepdim=True), -1e9)
-        return -(target * functional.log_softmax(params, dim=1)).sum(dim=1)
+        logs = functional.log_softmax(_masked(params, legal), dim=1)
+        return -(target * logs).sum(dim=1)
 
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the entropy of the targets."""
         return torch.special.entr(target).sum(dim=1)
+
+
+def _weights(
+    logits: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.float32]:
+    """Return numbers in proportion to the probabilities, `[B, A]`."""
+    if legal is not None:
+        # A row that allows nothing is not played from; it is treated as one that allows all.
+        logits = np.where(legal | ~legal.any(axis=1, keepdims=True), logits, -np.inf)
+    return np.exp(logits - logits.max(axis=1, keepdims=True))
+
+
+def _masked(params: Any, legal: Any) -> Any:
+    """Return the logits, of what is forbidden so low that it has no weight."""
+    if legal is None:
+        return params
+    # Finite, since 0 * -inf is no number.
+    return params.masked_fill(~legal & legal.any(dim=-1, keepdim=True), -1e9)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.distributions.base import Distribution, Params, Rng
+from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.box_units import BoxUnits
+from plangym_ext.learn.distributions.noise import Noise
+from plangym_ext.learn.torch_extra import torch
 
 # Standard deviations between 1/150 and 7, in units in which actions are [-1, 1].
-_LOG_STD = (-5.0, 2.0)
+LOG_STD = (-5.0, 2.0)
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @final
@@ -20,7 +23,8 @@ class Gaussian(Distribution):
     """Means, then logarithms of standard deviations, of D numbers each.
 
     Bounded actions are measured in units in which their bounds are -1 and 1, others as
-    they are. Targets are actions in these units, `[T, D]`.
+    they are. Targets are actions in these units, `[T, D]`. What is drawn may be out of
+    bounds; `clip` brings it back, and the likelihood is of what was drawn.
 
     Args:
         low: `[*act]`, of the space.
@@ -29,50 +33,88 @@ class Gaussian(Distribution):
     """
 
     def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: Any) -> None:
-        self.low, self.high, self.dtype = low, high, np.dtype(dtype)
-        bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
-        with np.errstate(over="ignore", invalid="ignore"):
-            low64, high64 = low.astype(np.float64), high.astype(np.float64)
-            self._middle = np.where(bounded, (low64 + high64) / 2, 0.0)
-            self._half = np.where(bounded, (high64 - low64) / 2, 1.0)
-        self.target_width = int(np.prod(low.shape))
+        self.units = BoxUnits(low, high, dtype)
+        self.clips = self.units.any_bound
+        self.target_width = self.units.size
         self.width = 2 * self.target_width
+        self.log_std_columns = tuple(range(self.target_width, self.width))
 
     def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
         """Return the means, `[B, *act]`, within the bounds."""
-        return self._actions(np.asarray(params, np.float64)[:, : self.target_width])
+        means = np.asarray(params, np.float64)[:, : self.target_width]
+        return self.clip(self.units.actions(means))
 
-    def sample(
+    def draw(
         self,
         params: Params,
-        rngs: Sequence[Rng],
+        noise: Noise,
         legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
-        """Draw `[B, *act]`, clipped to the bounds; `temperature` scales the deviations."""
-        numbers = np.asarray(params, np.float64)
-        mean, log_std = numbers[:, : self.target_width], numbers[:, self.target_width :]
-        noise = np.stack([rng.standard_normal(self.target_width) for rng in rngs])
-        return self._actions(mean + temperature * np.exp(np.clip(log_std, *_LOG_STD)) * noise)
+        """Draw `[B, *act]`, not clipped; `temperature` scales the deviations."""
+        mean, log_std = np.split(np.asarray(params, np.float64), 2, axis=1)
+        std = temperature * np.exp(np.clip(log_std, *LOG_STD))
+        return self.units.actions(mean + std * noise.normal(self.target_width))
 
-    def encode(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def clip(self, actions: Any) -> Any:
+        """Return the actions within the bounds."""
+        return np.clip(actions, self.units.low, self.units.high) if self.clips else actions
+
+    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`, summed over the numbers."""
+        return normal_log_prob(params, self.units.scaled_tensor(actions))
+
+    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`, summed over the numbers."""
+        _, log_std = mean_and_log_std(params)
+        return (log_std + (0.5 + _HALF_LOG_2PI)).sum(dim=-1)
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`, summed over the numbers."""
+        return normal_kl(params, others)
+
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw `[..., *act]`, not clipped."""
+        return self.units.tensor_actions(normal_rsample(params, noise))
+
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return `[T, D]` in units in which the bounds are -1 and 1."""
-        scaled = (np.asarray(actions, np.float64) - self._middle) / self._half
-        return scaled.reshape(len(actions), -1).astype(np.float32)
+        return self.units.scaled(actions)
 
     def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
         """Return `[B]`, the negative log-likelihood."""
-        mean, log_std = params[:, : self.target_width], params[:, self.target_width :]
-        log_std = log_std.clamp(*_LOG_STD)
-        error = (target - mean) * (-log_std).exp()
-        return (0.5 * error**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(dim=1)
+        return -normal_log_prob(params, target)
 
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the negative log-likelihood of the means themselves."""
-        log_std = params[:, self.target_width :].detach().clamp(*_LOG_STD)
-        return (log_std + 0.5 * math.log(2 * math.pi)).sum(dim=1)
+        _, log_std = mean_and_log_std(params.detach())
+        return (log_std + _HALF_LOG_2PI).sum(dim=1)
 
-    def _actions(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Bring `[B, D]` back to the space."""
-        values = scaled.reshape(-1, *self.low.shape) * self._half + self._middle
-        return np.clip(values, self.low, self.high).astype(self.dtype)
+
+def mean_and_log_std(params: Any) -> tuple[Any, Any]:
+    """Return the halves of tensors `[..., 2 D]`, the second within `LOG_STD`."""
+    mean, log_std = params.chunk(2, dim=-1)
+    return mean, log_std.clamp(*LOG_STD)
+
+
+def normal_log_prob(params: Any, x: Any) -> Any:
+    """Return `[...]`, the log density of tensors `[..., D]` in their own units."""
+    mean, log_std = mean_and_log_std(params)
+    error = (x - mean) * (-log_std).exp()
+    return -(0.5 * error**2 + log_std + _HALF_LOG_2PI).sum(dim=-1)
+
+
+def normal_kl(params: Any, others: Any) -> Any:
+    """Return `[...]`, KL(params || others), summed over the numbers."""
+    mean, log_std = mean_and_log_std(params)
+    other_mean, other_log_std = mean_and_log_std(others)
+    ratio = 2 * (log_std - other_log_std)
+    error = (mean - other_mean) * (-other_log_std).exp()
+    # expm1: for policies that are nearly alike, the two terms are nearly opposite.
+    return 0.5 * (torch.expm1(ratio) - ratio + error**2).sum(dim=-1)
+
+
+def normal_rsample(params: Any, noise: Noise) -> Any:
+    """Draw tensors `[..., D]`."""
+    mean, log_std = mean_and_log_std(params)
+    return mean + log_std.exp() * noise.normal(mean.shape[-1])

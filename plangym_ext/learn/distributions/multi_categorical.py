@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.distributions.base import Distribution, Params, Rng
+from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -30,18 +30,46 @@ class MultiCategorical(Distribution):
         """Return `[B, *nvec.shape]` int64."""
         return self._joined([part.greedy(p) for part, p in self._split(params)])
 
-    def sample(
+    def draw(
         self,
         params: Params,
-        rngs: Sequence[Rng],
+        noise: Noise,
         legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *nvec.shape]` int64, part by part."""
-        drawn = [part.sample(p, rngs, temperature=temperature) for part, p in self._split(params)]
-        return self._joined(drawn)
+        uniform = noise.uniform(len(self.parts))
+        parts = enumerate(self._split(np.asarray(params, np.float32)))
+        return self._joined(
+            [
+                part.drawn(p, uniform[:, i : i + 1], temperature=temperature)
+                for i, (part, p) in parts
+            ]
+        )
 
-    def encode(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`, summed over the parts."""
+        flat = actions.reshape(*params.shape[:-1], len(self.parts))
+        parts = enumerate(self._split(params))
+        return sum(part.log_prob(p, flat[..., i]) for i, (part, p) in parts)
+
+    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`, summed over the parts."""
+        return sum(part.entropy(p) for part, p in self._split(params))
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        pairs = zip(self._split(params), self._split(others), strict=True)
+        return sum(part.kl(p, q) for (part, p), (_, q) in pairs)
+
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw `[..., *nvec.shape]` int64, without gradients."""
+        uniform = noise.uniform(len(self.parts))
+        parts = enumerate(self._split(params))
+        drawn = [part.rdrawn(p, uniform[..., i : i + 1]) for i, (part, p) in parts]
+        return torch.stack(drawn, dim=-1).reshape(*params.shape[:-1], *self.shape)
+
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return one-hot rows of all parts side by side, `[T, sum(nvec)]`."""
         flat = np.asarray(actions).reshape(len(actions), -1)
         return np.concatenate(
@@ -59,7 +87,7 @@ class MultiCategorical(Distribution):
 
     def _split(self, params: Any) -> list[tuple[Categorical, Any]]:
         ends = zip(self.parts, self.bounds[:-1], self.bounds[1:], strict=True)
-        return [(part, params[:, low:high]) for part, low, high in ends]
+        return [(part, params[..., low:high]) for part, low, high in ends]
 
     def _joined(self, columns: list[Any]) -> Any:
         return np.stack(columns, axis=1).reshape(-1, *self.shape)

@@ -11,34 +11,87 @@ from plangym_ext.learn.torch_extra import nn, torch
 _ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
 # Images with longer sides are shrunk on the way; boards keep a cell per cell.
 _BOARD_SIDE = 16
+# Smaller images leave nothing for the last of the three convolutions.
+_NATURE_SIDE = 36
+# Widths of the dense layers where the config names none.
+_HIDDEN = {
+    "mlp": (64, 64),
+    "conv": (128,),
+    "residual": (128,),
+    "nature": (512,),
+    "impala": (256,),
+}
 
 
 def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return the layers for inputs of `shape`, and how many features they put out."""
-    kind = config.kind
-    if kind == "auto":
-        kind = "mlp" if len(shape) == 1 else "conv"
+    kind = kind_of(shape, config)
+    hidden = hidden_of(kind, config)
     if kind == "mlp":
-        return _dense(math.prod(shape), config.hidden or (64, 64), config)
+        layers, width = dense_layers(math.prod(shape), hidden, config)
+        return nn.Sequential(nn.Flatten(), *layers), width
+    body, features = image_layers(shape, kind, config)
+    layers, width = dense_layers(features, hidden, config)
+    return nn.Sequential(body, nn.Sequential(nn.Flatten(), *layers)), width
+
+
+def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
+    """Return what "auto" comes to for inputs of `shape`."""
+    if config.kind != "auto":
+        return config.kind
+    return "mlp" if len(shape) == 1 else "conv"
+
+
+def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
+    """Return the widths of the dense layers after layers of a kind."""
+    return config.hidden or _HIDDEN[kind]
+
+
+def dense_layers(
+    width: int, hidden: tuple[int, ...], config: NetworkConfig
+) -> tuple[list[nn.Module], int]:
+    """Return dense layers over vectors, and how many features they put out."""
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers.append(nn.Linear(width, size))
+        if config.layer_norm:
+            layers.append(nn.LayerNorm(size))
+        layers.append(_ACTIVATIONS[config.activation]())
+        width = size
+    return layers, width
+
+
+def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
+    """Return the layers over an image, and how many numbers they put out, not flattened.
+
+    Raises:
+        InvalidOption: `shape` is that of vectors, or smaller than the kernels.
+    """
     if len(shape) != 3:
         raise InvalidOption(
             f"make_network: kind {kind!r} needs images, [H, W], [H, W, C] or [C, H, W]; the "
             f"observations are vectors of {shape[0]} numbers. Use kind 'mlp'."
         )
-    convolutions = _convolutions if kind == "conv" else _residual
-    body = convolutions(shape, config)
+    if kind == "nature" and min(shape[1:]) < _NATURE_SIDE:
+        raise InvalidOption(
+            f"make_network: kind 'nature' needs images of {_NATURE_SIDE} by {_NATURE_SIDE} pixels "
+            f"at least; got {shape[1]} by {shape[2]}. Use kind 'conv'."
+        )
+    makers = {"conv": _convolutions, "nature": _nature}
+    body = makers.get(kind, _residual)(shape, config)
     with torch.no_grad():
-        features = body(torch.zeros(1, *shape)).numel()
-    dense, width = _dense(features, config.hidden or (128,), config)
-    return nn.Sequential(body, dense), width
+        return body, body(torch.zeros(1, *shape)).numel()
 
 
-def _dense(width: int, hidden: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module, int]:
-    layers: list[nn.Module] = [nn.Flatten()]
-    for size in hidden:
-        layers += [nn.Linear(width, size), _ACTIVATIONS[config.activation]()]
-        width = size
-    return nn.Sequential(*layers), width
+def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
+    """Return the three convolutions of Mnih et al. 2015, without padding."""
+    layers: list[nn.Module] = []
+    before = shape[0]
+    channels = config.channels or (32, 64, 64)
+    for after, kernel, stride in zip(channels, (8, 4, 3), (4, 2, 1), strict=True):
+        layers += [nn.Conv2d(before, after, kernel, stride), _ACTIVATIONS[config.activation]()]
+        before = after
+    return nn.Sequential(*layers)
 
 
 def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
@@ -61,12 +114,13 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
 def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     """Return the stages of residual blocks; large images are halved before each stage.
 
-    Source: the deep network of Espeholt et al. 2018 (IMPALA).
+    Source: the deep network of Espeholt et al. 2018 (IMPALA), whose numbers of channels and
+    features are those of kind "impala".
     """
     board = max(shape[1:]) <= _BOARD_SIDE
     layers: list[nn.Module] = []
     before = shape[0]
-    for after in config.channels or (32, 32):
+    for after in config.channels or ((16, 32, 32) if config.kind == "impala" else (32, 32)):
         layers.append(nn.Conv2d(before, after, 3, padding=1))
         if not board:
             layers.append(nn.MaxPool2d(3, stride=2, padding=1))

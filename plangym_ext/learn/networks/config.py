@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from plangym_ext.errors import InvalidOption, suggestion
 
-KINDS = ("auto", "mlp", "conv", "residual")
+KINDS = ("auto", "mlp", "conv", "residual", "nature", "impala")
 ACTIVATIONS = ("relu", "tanh", "gelu", "silu")
 HEADS = ("policy", "value", "q")
 CHANNELS = ("auto", "first", "last")
@@ -19,12 +19,16 @@ class NetworkConfig:
 
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
-        hidden: widths of the dense layers; None: (64, 64) for an mlp, (128,) after
-            convolutions.
+            "nature" has the convolutions of DQN without padding, "impala" the residual
+            stages of IMPALA.
+        hidden: widths of the dense layers; None: (64, 64) for an mlp, (512,) for nature,
+            (256,) for impala, (128,) after other convolutions.
         channels: of each convolution, or of each residual stage; None: (32, 32, 32)
-            for boards, (32, 64, 64) for large images, (32, 32) for residual.
+            for boards, (32, 64, 64) for large images, (32, 32) for residual, (16, 32, 32)
+            for impala.
         blocks: residual blocks per stage.
         activation: "relu", "tanh", "gelu" or "silu".
+        layer_norm: whether dense layers are normalised before their activation.
         heads: any of "policy", "value" and "q".
         value_scale: values and Q values are this times what the layers put out: about
             the size of a typical return, so that targets are near 1.
@@ -37,6 +41,7 @@ class NetworkConfig:
     channels: tuple[int, ...] | None = None
     blocks: int = 2
     activation: str = "relu"
+    layer_norm: bool = False
     heads: tuple[str, ...] = ("policy", "value")
     value_scale: float = 1.0
     image_channels: str = "auto"
@@ -63,6 +68,11 @@ class NetworkConfig:
                 raise InvalidOption(
                     f"NetworkConfig: {name} must be widths of at least 1; got {sizes}."
                 )
+        if self.kind == "nature" and len(self.channels or (32, 64, 64)) != 3:
+            raise InvalidOption(
+                f"NetworkConfig: kind 'nature' has three convolutions; got channels "
+                f"{self.channels}. Name three, or use kind 'conv'."
+            )
         if self.blocks < 1:
             raise InvalidOption(f"NetworkConfig: blocks must be at least 1; got {self.blocks}.")
         if not (math.isfinite(self.value_scale) and self.value_scale > 0):

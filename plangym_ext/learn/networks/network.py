@@ -96,10 +96,15 @@ def _initialize(network: Network) -> None:
     as orthogonal ones of gain sqrt(2), learned about half as fast from Sokoban's searches
     (one seed each).
     """
+    zero_residual_ends(network)
+    nn.init.zeros_(network.heads.weight)
+    nn.init.zeros_(network.heads.bias)
+
+
+def zero_residual_ends(network: nn.Module) -> None:
+    """Begin residual blocks as the identity."""
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             nn.init.zeros_(module.second.weight)
             if module.second.bias is not None:
                 nn.init.zeros_(module.second.bias)
-    nn.init.zeros_(network.heads.weight)
-    nn.init.zeros_(network.heads.bias)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import compileall
-import os
 import subprocess
 import sys
 import time
@@ -32,10 +31,10 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         memory: list[float] = []
 
         def ours(_: float, case: Any = case, memory: list[float] = memory) -> float:
-            before, begun = set(_children()), time.perf_counter()
+            begun = time.perf_counter()
             env = case.make(backend="process", n_workers=WORKERS)
             taken = time.perf_counter() - begun
-            memory += [_proportional_mib(pid) for pid in set(_children()) - before]
+            memory += [_proportional_mib(worker.process.pid) for worker in env.batch_env]
             env.close()
             return taken
 
@@ -78,12 +77,6 @@ def _together(program: str) -> float:
     for process in started:
         process.wait()
     return time.perf_counter() - begun
-
-
-def _children() -> list[int]:
-    """Processes that this one has started."""
-    path = Path(f"/proc/self/task/{os.getpid()}/children")
-    return [int(pid) for pid in path.read_text().split()]
 
 
 def _proportional_mib(pid: int) -> float:

@@ -1,0 +1,149 @@
+"""What agents with a network share: rows to tensors, the forward pass, and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.errors import ForeignNetwork, InvalidAnswer
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.agents.modes import Mode
+from plangym_ext.learn.devices import check_device
+from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.torch_extra import torch
+
+#: The rows of a forward pass are filled up to a multiple of this. Products of fewer rows add
+#: in other orders, so that a row's last bits would depend on how many others there are:
+#: tests/learn/test_row_independence.py.
+ROWS = 16
+_NETWORK = "network."
+
+
+class NetworkAgent(Agent):
+    """An agent whose answers are those of a network.
+
+    Row i of what it returns depends on row i of the inputs alone, bit for bit, for any number
+    of rows; on the CPU for a fixed number of threads (`torch.set_num_threads`).
+
+    Args:
+        network: an `AgentNetwork`, or a module like it. It is shared, not copied: what a
+            learner changes is played at once.
+        device: where it runs; it is moved there.
+    """
+
+    def __init__(self, network: AgentNetwork, *, device: str = "cpu") -> None:
+        check_device(device, type(self).__name__)
+        self.network: Any = network.to(device).eval()
+        self.device = torch.device(device)
+        self.distribution = network.distribution
+        self._used = frozenset(network.inputs_used)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode, and the network's."""
+        super().set_mode(mode)
+        self.network.train(mode == "train")
+
+    def initial_carry(self, num_rows: int) -> Any:
+        """Return zeros `[B, H]` float32 by name; None for a network without a carry."""
+        carry = self.network.initial_carry(num_rows)
+        return None if carry is None else mapped(lambda part: part.numpy(), carry)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return "version", and the weights as arrays by name.
+
+        On the CPU these are the network's own memory: copy them before the next update.
+        """
+        weights = self.network.state_dict()
+        arrays = {_NETWORK + name: part.detach().cpu().numpy() for name, part in weights.items()}
+        return {"version": self.version, **arrays}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over weights and version.
+
+        Raises:
+            ForeignNetwork: they are of another network; nothing was changed.
+        """
+        if "version" not in state:
+            raise ForeignNetwork(
+                f"{type(self).__name__}.load_state_dict: the state lacks 'version'. Pass what "
+                f"state_dict returned."
+            )
+        weights = {
+            name.removeprefix(_NETWORK): torch.as_tensor(np.asarray(part))
+            for name, part in state.items()
+            if name.startswith(_NETWORK)
+        }
+        load_network_state(self.network, weights, f"{type(self).__name__}.load_state_dict")
+        self.version = int(state["version"])
+
+    def _forward(self, inputs: Inputs, carry: Any) -> tuple[NetworkOutput, Any]:
+        """Ask the network about B rows, in inference mode.
+
+        Returns:
+            Tensors `[B, ...]` on the CPU, and the carry as arrays.
+        """
+        rows = len(inputs.first)
+        more = -rows % ROWS
+        tensors = Inputs(
+            self._tensors(inputs.obs, more),
+            self._tensors(inputs.action, more) if "action" in self._used else None,
+            self._tensors(inputs.reward, more) if "reward" in self._used else None,
+            self._tensors(inputs.first, more) if "first" in self._used else inputs.first,
+        )
+        self._check_carry(rows, carry)
+        given = None if carry is None else self._tensors(carry, more)
+        out, after = self.network(tensors, given)
+        if after is not None:
+            after = mapped(lambda part: part[:rows].cpu().numpy(), after)
+        return _first_rows(out, rows, more, self.device), after
+
+    def _tensors(self, value: Any, more: int) -> Any:
+        if type(value) is np.ndarray:
+            return self._tensor(value, more)
+        return mapped(lambda rows: self._tensor(rows, more), value)
+
+    def _tensor(self, rows: Any, more: int) -> Any:
+        rows = np.asarray(rows)
+        if more:
+            rows = _padded(rows, more)
+        elif not rows.flags.writeable or min(rows.strides, default=0) < 0:
+            # torch refuses memory that it may not write, and strides that run backwards.
+            rows = rows.copy()
+        tensor = torch.from_numpy(rows)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+    def _check_carry(self, rows: int, carry: Any) -> None:
+        """Refuse a carry that is not one of this agent's for so many rows."""
+        core: Any = self.network.core
+        if core is None and carry is None:
+            return
+        wanted = {} if core is None else dict.fromkeys(core.parts, (rows, core.size))
+        found = carry if isinstance(carry, Mapping) else {}
+        if {name: np.shape(part) for name, part in found.items()} != wanted or not wanted:
+            shapes = None if carry is None else [np.shape(part) for part in leaves(carry)]
+            raise InvalidAnswer(
+                f"{type(self).__name__}: the carry of {rows} rows must have the shapes "
+                f"{wanted or None}; got {shapes}. Begin with initial_carry({rows}), and pass on "
+                f"what step returned."
+            )
+
+
+def _first_rows(out: NetworkOutput, rows: int, more: int, device: Any) -> NetworkOutput:
+    """Return the heads without the rows that were filled up, on the CPU."""
+    if not more and device.type == "cpu":
+        return out
+    return NetworkOutput(*(None if part is None else part[:rows].cpu() for part in out))
+
+
+def _padded(rows: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+    """Return the rows and `more` rows of zeros."""
+    whole = np.zeros((len(rows) + more, *rows.shape[1:]), rows.dtype)
+    whole[: len(rows)] = rows
+    return whole

@@ -1,0 +1,137 @@
+"""An agent that plays the best Q value, and now and then anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.agent import Acted
+from plangym_ext.learn.agents.inputs import Inputs, needed_noise
+from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.agents.random_agent import legal_index
+from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.torch_extra import torch
+
+
+@final
+class QAgent(NetworkAgent):
+    """Plays epsilon-greedily on Q values.
+
+    The infos of a step are "q" `[B, A]` float32.
+
+    Args:
+        network: with a Q head.
+        epsilon: share of random actions in modes "train" and "sample": a number, or an array
+            with one per row of all envs of a sampler, such as `log_spaced(num_envs)`.
+            A learner sets the attribute by its schedule; it travels with the weights.
+        eval_epsilon: the same in mode "eval".
+        device: where the network runs.
+
+    Raises:
+        InvalidOption: an epsilon is not in [0, 1], or the device is not there.
+    """
+
+    def __init__(
+        self,
+        network: AgentNetwork,
+        *,
+        epsilon: float | npt.ArrayLike = 0.05,
+        eval_epsilon: float = 0.0,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(network, device=device)
+        self._start = int(getattr(network.distribution, "start", 0))
+        self.epsilon = epsilon
+        self.eval_epsilon = float(_checked(eval_epsilon, "eval_epsilon"))
+
+    @property
+    def epsilon(self) -> npt.NDArray[np.float64]:
+        """Share of random actions, float64: a number, or one per row of all envs."""
+        return self._epsilon
+
+    @epsilon.setter
+    def epsilon(self, share: float | npt.ArrayLike) -> None:
+        self._epsilon = _checked(share, "epsilon")
+
+    def step(self, inputs: Inputs, carry: Any) -> Acted:
+        """Choose actions; see `Agent.step`."""
+        with torch.inference_mode():
+            out, carry = self._forward(inputs, carry)
+            q = self._q(out).numpy()
+        legal = inputs.legal
+        index = np.argmax(q if legal is None else _masked(q, legal), axis=1)
+        epsilon = self.eval_epsilon if self.mode == "eval" else self._epsilons(inputs)
+        if np.any(epsilon):
+            # Drawn in every row, so that what a row draws does not depend on the others.
+            dice = needed_noise(inputs, type(self).__name__).uniform(2)
+            if legal is None:
+                anything = np.floor(dice[:, 1] * q.shape[1]).astype(np.int64)
+            else:
+                anything = legal_index(dice[:, 1], legal)
+            index = np.where(dice[:, 0] < epsilon, anything, index)
+        return Acted(index + self._start if self._start else index, {"q": q}, carry)
+
+    def value(self, inputs: Inputs, carry: Any) -> Any:
+        """Return `[B]` float32, the best Q value of each row; see `Agent.value`."""
+        with torch.inference_mode():
+            out, _ = self._forward(inputs, carry)
+            q = self._q(out).numpy()
+        return (q if inputs.legal is None else _masked(q, inputs.legal)).max(axis=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return "version", "epsilon", and the weights as arrays by name."""
+        return {**super().state_dict(), "epsilon": self.epsilon.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
+        epsilon = _checked(state.get("epsilon", self._epsilon), "epsilon")
+        super().load_state_dict(state)
+        self._epsilon = epsilon
+
+    def _epsilons(self, inputs: Inputs) -> Any:
+        """Return one epsilon, or one per row."""
+        if self._epsilon.ndim == 0:
+            return self._epsilon
+        rows = getattr(inputs.noise, "rows", None)
+        rows = np.arange(len(inputs.first)) if rows is None else np.asarray(rows)
+        if rows.max() >= len(self._epsilon):
+            raise InvalidOption(
+                f"QAgent: epsilon must have a number for each of the rows, the last of which is "
+                f"{rows.max()}; it has {len(self._epsilon)}. Give one per env of the sampler."
+            )
+        return self._epsilon[rows]
+
+    def _q(self, out: Any) -> Any:
+        if out.q is None:
+            raise InvalidOption(
+                "QAgent: the network must have a Q head; it has none. Make it with "
+                "AgentConfig(heads=('q',))."
+            )
+        return out.q
+
+
+def log_spaced(num_rows: int, low: float = 0.01, high: float = 1.0) -> npt.NDArray[np.float64]:
+    """Return `[num_rows]` epsilons from `low` to `high`, evenly spaced in their logarithms.
+
+    Source: rlpyt's vector epsilon-greedy, after Horgan et al. 2018 (Ape-X).
+    """
+    return np.geomspace(low, high, num_rows)
+
+
+def _masked(q: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """Return Q values, of forbidden actions minus infinity; a row without any allows all."""
+    return np.where(legal | ~legal.any(axis=1, keepdims=True), q, np.float32(-np.inf))
+
+
+def _checked(share: Any, name: str) -> npt.NDArray[np.float64]:
+    """Return shares in [0, 1], a copy."""
+    shares = np.array(share, np.float64)
+    if shares.ndim > 1 or not shares.size or not ((shares >= 0) & (shares <= 1)).all():
+        raise InvalidOption(
+            f"QAgent: {name} must be a number in [0, 1], or one per row; got {share!r}."
+        )
+    return shares

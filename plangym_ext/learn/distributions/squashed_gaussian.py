@@ -1,0 +1,141 @@
+"""A normal distribution squashed into the bounds of a `Box` action by tanh."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.box_units import BoxUnits
+from plangym_ext.learn.distributions.gaussian import (
+    LOG_STD,
+    Gaussian,
+    mean_and_log_std,
+    normal_kl,
+    normal_log_prob,
+    normal_rsample,
+)
+from plangym_ext.learn.distributions.noise import Noise
+from plangym_ext.learn.torch_extra import functional, torch
+
+# Nodes of the quadrature of `entropy`.
+_NODES = 32
+
+
+@final
+class SquashedGaussian(Distribution):
+    """Means, then logarithms of standard deviations, of D numbers each, before tanh.
+
+    The actions reach from bound to bound, whatever these are; likelihoods are measured in
+    units in which they are -1 and 1. Targets are actions in these units, `[T, D]`.
+
+    Args:
+        low: `[*act]`, of the space.
+        high: `[*act]`.
+        dtype: of the actions.
+
+    Raises:
+        InvalidOption: a number has no finite bounds.
+    """
+
+    def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: Any) -> None:
+        self.units = BoxUnits(low, high, dtype)
+        if not self.units.bounded:
+            raise InvalidOption(
+                f"SquashedGaussian: every number of an action must have two finite bounds; got "
+                f"low {low.tolist()} and high {high.tolist()}. Wrap the env with "
+                f"gymnasium.wrappers.RescaleAction or ClipAction, or use a plain Gaussian."
+            )
+        self._plain = Gaussian(low, high, dtype)
+        self.target_width = self.units.size
+        self.width = 2 * self.target_width
+        self.log_std_columns = tuple(range(self.target_width, self.width))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        self._nodes = torch.tensor(nodes, dtype=torch.float32)
+        self._weights = torch.tensor(weights / weights.sum(), dtype=torch.float32)
+
+    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+        """Return tanh of the means, `[B, *act]`, as the bounds have it.
+
+        It is the median, which SAC's evaluation plays; the density may be largest elsewhere.
+        """
+        return self._within(np.asarray(params, np.float64)[:, : self.target_width])
+
+    def draw(
+        self,
+        params: Params,
+        noise: Noise,
+        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
+        temperature: float = 1.0,
+    ) -> Any:
+        """Draw `[B, *act]` within the bounds; `temperature` scales the deviations."""
+        mean, log_std = np.split(np.asarray(params, np.float64), 2, axis=1)
+        std = temperature * np.exp(np.clip(log_std, *LOG_STD))
+        return self._within(mean + std * noise.normal(self.target_width))
+
+    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`, summed over the numbers.
+
+        Actions that rounding has put on a bound count as the nearest ones within.
+        """
+        numbers = self.units.scaled_tensor(actions)
+        most = 1.0 - torch.finfo(numbers.dtype).eps
+        x = torch.atanh(numbers.clamp(-most, most))
+        return normal_log_prob(params, x) - _log_slope(x).sum(dim=-1)
+
+    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[...]`: the Gaussian's, plus the mean of tanh's log slope.
+
+        The mean is by Gauss-Hermite quadrature with 32 nodes, which is off by less than
+        0.001 per number for deviations up to 1, and 0.1 at the largest.
+        """
+        mean, log_std = mean_and_log_std(params)
+        nodes, weights = self._nodes.to(mean), self._weights.to(mean)
+        x = mean[..., None] + log_std.exp()[..., None] * nodes
+        slope = (_log_slope(x) * weights).sum(dim=-1)
+        return self._plain.entropy(params) + slope.sum(dim=-1)
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`: that of the Gaussians, as squashing both alike changes nothing."""
+        return normal_kl(params, others)
+
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw `[..., *act]`."""
+        return self.units.tensor_actions(torch.tanh(normal_rsample(params, noise)))
+
+    def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
+        """Return draws and their log density, which is exact however near the bounds they are."""
+        x = normal_rsample(params, noise)
+        log_prob = normal_log_prob(params, x) - _log_slope(x).sum(dim=-1)
+        return self.units.tensor_actions(torch.tanh(x)), log_prob
+
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
+        """Return `[T, D]` in units in which the bounds are -1 and 1."""
+        return self.units.scaled(actions)
+
+    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+        """Return `[B]`, the negative log-likelihood of the targets before tanh."""
+        return -normal_log_prob(params, self._before(target))
+
+    def least_loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`, what `loss` is where the means are the targets before tanh."""
+        return self._plain.least_loss(params, target)
+
+    @staticmethod
+    def _before(target: Any) -> Any:
+        # Targets on a bound would pull the mean to infinity; atanh(0.999) is 3.8.
+        return torch.atanh(target.clamp(-0.999, 0.999))
+
+    def _within(self, x: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        actions = self.units.actions(np.tanh(x))
+        # The cast to float32 may round past a bound.
+        return np.clip(actions, self.units.low, self.units.high)
+
+
+def _log_slope(x: Any) -> Any:
+    """Return log(1 - tanh(x)²), which is finite for every x."""
+    return 2.0 * (math.log(2.0) - x - functional.softplus(-2.0 * x))

@@ -1,0 +1,70 @@
+"""What the network of an agent is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.networks.config import NetworkConfig
+
+RECURRENT = ("none", "lstm", "gru")
+INITS = ("zero_heads", "orthogonal")
+LOG_STDS = ("free", "state")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig(NetworkConfig):
+    """What the network of an agent is made of: `NetworkConfig`, and what acting adds to it.
+
+    Args:
+        recurrent: "lstm" or "gru" between the dense layers and the heads, or "none".
+        recurrent_size: width of the recurrent layer.
+        previous_action: whether the previous action is an input: one-hot where it is discrete,
+            in units of its bounds where it is continuous, zeros at the first step.
+        previous_reward: whether the previous reward is an input.
+        shared_body: whether policy and value have one body; False: one each.
+        init: "zero_heads" leaves layers as torch makes them and begins heads at 0;
+            "orthogonal" has gains sqrt(2) in the body, 0.01 for the policy and 1 for values,
+            and biases 0, as is usual for policy gradients.
+        log_std: of Gaussian policies: "free" parameters, or put out by the "state".
+        initial_log_std: where free ones begin; 0 is a deviation of half the range of actions.
+        squash: whether Gaussians are squashed into the bounds by tanh.
+    """
+
+    recurrent: str = "none"
+    recurrent_size: int = 128
+    previous_action: bool = False
+    previous_reward: bool = False
+    shared_body: bool = True
+    init: str = "zero_heads"
+    log_std: str = "free"
+    initial_log_std: float = 0.0
+    squash: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        super().__post_init__()
+        for name, value, known in (
+            ("recurrent", self.recurrent, RECURRENT),
+            ("init", self.init, INITS),
+            ("log_std", self.log_std, LOG_STDS),
+        ):
+            if value not in known:
+                raise InvalidOption(
+                    f"AgentConfig: {name} must be one of {', '.join(known)}; got {value!r}"
+                    f"{suggestion(str(value), known)}."
+                )
+        if self.recurrent_size < 1:
+            raise InvalidOption(
+                f"AgentConfig: recurrent_size must be at least 1; got {self.recurrent_size}."
+            )
+        if self.recurrent != "none" and not self.shared_body:
+            raise InvalidOption(
+                "AgentConfig: a recurrent network has one body for policy and value; got "
+                "shared_body=False. Leave it at True, or recurrent at 'none'."
+            )
+        if not math.isfinite(self.initial_log_std):
+            raise InvalidOption(
+                f"AgentConfig: initial_log_std must be a finite number; got {self.initial_log_std}."
+            )

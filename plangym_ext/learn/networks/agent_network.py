@@ -1,0 +1,203 @@
+"""The network of an agent: from inputs and a carry to a policy, a value and Q values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.inputs import InputBody, flattened
+from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
+from plangym_ext.learn.networks.recurrent import Recurrent
+from plangym_ext.learn.repeatable import seeded
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+class AgentNetwork(nn.Module):
+    """Body, recurrent layer, and all heads of a body as one layer.
+
+    A network of your own is any module with such a `forward`, and these attributes.
+
+    Attributes:
+        distribution: what `policy_logits` are numbers of.
+        value_scale: see `NetworkConfig`.
+        inputs_used: names of the fields of `Inputs` that it looks at.
+        core: the recurrent layer; None: nothing is carried.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: AgentConfig,
+    ) -> None:
+        super().__init__()
+        self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
+        self.value_scale = float(config.value_scale)
+        self.inputs_used = _inputs_used(config)
+        self.body = InputBody(observation_space, action_space, config)
+        width, self.core = self.body.width, None
+        if config.recurrent != "none":
+            self.core = Recurrent(config.recurrent, width, config.recurrent_size)
+            width = config.recurrent_size
+        self._add_heads(width, action_space, config)
+        self.value_body: InputBody | None = None
+        self.value_head: nn.Linear | None = None
+        if self._value_apart:
+            self.value_body = InputBody(observation_space, action_space, config)
+            self.value_head = nn.Linear(self.value_body.width, 1)
+        if config.init == "orthogonal":
+            _orthogonal(self)
+        else:
+            _zero_heads(self)
+
+    def _add_heads(self, width: int, action_space: spaces.Space[Any], config: AgentConfig) -> None:
+        """Make the heads on the body, in the order of NetworkOutput."""
+        num_actions = self.distribution.num_actions
+        if "q" in config.heads and num_actions is None:
+            raise InvalidOption(
+                f"make_agent_network: a Q head needs a Discrete action space; got {action_space}."
+            )
+        self._value_apart = (
+            not config.shared_body and "value" in config.heads and len(config.heads) > 1
+        )
+        free = self.distribution.log_std_columns if config.log_std == "free" else ()
+        has_policy = "policy" in config.heads
+        self._widths = [
+            self.distribution.width - len(free) if has_policy else 0,
+            1 if "value" in config.heads and not self._value_apart else 0,
+            num_actions or 0 if "q" in config.heads else 0,
+        ]
+        self.heads = nn.Linear(width, sum(self._widths))
+        self.log_std: nn.Parameter | None = None
+        order = None
+        if has_policy and free:
+            self.log_std = nn.Parameter(torch.full((len(free),), config.initial_log_std))
+            rest = [i for i in range(self.distribution.width) if i not in free]
+            order = torch.tensor([*rest, *free]).argsort()
+            # A single Gaussian has its deviations last, as they are joined.
+            if bool((order == torch.arange(len(order))).all()):
+                order = None
+        self.register_buffer("_order", order, persistent=False)
+
+    def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
+        """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
+        return None if self.core is None else self.core.initial_carry(num_rows)
+
+    def forward(self, inputs: Inputs, carry: Any = None) -> tuple[NetworkOutput, Any]:
+        """Evaluate tensors `[B, ...]`, or sequences `[T, B, ...]`.
+
+        Args:
+            inputs: tensors; fields that are not among `inputs_used` may be None.
+            carry: tensors `[B, ...]` before the first step; not changed.
+
+        Returns:
+            Heads with the leading axes of the inputs, and the carry after the last step.
+        """
+        lead = inputs.first.shape
+        rows = inputs if len(lead) == 1 else flattened(inputs)
+        x = self.body(rows)
+        if self.core is not None:
+            first = inputs.first if len(lead) == 2 else inputs.first[None]
+            steps = x.reshape(*first.shape, -1)
+            x, carry = self.core(steps, carry, first)
+            x = x.flatten(0, 1)
+        policy, value, q = torch.split(self.heads(x), self._widths, dim=1)
+        if self.value_body is not None and self.value_head is not None:
+            value = self.value_head(self.value_body(rows))
+        out = NetworkOutput(
+            self._policy(policy) if self._widths[0] else None,
+            self._scaled(value[:, 0]) if self._widths[1] or self._value_apart else None,
+            self._scaled(q) if self._widths[2] else None,
+        )
+        if len(lead) == 2:
+            out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
+        return out, carry
+
+    def _policy(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Return `[N, P]`, free deviations joined in."""
+        if self.log_std is None:
+            return numbers
+        joined = torch.cat([numbers, self.log_std.expand(len(numbers), -1)], dim=1)
+        order: Any = self._order
+        return joined if order is None else joined[:, order]
+
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.value_scale == 1.0 else x * self.value_scale
+
+
+def make_agent_network(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    config: AgentConfig | None = None,
+    *,
+    seed: int,
+) -> AgentNetwork:
+    """Return a network for an agent.
+
+    Args:
+        observation_space: of one row: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and
+            Tuple of them.
+        action_space: of one row: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or
+            Dict and Tuple of them.
+        config: what it is made of.
+        seed: of the weights; torch's own generator is left as it was.
+
+    Raises:
+        InvalidOption: the spaces and the config do not go together.
+    """
+    with seeded(seed):
+        return AgentNetwork(observation_space, action_space, config or AgentConfig())
+
+
+def _inputs_used(config: AgentConfig) -> tuple[str, ...]:
+    """Return the fields of `Inputs` that a network looks at."""
+    carried = config.recurrent != "none" or config.previous_action or config.previous_reward
+    wanted = {
+        "obs": True,
+        "action": config.previous_action,
+        "reward": config.previous_reward,
+        "first": carried,
+    }
+    return tuple(name for name, used in wanted.items() if used)
+
+
+def _zero_heads(network: AgentNetwork) -> None:
+    """Begin heads at zero: a uniform policy, or means of 0, and values of 0."""
+    zero_residual_ends(network)
+    heads = [network.heads, *([] if network.value_head is None else [network.value_head])]
+    for head in heads:
+        for tensor in head.parameters():
+            nn.init.zeros_(tensor)
+
+
+def _orthogonal(network: AgentNetwork) -> None:
+    """Initialise as is usual for policy gradients; see `AgentConfig.init`.
+
+    Source: Andrychowicz et al. 2021, "What matters for on-policy deep actor-critic methods",
+    and the defaults of CleanRL and Stable-Baselines3.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(module.weight, math.sqrt(2))
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.LSTM | nn.GRU):
+            for name, tensor in module.named_parameters():
+                if name.startswith("weight"):
+                    nn.init.orthogonal_(tensor)
+                else:
+                    nn.init.zeros_(tensor)
+    # Each head as if it were a layer of its own.
+    heads = torch.split(network.heads.weight.detach(), network._widths)
+    for part, gain in zip(heads, (0.01, 1.0, 1.0), strict=True):
+        if len(part):
+            nn.init.orthogonal_(part, gain)
+    if network.value_head is not None:
+        nn.init.orthogonal_(network.value_head.weight, 1.0)

@@ -1,0 +1,150 @@
+"""From what an agent is shown to one vector of features per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.box_units import BoxUnits
+from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.bodies import dense_layers, hidden_of, image_layers, kind_of
+from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+class InputBody(nn.Module):
+    """Encodes every part of an observation, joins them, and adds dense layers.
+
+    Images go through convolutions before; the previous action and reward are joined with
+    what comes out of them.
+
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of
+            them.
+        action_space: of the previous action.
+        config: what to make of them.
+
+    Attributes:
+        width: features per row.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: AgentConfig,
+    ) -> None:
+        super().__init__()
+        self._layout = SpaceLayout(observation_space, objects=True)
+        encoders = [_encoder(leaf.space, config) for leaf in self._layout.leaves]
+        self.encoders = nn.ModuleList(encoders)
+        shapes = [encoder.shape for encoder in encoders]
+        images = [shape for shape in shapes if len(shape) == 3]
+        # Named for all parts: a config that asks for convolutions gets them where images are.
+        kind = kind_of(images[0] if images else shapes[0], config)
+        if not images and kind != "mlp":
+            image_layers(shapes[0], kind, config)  # which refuses vectors
+        self.images = nn.ModuleList()
+        joined = 0
+        for shape in shapes:
+            features = int(np.prod(shape))
+            over: nn.Module = nn.Identity()
+            if len(shape) == 3 and kind != "mlp":
+                over, features = image_layers(shape, kind, config)
+            self.images.append(over)
+            joined += features
+        self.previous = ActionEncoder(action_space) if config.previous_action else None
+        joined += self.previous.width if self.previous else 0
+        self._reward = config.previous_reward
+        joined += int(self._reward)
+        layers, self.width = dense_layers(joined, hidden_of(kind, config), config)
+        self.dense = nn.Sequential(*layers)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        """Return `[N, width]` of inputs with one leading axis."""
+        observed = zip(self.encoders, self.images, self._layout.split(inputs.obs), strict=True)
+        parts = [image(encoder(rows)).flatten(1) for encoder, image, rows in observed]
+        if self.previous is not None:
+            encoded = self.previous(inputs.action)
+            parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))
+        if self._reward:
+            parts.append(inputs.reward.to(torch.float32).masked_fill(inputs.first, 0.0)[:, None])
+        joined = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        features: torch.Tensor = self.dense(joined)
+        return features
+
+
+def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncoder:
+    if not isinstance(
+        space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+    ):
+        raise InvalidOption(
+            f"make_agent_network: observations must be Box, Discrete, MultiDiscrete, MultiBinary, "
+            f"or Dict and Tuple of them; got {space}. Leave it out with "
+            f"gymnasium.wrappers.FilterObservation, or encode it with a TransformObservation."
+        )
+    return ObservationEncoder(space, config.image_channels)
+
+
+class ActionEncoder(nn.Module):
+    """Turns actions into vectors: one-hot where discrete, in units of the bounds where not.
+
+    Attributes:
+        width: numbers per action.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        super().__init__()
+        self._layout = SpaceLayout(space)
+        self._parts = [_ActionPart(leaf.space) for leaf in self._layout.leaves]
+        self.width = sum(part.width for part in self._parts)
+
+    def forward(self, actions: Any) -> torch.Tensor:
+        """Return `[N, width]` float32 of `[N, *act]`; what is not in the space is zeros."""
+        pairs = zip(self._parts, self._layout.split(actions), strict=True)
+        return torch.cat([part.encode(rows) for part, rows in pairs], dim=1)
+
+
+class _ActionPart:
+    """One leaf of an action space."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self._units: BoxUnits | None = None
+        self._counts, self._starts = [], np.zeros(0, np.int64)
+        if isinstance(space, spaces.Discrete):
+            self._counts, self._starts = [int(space.n)], np.array([space.start])
+        elif isinstance(space, spaces.MultiDiscrete):
+            self._counts, self._starts = space.nvec.ravel().tolist(), np.ravel(space.start)
+        elif isinstance(space, spaces.Box):
+            self._units = BoxUnits(space.low, space.high, space.dtype)
+        self.width = sum(self._counts) or int(np.prod(space.shape or ()))
+
+    def encode(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return `[N, width]`."""
+        if self._units is not None:
+            return self._units.scaled_tensor(rows)
+        flat = rows.reshape(len(rows), -1)
+        if not self._counts:
+            return flat.to(torch.float32)
+        # Not functional.one_hot, which refuses the zeros that a first step has for an action.
+        columns = [
+            flat[:, i, None] == torch.arange(n, device=flat.device) + int(start)
+            for i, (n, start) in enumerate(zip(self._counts, self._starts, strict=True))
+        ]
+        return torch.cat(columns, dim=1).to(torch.float32)
+
+
+def flattened(inputs: Inputs) -> Inputs:
+    """Return inputs `[T, B, ...]` with one leading axis, `[T * B, ...]`; None stays None."""
+    return Inputs(
+        *(
+            None if part is None else mapped(lambda leaf: leaf.flatten(0, 1), part)
+            for part in inputs[:4]
+        )
+    )

@@ -1,0 +1,405 @@
+"""A process that has imported what every worker needs, and of which workers are forked.
+
+An interpreter that imports numpy and gymnasium starts in a quarter of a second, a fork of one in
+about ten milliseconds. The server is an interpreter of its own, so nothing of this process, its
+threads or its libraries is forked. It starts with the first worker and serves all later ones.
+
+    this process                       server                    worker
+    Fork, descriptors    ----------->  fork  ----------------->  program.main
+    pid                  <-----------
+    ExitStatus of a pid  ----------->  waitpid
+    exit status          <-----------
+
+A worker's group, lifeline and socket are as if this process had started it. The server ends with
+this process, and when it has had no worker to look after for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Any
+
+from plangym_ext.core.own_process import each_in_child
+from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.protocol import ExitStatus, Fork
+
+#: What `ForkedProcess.returncode` is if nothing tells how the process ended.
+UNKNOWN_STATUS = 1 << 16
+#: Seconds without a running worker after which the server ends.
+_IDLE = 60.0
+#: Seconds for an answer; a start comes after the server's own imports.
+_PATIENCE = 30.0
+#: Read when Python, numpy or the C library is loaded: a server that was started with other
+#: values would not do.
+_READ_AT_START = (
+    *("PYTHON", "LD_", "GLIBC_", "MALLOC_"),
+    *("BLIS_", "MKL_", "NPY_", "OMP_", "OPENBLAS_"),
+)
+
+_HEADER = struct.Struct("<Q")  # length of a request
+_ANSWER = struct.Struct("<Qqq")  # number of the request, and two results
+
+
+def available() -> bool:
+    """Return whether workers can be forked of a server on this system."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
+
+
+class ForkedProcess:
+    """A worker that the server has forked, with the interface of `subprocess.Popen`.
+
+    Attributes:
+        pid: its number; kept from others until `poll` or `wait` has told its end.
+        returncode: as of `Popen`; `UNKNOWN_STATUS` if the server did not live to tell it.
+    """
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._server = server
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while the process runs."""
+        if self.returncode is None:
+            self.returncode = self._server.status(self.pid, wait=False)
+        return self.returncode
+
+    def wait(self) -> int:
+        """Wait for the end of the process; return its exit status."""
+        while self.returncode is None:
+            self.returncode = self._server.status(self.pid, wait=True)
+        return self.returncode
+
+
+class ForkServer:
+    """The server as this process sees it; may be used from several threads.
+
+    Args:
+        environ: of the server, which its workers do not keep.
+        idle: seconds without a running worker after which it ends.
+    """
+
+    def __init__(self, environ: dict[str, str], idle: float = _IDLE) -> None:
+        self.inherited = _inherited()
+        self._lock = threading.Lock()
+        self._asked = 0
+        with contextlib.ExitStack() as undo:
+            self._socket, theirs = socket.socketpair()
+            undo.callback(self._socket.close)
+            with theirs:
+                life_read, self._life_write = os.pipe()
+                undo.callback(os.close, self._life_write)
+                try:
+                    fds = theirs.fileno(), life_read
+                    arguments = [*map(str, fds), str(idle)]
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-m", __name__, *arguments],
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=fds,
+                        env=environ,
+                        process_group=0,
+                    )
+                finally:
+                    os.close(life_read)
+            undo.pop_all()
+        self._socket.settimeout(_PATIENCE)
+        self._close = weakref.finalize(
+            self, _close, self._process, self._socket, self._life_write, os.getpid()
+        )
+        _servers.add(self)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What this process holds open for it."""
+        return self._socket.fileno(), self._life_write
+
+    def start(self, environ: dict[str, str], fds: tuple[int, int, int]) -> tuple[int, int]:
+        """Fork a worker; return its pid, and the number that the third descriptor has there.
+
+        Args:
+            environ: of the worker.
+            fds: its socket, its lifeline, and where it writes its stack, or -1.
+
+        Raises:
+            OSError: there is no server any more, or it does not answer.
+        """
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            sent = [fd for fd in (*fds, 1, 2, folder) if fd >= 0 and _is_open(fd)]
+            order = [sent.index(fd) if fd in sent else -1 for fd in (*fds, 1, 2, folder)]
+            niceness = os.getpriority(os.PRIO_PROCESS, 0)
+            return self._ask(Fork(environ, _umask(), niceness, _limits(), order), sent)
+        finally:
+            os.close(folder)
+
+    def status(self, pid: int, *, wait: bool) -> int | None:
+        """Return how a worker ended; None if it has not."""
+        try:
+            ended, code = self._ask(ExitStatus(pid, wait), [])
+        except OSError:
+            # It is no child of this process, which cannot reap it: a signal shows whether it runs.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 0)
+                if not wait:
+                    return None
+                _wait_gone(pid)
+            return UNKNOWN_STATUS
+        return code if ended else None
+
+    def close(self) -> None:
+        """End the server; its workers live on."""
+        self._close()
+
+    def _ask(self, request: Fork | ExitStatus, fds: list[int]) -> tuple[int, int]:
+        with self._lock:
+            self._asked += 1
+            body = pickle.dumps((self._asked, request))
+            try:
+                socket.send_fds(self._socket, [_HEADER.pack(len(body))], fds)
+                self._socket.sendall(body)
+            except BaseException:
+                # Half a request: what came next would be taken for the rest of it.
+                self.close()
+                raise
+            try:
+                return self._answer()
+            except OSError:
+                self.close()
+                raise
+
+    def _answer(self) -> tuple[int, int]:
+        while True:
+            answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
+            if len(answer) < _ANSWER.size:
+                raise ConnectionResetError("the fork server is gone")
+            number, first, second = _ANSWER.unpack(answer)
+            if number == self._asked:  # else of a request whose wait was interrupted
+                return first, second
+
+
+# A forked child lets go of it: it asks a server of its own.
+_servers = each_in_child(lambda server: server.close())
+_current: ForkServer | None = None
+_starting = threading.Lock()
+
+
+def forked_worker(
+    environ: dict[str, str], fds: tuple[int, int, int]
+) -> tuple[ForkedProcess, int] | None:
+    """Start a worker; return it and the number of its third descriptor.
+
+    None if that is not possible, and it has to be started another way.
+    """
+    global _current
+    if not available():
+        return None
+    # A second attempt, for the first may find that the server has just ended.
+    for _ in range(2):
+        with _starting:
+            server = _current
+            if server is None or not server._close.alive or server.inherited != _inherited():
+                server = _current = ForkServer(environ)
+        try:
+            pid, stack = server.start(environ, fds)
+        except OSError:
+            with _starting:
+                if _current is server:
+                    _current = None
+            continue
+        return ForkedProcess(server, pid), stack
+    return None
+
+
+def current() -> ForkServer | None:
+    """Return the server that new workers come of, if there is one."""
+    server = _current
+    return server if server is not None and server._close.alive else None
+
+
+def _inherited() -> tuple[Any, ...]:
+    """Return what a worker has of its server for good: of a server like this process."""
+    return (
+        sys.executable,
+        {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)},
+        os.sched_getaffinity(0),  # numpy's library starts as many threads
+        (os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()),
+    )
+
+
+def _limits() -> dict[int, tuple[int, int]]:
+    """Return the resource limits of this process, `(soft, hard)` by number."""
+    import resource
+
+    numbers = {getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {number: resource.getrlimit(number) for number in numbers}
+
+
+def _umask() -> int | None:
+    """Return the mask of this process, which `os.umask` would change; None if it is not told."""
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        return next((int(line.split()[1], 8) for line in file if line.startswith("Umask")), None)
+    return None
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _wait_gone(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.pidfd_open(pid)
+        try:
+            wait_readable([fd], _PATIENCE)
+        finally:
+            os.close(fd)
+
+
+def _close(
+    process: subprocess.Popen[bytes], connection: socket.socket, life_write: int, owner: int
+) -> None:
+    connection.close()
+    os.close(life_write)  # at which the system kills the server
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    else:
+        process.returncode = 0  # or its own finalizer would complain
+
+
+# The server -------------------------------------------------------------------------
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the parent is gone or needs nothing; in a forked worker, run the worker."""
+    from plangym_ext.workers import program
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
+    lifeline = int(argv[2])
+    program.watch_parent(lifeline)
+    gc.disable()
+    import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
+
+    gc.enable()
+    # What was imported is not to be looked at, nor its pages copied, by any collection.
+    gc.freeze()
+    with socket.socket(fileno=int(argv[1])) as connection:
+        arguments = _serve(connection, float(argv[3]))
+        if arguments is None:
+            return 0
+    os.close(lifeline)
+    sys.argv[:] = [program.__file__, *arguments]
+    return program.main(sys.argv)
+
+
+def _serve(connection: socket.socket, idle: float) -> list[str] | None:
+    """Answer requests; return None at the end, and in a forked worker its arguments."""
+    children: set[int] = set()
+    while True:
+        if not wait_readable([connection.fileno()], idle):
+            if any(map(_runs, children)):
+                continue
+            return None
+        header, fds, *_ = socket.recv_fds(
+            connection, _HEADER.size, 8, socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
+        )
+        if not header:
+            return None
+        (length,) = _HEADER.unpack(header)
+        number, request = pickle.loads(connection.recv(length, socket.MSG_WAITALL))
+        if isinstance(request, Fork):
+            pid = os.fork()
+            if pid == 0:
+                return _become_worker(request, fds)
+            # Here too: the parent may want to end the group before the worker has run a line.
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)
+            children.add(pid)
+            answer = pid, _named(request, fds)[2]
+            for fd in fds:
+                os.close(fd)
+        else:
+            answer = _ended(request)
+            if answer[0]:
+                children.discard(request.pid)
+        with contextlib.suppress(BrokenPipeError):
+            connection.sendall(_ANSWER.pack(number, *answer))
+
+
+def _named(request: Fork, fds: list[int]) -> list[int]:
+    """Return the descriptors in the order of `ForkServer.start`, -1 for what is not there."""
+    return [fds[place] if place >= 0 else -1 for place in request.order]
+
+
+def _become_worker(request: Fork, fds: list[int]) -> list[str]:
+    """Be as this process would be had the parent started it; return the program's arguments."""
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+    *mine, stdout, stderr, folder = _named(request, fds)
+    for fd, number in ((stdout, 1), (stderr, 2)):
+        if fd >= 0:
+            os.dup2(fd, number)
+            os.close(fd)
+    with contextlib.suppress(OSError):  # a folder that may not be entered
+        os.fchdir(folder)
+    os.close(folder)
+    if request.umask is not None:
+        os.umask(request.umask)
+    _limit(request.limits)
+    with contextlib.suppress(OSError):  # to be less nice takes a privilege
+        os.setpriority(os.PRIO_PROCESS, 0, request.niceness)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    # A fork draws what its siblings draw until it is seeded.
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    return [str(fd) for fd in mine]
+
+
+def _limit(limits: dict[int, tuple[int, int]]) -> None:
+    import resource
+
+    for number, limit in limits.items():
+        if resource.getrlimit(number) != limit:
+            with contextlib.suppress(OSError, ValueError):  # a hard limit is not raised again
+                resource.setrlimit(number, limit)
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return False
+
+
+def _ended(request: ExitStatus) -> tuple[int, int]:
+    """Return whether a worker has ended, and its exit status."""
+    try:
+        pid, status = os.waitpid(request.pid, 0 if request.wait else os.WNOHANG)
+    except ChildProcessError:
+        return 1, UNKNOWN_STATUS
+    return (1, os.waitstatus_to_exitcode(status)) if pid else (0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
