@@ -16,13 +16,12 @@ from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import StateTransition, Transition
-from plangym_ext.core.row_loop import RowError, run_rows
+from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
-from plangym_ext.core.slot_stepper import run_now
+from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.late_state import first_codec
@@ -30,7 +29,7 @@ from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.part import StateTooWide
 
 
-class GymEnv(PlanEnv):
+class GymEnv(LocalStepper, PlanEnv):
     """One gymnasium env and a loop over rows: the reference for every backend.
 
     Args:
@@ -221,9 +220,6 @@ class GymEnv(PlanEnv):
             )
         return self.get_state()
 
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        return run_now(self._run_rows, request)
-
     def _run_rows(self, request: RowRequest) -> RowResults:
         self._check_open("step_batch")
         # The rows run on the one env there is, which then goes back to its place.
@@ -235,7 +231,7 @@ class GymEnv(PlanEnv):
                 batch.load(request)
                 try:
                     if request.num_rows:
-                        run_rows(self, batch, 0, request.num_rows)
+                        RowLoop(self, batch).run(0, request.num_rows)
                     return batch.results(copy=False)
                 except RowError as error:
                     if not isinstance(error.reason, StateTooWide):

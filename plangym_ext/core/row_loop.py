@@ -40,67 +40,117 @@ class RowError(Exception):
         self.row, self.action, self.reason = row, action, reason
 
 
-def run_rows(env: RowEnv, batch: RowBatch, first: int, stop: int) -> None:
-    """Run rows `first` to `stop - 1` of `batch` on one env, in place.
+class RowLoop:
+    """Runs rows of one batch on one env, in place.
 
-    Raises:
-        RowError: the env raised. The rows before it are done.
-    """
-    if batch.cells is None:
-        batch.cells = _Cells(env, batch)
-    cells, gym_env, progress = batch.cells, env.gym_env, batch.progress
-    source, target, width = cells.source, cells.target, cells.width
-    rewards, terminations, truncations = cells.rewards, cells.terminations, cells.truncations
-    put_obs, put_info = cells.put_obs, cells.put_info
-    restore, capture = env.codec.restore, env.codec.capture
-    own_places = range(first * width + HEADER, stop * width + HEADER, width)
-    starts: Any = own_places
-    if batch.sources is not None:
-        starts = (batch.sources[first:stop] * width + HEADER).tolist()
-    resets = None if batch.single else cells.resets
-    step, moves, played = _steps(env, batch, first, stop)
-    lengths: list[int] = []
-    odd: list[int] = []
-    failure: RowError | None = None
-    row = first
-    try:
-        for row, start, place, move in zip(
-            range(first, stop), starts, own_places, moves, strict=True
-        ):
-            progress[0] = row
-            restore(source, start)
-            if resets is not None and resets[row]:
-                gym_env.reset()
-            obs, rewards[row], terminations[row], truncations[row], info = step(move)
-            put_obs(row, obs)
-            if put_info is not None and (own := put_info(row, info)) is not None:
-                # Copied now: an env may go on writing to what it put into its info.
-                batch.own_infos[row] = copy.deepcopy(own)
-                odd.append(row)
-            lengths.append(capture(target, place) - place)
-    except (Exception, SystemExit) as error:
-        failure = row_error(batch, row, error)
-    if lengths:
-        failure = _finish(env, batch, first, lengths, odd, played) or failure
-    if failure is not None:
-        raise failure from failure.reason
+    Where it reads and writes is gathered once for all ranges of the batch, and holds until
+    the batch's arrays or the env's rows change. Single values go to the memory itself:
+    touching one element of an array costs as much as a tenth of a light env's step.
 
-
-class _Cells:
-    """Where the loop reads and writes for every row, gathered once for all ranges of a batch.
-
-    Single values go to the memory itself: touching one element of an array costs as much
-    as a tenth of a light env's step.
+    Args:
+        env: runs them.
+        batch: whose rows.
     """
 
     def __init__(self, env: RowEnv, batch: RowBatch) -> None:
-        self.width = batch.layout.state_width
-        self.source, self.target = batch.states_in.data.cast("B"), batch.states_out.data.cast("B")
-        self.resets = batch.reset_first.data
-        self.rewards = batch.rewards[:, 0].data
-        self.terminations, self.truncations = batch.terminated.data, batch.truncated.data
-        self.put_obs = env.obs_writer.into(batch.obs)
-        self.put_info = _info_keeper(env.info_writer.into(batch.info), batch.infos)
+        self.env, self.batch = env, batch
+        self._width = batch.layout.state_width
+        self._source = batch.states_in.data.cast("B")
+        self._target = batch.states_out.data.cast("B")
+        self._resets = batch.reset_first.data
+        self._rewards = batch.rewards[:, 0].data
+        self._terminated, self._truncated = batch.terminated.data, batch.truncated.data
+        self._put_obs = env.obs_writer.into(batch.obs)
+        self._put_info = _info_keeper(env.info_writer.into(batch.info), batch.infos)
+
+    def run(self, first: int, stop: int) -> None:
+        """Run rows `first` to `stop - 1`.
+
+        Raises:
+            RowError: the env raised. The rows before it are done.
+        """
+        env, batch, source, target = self.env, self.batch, self._source, self._target
+        rewards, terminated, truncated = self._rewards, self._terminated, self._truncated
+        put_obs, put_info, progress = self._put_obs, self._put_info, batch.progress
+        restore, capture, width = env.codec.restore, env.codec.capture, self._width
+        places = range(first * width + HEADER, stop * width + HEADER, width)
+        starts: Any = places
+        if batch.sources is not None:
+            starts = (batch.sources[first:stop] * width + HEADER).tolist()
+        resets = None if batch.single else self._resets
+        step, moves, played = _steps(env, batch, first, stop)
+        lengths: list[int] = []
+        odd: list[int] = []
+        failure: RowError | None = None
+        row = first
+        try:
+            for row, start, place, move in zip(
+                range(first, stop), starts, places, moves, strict=True
+            ):
+                progress[0] = row
+                restore(source, start)
+                if resets is not None and resets[row]:
+                    env.gym_env.reset()
+                obs, rewards[row], terminated[row], truncated[row], info = step(move)
+                put_obs(row, obs)
+                if put_info is not None and (own := put_info(row, info)) is not None:
+                    # Copied now: an env may go on writing to what it put into its info.
+                    batch.own_infos[row] = copy.deepcopy(own)
+                    odd.append(row)
+                lengths.append(capture(target, place) - place)
+        except (Exception, SystemExit) as error:
+            failure = row_error(batch, row, error)
+        if lengths:
+            failure = self._finish(first, lengths, odd, played) or failure
+        if failure is not None:
+            raise failure from failure.reason
+
+    def _finish(
+        self, first: int, lengths: list[int], odd: list[int], played: _Sequences | None
+    ) -> RowError | None:
+        """Seal the states of the rows that were run, bring them where they belong, and say so.
+
+        Returns:
+            The error of the first row with an invalid value, if there is one: it and the rows
+            after it are not done.
+        """
+        batch = self.batch
+        rows = slice(first, first + len(lengths))
+        failure = None
+        _store_counts(batch, rows, played)
+        try:
+            self.env.values.apply(batch, rows)
+        except InvalidValue as error:
+            failure = row_error(batch, error.row, error.reason)
+            del lengths[error.row - first :]
+            rows = slice(first, error.row)
+        self._seal(first, lengths)
+        if batch.targets is not None:
+            assert batch.store is not None
+            batch.store[batch.targets[rows]] = batch.states_out[rows]
+        batch.done[rows] = True
+        if batch.objects:
+            batch.keep_objects(range(rows.start, rows.stop))
+            batch.done[rows] = False
+        if odd:
+            # Infos of their own are not in the memory, so these rows are not done yet.
+            batch.done[odd] = False
+        return failure
+
+    def _seal(self, first: int, lengths: list[int]) -> None:
+        """Seal states of which `lengths` bytes were written, and clear what follows these."""
+        states = self.batch.states_out[first : first + len(lengths)]
+        target, width, envelope = self._target, self._width, self.env.envelope
+        if lengths and lengths.count(lengths[0]) == len(lengths):
+            if HEADER + lengths[0] < width:
+                states[:, HEADER + lengths[0] :] = 0
+            envelope.seal(states, lengths[0])
+            return
+        for end, length in zip(itertools.count((first + 1) * width, width), lengths, strict=False):
+            # There may have been a longer state before.
+            rest = width - HEADER - length
+            target[end - rest : end] = bytes(rest)
+        envelope.seal(states, np.array(lengths, np.uint32))
 
 
 def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
@@ -116,59 +166,6 @@ def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
 def row_error(batch: RowBatch, row: int, reason: BaseException) -> RowError:
     """Return `reason`, as the error of one row of a batch."""
     return RowError(row, batch.layout.action.join(tuple(a[row] for a in batch.actions)), reason)
-
-
-def _finish(
-    env: RowEnv,
-    batch: RowBatch,
-    first: int,
-    lengths: list[int],
-    odd: list[int],
-    played: _Sequences | None,
-) -> RowError | None:
-    """Seal the states of the rows that were run, bring them where they belong, and say so.
-
-    Returns:
-        The error of the first row with an invalid value, if there is one: it and the rows
-        after it are not done.
-    """
-    rows = slice(first, first + len(lengths))
-    failure = None
-    _store_counts(batch, rows, played)
-    try:
-        env.values.apply(batch, rows)
-    except InvalidValue as error:
-        failure = row_error(batch, error.row, error.reason)
-        del lengths[error.row - first :]
-        rows = slice(first, error.row)
-    _seal(env, batch, first, lengths)
-    if batch.targets is not None:
-        assert batch.store is not None
-        batch.store[batch.targets[rows]] = batch.states_out[rows]
-    batch.done[rows] = True
-    if batch.objects:
-        batch.keep_objects(range(rows.start, rows.stop))
-        batch.done[rows] = False
-    if odd:
-        # Infos of their own are not in the memory, so these rows are not done yet.
-        batch.done[odd] = False
-    return failure
-
-
-def _seal(env: RowEnv, batch: RowBatch, first: int, lengths: list[int]) -> None:
-    """Seal states of which `lengths` bytes were written, and clear what follows these."""
-    states = batch.states_out[first : first + len(lengths)]
-    target, width = batch.cells.target, batch.cells.width
-    if lengths and lengths.count(lengths[0]) == len(lengths):
-        if HEADER + lengths[0] < width:
-            states[:, HEADER + lengths[0] :] = 0
-        env.envelope.seal(states, lengths[0])
-        return
-    for end, length in zip(itertools.count((first + 1) * width, width), lengths, strict=False):
-        # There may have been a longer state before.
-        rest = width - HEADER - length
-        target[end - rest : end] = bytes(rest)
-    env.envelope.seal(states, np.array(lengths, np.uint32))
 
 
 def _steps(

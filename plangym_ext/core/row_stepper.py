@@ -50,12 +50,16 @@ class RowStepper(ABC):
         self._moving: weakref.ref[Pending[Any]] | None = None
 
     @abstractmethod
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        """Begin to run checked rows; a backend that cannot is done when this returns.
+    def _run(self, request: RowRequest) -> RowResults:
+        """Run checked rows.
 
         `request.states` stays as it is. The arrays that come belong to the caller, but for
         those of `request.out`, which were given.
         """
+
+    @abstractmethod
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        """Begin to run checked rows; a backend that cannot is done when this returns."""
 
     @abstractmethod
     def _first_state(self) -> np.ndarray:
@@ -138,7 +142,7 @@ class RowStepper(ABC):
         """
         with self._one_caller:
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
-            return finish(self._start(request).wait())
+            return finish(self._run(request))
 
     def step_batch_async(
         self,
@@ -199,7 +203,7 @@ class RowStepper(ABC):
                 out=targets.arrays,
                 unchecked=unchecked,
             )
-            found = targets.filled(self._start(request).wait())
+            found = targets.filled(self._run(request))
             return Rollouts(
                 targets.field("states", found.states),
                 targets.obs(found),
@@ -222,45 +226,44 @@ class RowStepper(ABC):
         out: Mapping[str, Any] | None,
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions | StateTransitions]]:
         """Return the checked request of a `step_batch`, and what makes its result."""
-        reset_first, unchecked = None, ""
-        if states is None:
+        reset_first, unchecked, goes_on = None, "", states is None
+        if goes_on:
             leaves = self._checked_actions(actions, (-1,), "step_batch")
-            self._check_rows_free("step_batch")
-            num_rows = len(leaves[0])
-            self._continued.first(num_rows, self._first_state)
-            rows = self._continued.states[:num_rows]
-            ended = self._continued.ended[:num_rows]
-            reset_first = ended.copy() if self.autoreset and ended.any() else None
+            rows, reset_first = self._continued_rows(len(leaves[0]))
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
-        held = checked_dt(dt, len(rows), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
-        wants_states = return_state or (return_state is None and states is not None)
+        wants_states = not goes_on if return_state is None else bool(return_state)
         request = RowRequest(
             tuple(a[:, None] for a in leaves),
             rows,
-            held,
+            checked_dt(dt, len(rows), "step_batch"),
             reset_first,
             infos=checked_infos(infos, "step_batch"),
-            wants_states=bool(wants_states),
+            wants_states=wants_states,
             out=targets.arrays,
             unchecked=unchecked,
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
             found = targets.filled(found)
-            if states is None:
-                # The rows that go on keep an array that the caller has no hand on.
-                shown = wants_states or "states_out" in targets.arrays
-                kept = found.states.copy() if shown else found.states
-                self._continued.keep(kept, found.terminated | found.truncated)
+            if goes_on:
+                self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
             result = transitions(targets, found)
             if not wants_states:
                 return result
             return StateTransitions(targets.field("states", found.states), *result)
 
         return request, finish
+
+    def _continued_rows(self, num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return where rows that are stepped without states are, and which to reset first."""
+        self._check_rows_free("step_batch")
+        self._continued.first(num_rows, self._first_state)
+        ended = self._continued.ended[:num_rows]
+        reset_first = ended.copy() if self.autoreset and ended.any() else None
+        return self._continued.states[:num_rows], reset_first
 
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
         """Bring batches to their end whose results will not be asked for."""
@@ -370,6 +373,12 @@ class ContinuedRows:
             self.states = as_wide(self.states, states.shape[1])
             self.states[: len(states)] = as_wide(states, self.states.shape[1])
             self.ended[: len(states)] = ended
+
+    def move(self, found: RowResults, *, shared: bool) -> None:
+        """Continue where rows have come to; `shared` if the caller sees their states too."""
+        # They keep an array that the caller has no hand on.
+        states = found.states.copy() if shared else found.states
+        self.keep(states, found.terminated | found.truncated)
 
     def drop(self) -> None:
         """Forget them all."""

@@ -130,12 +130,13 @@ class RowBatch:
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
         returned = (
-            *("states_out", "rewards", "terminated", "truncated", "steps"),
+            "states_out",
             *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
+            *("rewards", "terminated", "truncated", "steps"),
             *(f"info{k}" for k in range(len(keys))),
             *("env_steps", "dt"),
         )
-        #: Name, shape, type and place of each.
+        #: Name, shape, type and place of each, in the order of `RowResults`.
         self._returned = [
             (name, views[name].shape, views[name].dtype, offsets[name]) for name in returned
         ]
@@ -155,12 +156,6 @@ class RowBatch:
         self.store: np.ndarray | None = None
         self.progress = memoryview(bytearray(8)).cast("q")
         self.single = False
-        #: What the row loop has gathered of this batch.
-        self.cells: Any = None
-        #: The `dt` that is in place, if it cannot have changed since, and whether rows are
-        #: to be reset first.
-        self._dt: np.ndarray | None = None
-        self._resets = True
 
     def field(self, name: str) -> np.ndarray:
         """Return the array of a field, by `RowLayout`'s name for it."""
@@ -168,8 +163,6 @@ class RowBatch:
 
     def load(self, request: RowRequest, *, states: bool = True) -> None:
         """Copy the inputs of all rows in and mark no row as done.
-
-        What is there from the load before, as `dt` mostly is, is not written again.
 
         Args:
             request: whose rows.
@@ -180,12 +173,8 @@ class RowBatch:
             mine[...] = theirs
         if states:
             self.states_in[...] = as_wide(request.states, self.layout.state_width)
-        if request.dt is not self._dt:
-            self.dt[...] = request.dt
-            self._dt = None if request.dt.flags.writeable else request.dt
-        if request.reset_first is not None or self._resets:
-            self._resets = request.reset_first is not None
-            self.reset_first[...] = request.reset_first if self._resets else False
+        self.dt[...] = request.dt
+        self.reset_first[...] = False if request.reset_first is None else request.reset_first
         self.done.fill(False)
         self.drop_own()
 
@@ -211,10 +200,6 @@ class RowBatch:
             for array, value in zip(self.objects, values, strict=True):
                 array[row] = value
 
-    def forget_inputs(self) -> None:
-        """Take nothing in the memory for known: another batch has used it."""
-        self._dt, self._resets = None, True
-
     def results(
         self,
         root: np.ndarray | None = None,
@@ -239,18 +224,12 @@ class RowBatch:
             else:
                 fresh = copy or root is not None
                 fields.append(self._views[name].copy() if fresh else self._views[name])
-        states, rewards, terminated, truncated, steps, *others = fields
-        num_obs = len(self.obs)
-        columns = dict(zip(self._columns, others[num_obs:], strict=True))
-        return RowResults(
-            states,
-            tuple(others[:num_obs]),
-            rewards,
-            terminated,
-            truncated,
-            steps,
-            InfoBatch(columns, self.own_infos),
-        )
+        plain = 1 + len(self.obs)  # the first that is no observation again
+        infos = plain + 4
+        columns = dict(zip(self._columns, fields[infos:], strict=True))
+        obs, (rewards, terminated, truncated, steps) = fields[1:plain], fields[plain:infos]
+        own = InfoBatch(columns, self.own_infos)
+        return RowResults(fields[0], tuple(obs), rewards, terminated, truncated, steps, own)
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,7 +80,7 @@ class SlotStepper(RowStepper):
         """
         with self._one_caller:
             request, finish = self._slot_request(actions, src, dst, dt, infos, out)
-            return finish(self._start(request).wait())
+            return finish(self._run(request))
 
     def step_slots_async(
         self,
@@ -136,23 +137,22 @@ class SlotStepper(RowStepper):
         return request, finish
 
 
-def run_now(run: Callable[[RowRequest], RowResults], request: RowRequest) -> Pending[RowResults]:
-    """Run a request on a backend that is done when it returns; `RowStepper._start` for it.
+class LocalStepper(SlotStepper):
+    """A `SlotStepper` whose rows run in this process; they are done when a call returns."""
 
-    Args:
-        run: runs checked rows that name no slots.
-        request: rows; their slots are read before, and written after, they are run.
-    """
-    if request.slots is None:
-        return Pending.done_by(functools.partial(run, request))
-    return Pending.done_by(functools.partial(_run_slots, run, request, request.slots))
+    @abstractmethod
+    def _run_rows(self, request: RowRequest) -> RowResults:
+        """Run checked rows that name no slots; see `RowStepper._run`."""
 
+    def _run(self, request: RowRequest) -> RowResults:
+        if (slots := request.slots) is None:
+            return self._run_rows(request)
+        # A copy: all rows are read before any slot is written.
+        states = request.states[slots.sources]
+        found = self._run_rows(dataclasses.replace(request, states=states, slots=None))
+        slots.store.widen(found.states.shape[1])
+        slots.store.rows[slots.targets] = found.states
+        return found
 
-def _run_slots(
-    run: Callable[[RowRequest], RowResults], request: RowRequest, slots: SlotRequest
-) -> RowResults:
-    rows = request.states[slots.sources]
-    found = run(dataclasses.replace(request, states=rows, slots=None))
-    slots.store.widen(found.states.shape[1])
-    slots.store.rows[slots.targets] = found.states
-    return found
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        return Pending.done_by(functools.partial(self._run, request))

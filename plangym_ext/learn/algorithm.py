@@ -9,13 +9,11 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 
 
 class Algorithm(Protocol):
-    """Learns from what samplers collect; the run calls `take` and `train` once a round.
+    """Learns from what samplers collect; the run calls `take` and `train` once a round."""
 
-    Attributes:
-        updates: of the weights, since the beginning: their version.
-    """
-
-    updates: int
+    @property
+    def updates(self) -> int:
+        """How many updates of the weights were made since the beginning: their version."""
 
     def take(self, collected: Collected) -> None:
         """Take in what was collected; a rollout algorithm keeps it until it is trained on.
@@ -31,8 +29,8 @@ class Algorithm(Protocol):
             progress: called after each update, with how many have been made in this call.
 
         Returns:
-            What to log, by name, as "train/loss"; empty while there is too little to learn
-            from.
+            What to log, by name: counts, and means such as "train/loss" once something is
+            learned.
 
         Raises:
             LossNotFinite: a loss was not finite.

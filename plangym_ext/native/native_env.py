@@ -11,11 +11,12 @@ from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
+from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.native.row_checks import RowChecks
 from plangym_ext.states.envelope import HEADER, as_wide
 
 
-class NativeEnv(LiveStepper):
+class NativeEnv(LocalStepper, LiveStepper):
     """A `LiveStepper` whose batches are so fast that numpy's checks of them would show."""
 
     #: Compiled check that accepts usual inputs; None before it is compiled.

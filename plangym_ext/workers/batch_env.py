@@ -12,13 +12,9 @@ import numpy as np
 
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import StateTransitions, Transitions
-from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
-from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
-from plangym_ext.workers.batch_run import BatchRun
+from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
 from plangym_ext.workers.worker_pool import WorkerPool
@@ -27,7 +23,7 @@ from plangym_ext.workers.worker_pool import WorkerPool
 ROW_TIMEOUT = 300.0
 
 
-class BatchEnv(SlotStepper):
+class BatchEnv(WorkerStepper):
     """Combine envs in worker processes to step them together.
 
     With states, any number of rows is shared out among the workers. Without, row i
@@ -44,9 +40,6 @@ class BatchEnv(SlotStepper):
     Raises:
         ValueError: no envs, or two of them differ.
     """
-
-    slot_storage = "shared"
-    rows_are_checked_where_they_run = True
 
     def __init__(
         self,
@@ -100,16 +93,6 @@ class BatchEnv(SlotStepper):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._envs[0], name)
-
-    def make_transitions(
-        self,
-        actions: Any,
-        states: np.ndarray | None = None,
-        dt: int | np.ndarray = 1,
-        return_state: bool | None = None,
-    ) -> Transitions | StateTransitions:
-        """Step rows; the seed's name for `step_batch`."""
-        return self.step_batch(actions, states, dt, return_state)
 
     @one_call
     def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
@@ -193,10 +176,8 @@ class BatchEnv(SlotStepper):
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."
         )
 
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        run = BatchRun(self, request)
-        run.start()
-        return run.pending()
+    def _owner(self) -> BatchEnv:
+        return self
 
     def check_open(self) -> None:
         """Refuse a batch if the processes are closed."""

@@ -14,10 +14,16 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
 
 from plangym_ext.core.pending import Pending
+from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
+from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW, ROW
 from plangym_ext.workers.external_process import ExternalProcess
@@ -29,6 +35,41 @@ from plangym_ext.workers.worker_pool import BatchOwner
 
 #: Seconds between two looks at workers that have not answered.
 _LOOK = 0.1
+
+
+class WorkerStepper(SlotStepper):
+    """A `SlotStepper` whose rows run in worker processes."""
+
+    slot_storage = "shared"
+    rows_are_checked_where_they_run = True
+
+    @abstractmethod
+    def _owner(self) -> BatchOwner:
+        """Return the handle of the workers, whose rows are at least as wide as those here."""
+
+    def _run(self, request: RowRequest) -> RowResults:
+        run = BatchRun(self._owner(), request)
+        run.start()
+        try:
+            run.abandoned = False
+            return run.wait(None)
+        finally:
+            run.abandon()  # an interrupt may have come before it had an outcome
+
+    def _start(self, request: RowRequest) -> Pending[RowResults]:
+        run = BatchRun(self._owner(), request)
+        run.start()
+        return run.pending()
+
+    def make_transitions(
+        self,
+        actions: Any,
+        states: np.ndarray | None = None,
+        dt: int | np.ndarray = 1,
+        return_state: bool | None = None,
+    ) -> Transitions | StateTransitions:
+        """Step rows; the seed's name for `step_batch`."""
+        return self.step_batch(actions, states, dt, return_state)
 
 
 class BatchRun:
@@ -45,7 +86,7 @@ class BatchRun:
         state_width: S, the bytes of the rows that it has room for.
         outcome: the results or an error, once there is one.
         abandoned: whether the results will not be asked for: they have been kept, or nothing
-            holds the `pending` ones; an interrupt may come before anything does.
+            waits for them or holds the `pending` ones; an interrupt may come before anything does.
     """
 
     memory: SharedBatch
@@ -69,15 +110,10 @@ class BatchRun:
         self._recovery = Recovery(request.num_rows)
         self.memory = SharedBatch(pool, owner.layout, request)
         self.queue = pool.take_queue()
-        try:
-            self.memory.load()
-        except BaseException:
-            self.memory.give_up()
-            pool.give_back(self.queue)
-            raise
         self.round = Round(self.queue)
         pool.runs.add(self)
         try:
+            self.memory.load()
             sharers = 1 if owner.blocking else len(pool.workers)
             schedule = pool.scheduler.schedule(request.num_rows, request.horizon, sharers)
             self._usual, self._spin = int(1e9 * schedule.row_seconds), schedule.spin
@@ -102,7 +138,7 @@ class BatchRun:
 
     def pending(self) -> Pending[RowResults]:
         """Return the results to come; to be held by the caller alone."""
-        found = Pending(self.wait, self.poll, drop=self._abandon)
+        found = Pending(self.wait, self.poll, drop=self.abandon)
         self.abandoned = False
         return found
 
@@ -209,7 +245,7 @@ class BatchRun:
 
     # The end --------------------------------------------------------------------
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """Note that the results will not be asked for; called in any thread, at any line."""
         self.abandoned = True
 

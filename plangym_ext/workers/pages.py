@@ -51,8 +51,6 @@ class Page:
         busy: whether a batch is running on it.
         views: by the shape of a batch. This is the one cache of what follows from a shape; it
             goes with its page, which is as large as its batches were, and when it is full.
-        loaded: the views through which inputs were written last; None if others may have
-            written since.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -61,7 +59,6 @@ class Page:
         self.busy = False
         self.memory = self.block.ndarray((nbytes,), np.uint8)
         self.views: dict[Hashable, PageViews] = {}
-        self.loaded: PageViews | None = None
         self._lease: weakref.ref[np.ndarray] | None = None
 
     def keep(self, shape: Hashable, views: PageViews) -> PageViews:

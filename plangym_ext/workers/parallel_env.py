@@ -6,25 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
-from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import StateTransitions, Transitions
-from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
-from plangym_ext.workers.batch_run import BatchRun
+from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.processors import default_n_workers
 
 
-class ParallelEnv(BackendEnv):
+class ParallelEnv(WorkerStepper, BackendEnv):
     """Step any env in parallel whenever `step_batch` is called.
 
     A local env does everything but the batches; its copies run in worker processes
@@ -52,8 +46,6 @@ class ParallelEnv(BackendEnv):
     """
 
     backend = "process"
-    slot_storage = "shared"
-    rows_are_checked_where_they_run = True
 
     def __init__(
         self,
@@ -200,27 +192,15 @@ class ParallelEnv(BackendEnv):
 
     # Rows -----------------------------------------------------------------------
 
-    def make_transitions(
-        self,
-        actions: Any,
-        states: np.ndarray | None = None,
-        dt: int | np.ndarray = 1,
-        return_state: bool | None = None,
-    ) -> Transitions | StateTransitions:
-        """Step rows; the seed's name for `step_batch`."""
-        return self.step_batch(actions, states, dt, return_state)
-
     def _end_abandoned(self) -> None:
         if self._batch_env is not None:
             self._batch_env._end_abandoned()
 
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
+    def _owner(self) -> BatchEnv:
         batch_env, width = self.batch_env, self.plan_env.layout.state_width
         if width > batch_env.layout.state_width:
             batch_env.widen(width)
-        run = BatchRun(batch_env, request)
-        run.start()
-        return run.pending()
+        return batch_env
 
     def _widened(self, width: int) -> None:
         """Note that the workers have made their rows wider."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.row_loop import RowError, row_error, run_rows
+from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW, ROW, worker_lines
@@ -239,9 +239,9 @@ class WorkerEnv:
         self._env = env
         self._blocks: dict[int, SharedBlock] = {}
         self._layouts: dict[int, KnowLayout] = {}
-        #: Views for a layout: making them costs as much as a few rows. All are made anew when
-        #: memory or a layout is let go of, or rows become wider.
-        self._batches: dict[int, RowBatch] = {}
+        #: What follows from a layout, by its number: making it costs as much as a few rows. All
+        #: are made anew when memory or a layout is let go of, or rows become wider.
+        self._loops: dict[int, RowLoop] = {}
 
     def description(self) -> dict[str, Any]:
         """Return name, spaces and row layout: what the parent checks and shows."""
@@ -264,7 +264,7 @@ class WorkerEnv:
 
     def close_block(self, number: int) -> None:
         """Let go of shared memory, and of all views."""
-        self._batches.clear()
+        self._loops.clear()
         self._blocks.pop(number).close()
 
     def know(self, message: KnowLayout) -> None:
@@ -273,7 +273,7 @@ class WorkerEnv:
 
     def forget(self, number: int) -> None:
         """Let go of a layout, and of all views."""
-        self._batches.clear()
+        self._loops.clear()
         del self._layouts[number]
 
     def run(self, number: int, ranges: Iterable[tuple[int, int]]) -> bytes:
@@ -292,16 +292,14 @@ class WorkerEnv:
             StateError: a state is damaged or belongs to another env, which the env has not
                 been shown.
         """
-        layout = self._layouts[number].layout
-        batch = self._batches.get(number)
-        if batch is None:
-            batch = self._batches[number] = self._batch(self._layouts[number])
+        loop = self._loops.get(number) or self._loop(number)
+        batch, unchecked = loop.batch, self._layouts[number].layout.unchecked
         batch.drop_own()
         try:
             for first, stop in ranges:
-                if layout.unchecked:
-                    self._check(batch.states_in[first:stop], layout.unchecked)
-                run_rows(self._env, batch, first, stop)
+                if unchecked:
+                    self._check(batch.states_in[first:stop], unchecked)
+                loop.run(first, stop)
         finally:
             batch.progress[ROW] = NO_ROW
         return _pickled(batch) if batch.own_infos or batch.own_objects else b""
@@ -311,8 +309,9 @@ class WorkerEnv:
         if not envelope.holds_own(states):
             envelope.check(states, where)
 
-    def _batch(self, message: KnowLayout) -> RowBatch:
-        what, worker = message
+    def _loop(self, number: int) -> RowLoop:
+        """Make the views of a batch with a layout, and keep them."""
+        what, worker = self._layouts[number]
         page = self._blocks[what.page]
         memory = page.ndarray((page.nbytes,), np.uint8)
         given = {place.field: place.view(self._blocks[place.block]) for place in what.places}
@@ -322,12 +321,13 @@ class WorkerEnv:
         batch.sources = batch.field("sources") if what.by_source else None
         batch.targets = batch.field("targets") if what.by_target else None
         batch.progress = worker_lines(memory, worker + 1)[worker].data
-        return batch
+        loop = self._loops[number] = RowLoop(self._env, batch)
+        return loop
 
     def widen(self, width: int) -> None:
         """Make rows wider, and let go of all views."""
         self._env.widen(width)
-        self._batches.clear()
+        self._loops.clear()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the env."""

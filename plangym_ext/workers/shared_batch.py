@@ -41,6 +41,7 @@ class SharedBatch:
     def __init__(self, pool: WorkerPool, rows: RowLayout, request: RowRequest) -> None:
         self._pool, self._rows, self._request = pool, rows, request
         self._page: Page | None = None
+        self._pinned = False
         self.blocks: list[SharedBlock] = []
         self.writes_elsewhere = False
         #: Whether rows begin where others end: what they read must outlast the batch, in case
@@ -65,9 +66,6 @@ class SharedBatch:
         self._page = page = self._pool.pages.take(shape, self._nbytes)
         views = page.views.get(shape) or self._view(page, shape)
         self.batch, self.lines, self._size = views.batch, views.lines, views.nbytes
-        if page.loaded is not views:
-            views.batch.forget_inputs()
-            page.loaded = views
         self.blocks.append(page.block)
         if request.out or request.slots is not None or SharedBlock.of(request.states) is not None:
             self._load_placed(page)
@@ -76,11 +74,7 @@ class SharedBatch:
             self.layout = views.layout = self._pool.known(views.layout or self._layout(page, ()))
         if request.slots is not None:
             request.slots.store.pins += 1
-
-    def give_up(self) -> None:
-        """Let another batch use the page, after a `load` that failed or was interrupted."""
-        if self._page is not None:
-            self._page.busy = False
+            self._pinned = True
 
     def _nbytes(self) -> int:
         _, size = self._rows.offsets(self._request.num_rows, self._request.horizon)
@@ -155,8 +149,6 @@ class SharedBatch:
             given = {name: self.batch.field(name) for name in self._request.out} | self._written
         if self._pool.pages.may_lease(self._size):
             assert self._page is not None
-            # The caller may write to it.
-            self._page.loaded = None
             return self.batch.results(self._page.lease(), given=given)
         return self.batch.results(copy=True, given=given)
 
@@ -174,8 +166,10 @@ class SharedBatch:
         return state
 
     def release(self) -> None:
-        """Let another batch use the page, unless results look at it; called once."""
-        self.give_up()
+        """Let another batch use the page, unless results look at it; `load` may have failed."""
+        if self._page is not None:
+            self._page.busy = False
         self.blocks.clear()
-        if self._request.slots is not None:
+        if self._pinned and self._request.slots is not None:
+            self._pinned = False
             self._request.slots.store.pins -= 1

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.ring import Ring
 from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+from plangym_ext.learn.replay.uniform import Ring
 
 
 @final

@@ -1,4 +1,4 @@
-"""Uniform sampling from a ring of rows."""
+"""A ring of rows, of which the newest overwrite the oldest; and uniform draws from it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,112 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
+from plangym_ext.arrays.tree import ArrayDict
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.ring import Ring
+from plangym_ext.learn.replay.nested import leaves, mapped
+
+Positions = npt.NDArray[np.int64]
+
+
+class Ring:
+    """At most `capacity` rows, each at a position that it keeps until it is overwritten.
+
+    Args:
+        capacity: rows.
+        where: begins the messages.
+    """
+
+    def __init__(self, capacity: int, where: str) -> None:
+        self.capacity, self._where = capacity, where
+        self._rows: ArrayDict | None = None
+        self._cursor = 0  # position of the next row
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Return the rows that are there."""
+        return self._size
+
+    @property
+    def by_age(self) -> Positions:
+        """`[len]` positions, the oldest row first."""
+        return (self._cursor - self._size + np.arange(self._size)) % self.capacity
+
+    def check(self, samples: Mapping[str, Any]) -> int:
+        """Return the number of rows in `samples`, or say why they cannot be added."""
+        arrays = dict(leaves(samples))
+        lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
+        if len(set(lengths.values())) != 1 or -1 in lengths.values():
+            raise InvalidSamples(
+                f"{self._where}: samples must be arrays [N, ...] with one N; got "
+                f"{lengths or 'none'}. Add one row for every step."
+            )
+        if self._rows is not None:
+            self._compare({name: _form(array[:0]) for name, array in arrays.items()})
+        return next(iter(lengths.values()))
+
+    def _compare(self, given: dict[str, tuple[tuple[int, ...], str]]) -> None:
+        assert self._rows is not None
+        kept = {name: _form(array) for name, array in leaves(self._rows.to_ndarray())}
+        if given != kept:
+            names = sorted({*given, *kept})
+            odd = [name for name in names if given.get(name) != kept.get(name)]
+            raise InvalidSamples(
+                f"{self._where}: a row must be what the first ones were, by name, shape and dtype; "
+                + "; ".join(f"{n} was {kept.get(n)}, got {given.get(n)}" for n in odd)
+                + ". Convert it, or begin a new buffer."
+            )
+
+    def add(self, samples: Mapping[str, Any]) -> Positions:
+        """Copy N rows in, which `check` has passed; return the positions `[min(N, capacity)]`."""
+        count = len(next(leaves(samples))[1])
+        if self._rows is None:
+            self._rows = self._room_for(samples)
+        # As many as fit, at the places where they would be had they come one by one.
+        kept = min(count, self.capacity)
+        places = (self._cursor + np.arange(count - kept, count)) % self.capacity
+        self._rows[places] = mapped(samples, lambda array: array[count - kept :])
+        self._cursor = (self._cursor + count) % self.capacity
+        self._size = min(self._size + count, self.capacity)
+        return places
+
+    def _room_for(self, samples: Mapping[str, Any]) -> ArrayDict:
+        one = mapped(samples, lambda array: np.zeros(array.shape[1:], array.dtype))
+        try:
+            return ArrayDict.from_example(one, (self.capacity,), force_32bit=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidSamples(f"{self._where}: {error}") from error
+
+    def check_filled(self) -> None:
+        """Refuse to draw from nothing."""
+        if not self._size:
+            raise ReplayEmpty(
+                f"{self._where}: there must be rows to draw from; none were added. Collect first."
+            )
+
+    def take(self, places: Positions) -> dict[str, Any]:
+        """Return copies of some rows `[N, ...]` by name."""
+        self.check_filled()
+        assert self._rows is not None
+        return self._rows.apply(lambda leaf: leaf.to_ndarray()[places])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the rows by position, and where the next one goes."""
+        rows = self.take(np.arange(self._size)) if self._size else {}
+        return {"rows": rows, "cursor": self._cursor}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], capacity: int, where: str) -> Ring:
+        """Return the ring that was saved."""
+        ring = cls(capacity, where)
+        if state["rows"]:
+            ring.check(state["rows"])
+            ring.add(state["rows"])
+        ring._cursor = int(state["cursor"])
+        return ring
 
 
 @final
@@ -49,3 +151,8 @@ class ReplayBuffer(Replay):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._ring = Ring.from_state(state, self.capacity, self._name)
+
+
+def _form(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], str]:
+    """Return the shape of one row and dtype."""
+    return array.shape[1:], str(array.dtype)

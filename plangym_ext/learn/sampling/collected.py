@@ -58,7 +58,7 @@ class Sampler(Protocol):
 
 
 def episode_rows(
-    returns: Any, lengths: Any, terminated: Any, **own: Any
+    returns: Any, lengths: Any, terminated: Any, /, **own: Any
 ) -> dict[str, npt.NDArray[Any]]:
     """Return `Collected.episodes` of sequences with E elements each; `own` are further columns."""
     found = {

@@ -83,7 +83,7 @@ class RowNoise:
 
     Attributes:
         rows: `[B]` int64, as given.
-        steps: `[B]` uint64, the step of each row; assign, and call `restart`, to move.
+        steps: `[B]` uint64, the step of each row.
     """
 
     def __init__(self, seed: int, rows: Sequence[int] | npt.NDArray[Any], stream: int = 0) -> None:
@@ -96,14 +96,13 @@ class RowNoise:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def restart(self) -> None:
-        """Have the present step draw its numbers from the first again."""
-        self._drawn = 0
+    def move_to(self, steps: npt.NDArray[np.uint64]) -> None:
+        """Draw the numbers of other steps, `[B]` uint64, from their first on."""
+        self.steps, self._drawn = steps, 0
 
     def advance(self) -> None:
         """Go on to the next step of every row."""
-        self.steps += np.uint64(1)
-        self._drawn = 0
+        self.move_to(self.steps + np.uint64(1))
 
     def assign(self, index: int, row: int) -> None:
         """Have an entry draw the numbers of another row, from its first step on."""
@@ -135,9 +134,20 @@ class RowNoise:
         return drawn
 
 
-def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any]) -> list[int]:
-    """Return a seed for the env of each row; it depends on `seed` and the row's number alone."""
-    return [_word(seed, (0, int(row)), np.uint32) for row in rows]
+def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any], steps: Any = None) -> list[int]:
+    """Return a seed for the env of each row, which depends on nothing but its arguments.
+
+    Args:
+        seed: of all rows.
+        rows: `[B]` int >= 0.
+        steps: `[B]` int >= 0, those that each row has taken before; None for none.
+    """
+    numbers = [int(row) for row in rows]
+    taken = [0] * len(numbers) if steps is None else [int(step) for step in steps]
+    return [
+        _word(seed, (0, row, *([step] if step else [])), np.uint32)
+        for row, step in zip(numbers, taken, strict=True)
+    ]
 
 
 def _key(seed: int, stream: int, row: int) -> int:

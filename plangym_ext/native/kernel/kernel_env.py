@@ -14,10 +14,8 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.own_process import fork_count, usable_processors
-from plangym_ext.core.pending import Pending
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
-from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel.kernel import Kernel
@@ -85,9 +83,6 @@ class KernelEnv(NativeEnv):
         self._memory = RowMemory(self.plan_env, self.kernel)
         if self._checks is not None:
             self._checks = self._memory.checks()
-
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        return run_now(self._run_rows, request)
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         self.plan_env._check_open("step_batch")

@@ -9,10 +9,8 @@ import numpy as np
 from gymnasium import wrappers
 
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.pending import Pending
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
-from plangym_ext.core.slot_stepper import run_now
 from plangym_ext.errors import BackendUnavailable, EnvClosed, InvalidObservation
 from plangym_ext.native.mujoco.library import batch_library
 from plangym_ext.native.mujoco.live import MujocoLive
@@ -161,9 +159,6 @@ class MujocoEnv(NativeEnv):
             )
 
     # Rows -----------------------------------------------------------------------
-
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        return run_now(self._run_rows, request)
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         if self._closed:

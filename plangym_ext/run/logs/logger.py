@@ -102,12 +102,7 @@ class Logger(Closing):
                 written.
         """
         row, timed = _row(step, values), _row(step, timings or {})
-        before = self._progress.last.get(STEP)
-        if before is not None and not step > before:
-            raise InvalidOption(
-                f"Logger.log: step must be greater than the one before, {before:g}; got {step}. "
-                f"To go on from a checkpoint call truncate_after with its step."
-            )
+        self._check_step(step)
         seconds = round(time.monotonic() - self._began, 3)
         self._progress.add(row)
         self._lines.add(row)
@@ -116,6 +111,14 @@ class Logger(Closing):
             self._events.add({**row, **{f"timings/{n}": v for n, v in timed.items() if n != STEP}})
         if self._table is not None:
             self._table.row(step, {n: v for n, v in {**row, **timed}.items() if n != STEP})
+
+    def _check_step(self, step: int) -> None:
+        before = self._progress.last.get(STEP)
+        if before is not None and not step > before:
+            raise InvalidOption(
+                f"Logger.log: step must be greater than the one before, {before:g}; got {step}. "
+                f"To go on from a checkpoint call truncate_after with its step."
+            )
 
     def progress(self, step: int, text: str = "") -> None:
         """Move the bar between two rows."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, final
 
 import numpy as np
 
+from plangym_ext.learn.sampling.collected import Collected, Progress, episode_rows
+from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import plan_games, step_games
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.slot import Finished, Slot
@@ -40,18 +42,22 @@ class Collector:
         value: Callable[[Any], Any] | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        self._env, self._planner, self._value = env, planner, value
+        self._env, self._planner, self._value = env, as_planner(planner), value
         self._max_steps, self._attributes = max_steps, tuple(attributes)
         self._slots = [Slot(number, seed) for number in slots]
         self._begun = False
 
     def collect(
-        self, moves: int, on_move: Callable[[int], None] | None = None
+        self,
+        moves: int,
+        version: int = 0,  # noqa: ARG002 - the planner asks the network itself
+        on_move: Progress | None = None,
     ) -> tuple[list[Finished], Budget]:
         """Play so many moves in every game.
 
         Args:
             moves: how many.
+            version: of the weights; they are those of now.
             on_move: called after each, with how many have been played in all games together.
 
         Returns:
@@ -86,7 +92,16 @@ class Collector:
         plans = plan_games(self._planner, self._env, games)
         steps, self._infos = step_games(self._env, games, plans)
         for slot, plan, step in zip(self._slots, plans, steps, strict=True):
-            slot.take(plan, step)
+            slot.game.take(step)
+            slot.recorder.add(
+                plan,
+                step.obs,
+                step.reward,
+                terminated=step.terminated,
+                truncated=step.truncated,
+                legal=step.legal,
+            )
+        self._planner.take_rewards(np.array([step.reward for step in steps]))
         return sum((plan.budget for plan in plans), Budget())
 
     def _is_over(self, slot: Slot) -> bool:
@@ -136,3 +151,60 @@ class Collector:
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+class GameCollector(Protocol):
+    """Plays games, here or in workers; see `Collector`."""
+
+    def collect(
+        self, moves: int, version: int = 0, on_move: Progress | None = None
+    ) -> tuple[list[Finished], Budget]:
+        """Play so many moves in every game."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all there is to save between two rounds."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on bit for bit."""
+
+    def close(self) -> None:
+        """Close env and workers."""
+
+
+@final
+class PlanSampler:
+    """Samples whole episodes that a planner plays; its data are their records.
+
+    Args:
+        games: a `Collector`, or one that has workers play.
+    """
+
+    def __init__(self, games: GameCollector) -> None:
+        self._games = games
+
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
+        """Play n moves in every game; see `Sampler.collect`."""
+        finished, cost = self._games.collect(n, version, progress)
+        records = [one.record for one in finished]
+        episodes = episode_rows(
+            [record.return_ for record in records],
+            [record.length for record in records],
+            [record.terminated for record in records],
+            **{
+                name: [record.attributes[name] for record in records]
+                for name in (records[0].attributes if records else ())
+            },
+        )
+        return Collected(records, episodes, cost, version)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the games in progress; see `Sampler.state_dict`."""
+        return self._games.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with games that were saved; any number of workers can have played them."""
+        self._games.load_state_dict(state)
+
+    def close(self) -> None:
+        """Close env and workers."""
+        self._games.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import IncompleteState
+from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import TRAINERS
 from plangym_ext.run.training.collector import Collector
@@ -76,6 +77,20 @@ class Parts:
 
         settings = self.config.trainer
         return getattr(plangym_ext.learn, TRAINERS[settings.name][0])(network, settings.config)
+
+    def algorithm(self, network: Any) -> Algorithm:
+        """Make what learns: a trainer and a replay, empty."""
+        from plangym_ext.learn.algorithms.replay_algorithm import ReplayAlgorithm
+
+        settings = self.config.replay
+        return ReplayAlgorithm(
+            self.trainer(network),
+            self.replay(),
+            updates=self.config.updates,
+            min_rows=settings.min_rows,
+            group_by=settings.grouped_by,
+            seed=self.config.seed,
+        )
 
     def replay(self) -> Any:
         """Make the replay, empty."""

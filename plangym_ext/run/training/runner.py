@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.planners.plans import Budget
+from plangym_ext.learn.algorithm import Algorithm
+from plangym_ext.learn.sampling.collected import Collected, Sampler
 from plangym_ext.run.files import write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
@@ -27,11 +28,9 @@ from plangym_ext.run.training.checkpoints import (
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
-from plangym_ext.run.training.learning import Learning
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.slot import Finished
+from plangym_ext.run.training.samplers import make_sampler
 from plangym_ext.run.training.versions import versions
-from plangym_ext.run.training.worker_collector import WorkerCollector
 
 _INTERRUPTED = "interrupted"
 #: Columns of the table.
@@ -39,12 +38,12 @@ _SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", 
 
 
 class Runner(Closing):
-    """Trains a network from planning.
+    """Has a sampler play and an algorithm learn from it, round after round.
 
-    A round is `collector.moves` moves in every game, the episodes that ended added to the
-    replay, `updates` updates, now and then an evaluation, a row in the log, and now and
-    then a checkpoint. A run that was killed, and goes on from its last checkpoint, ends with
-    the weights and the log of one that was not, bit for bit.
+    A round is `collector.moves` steps in every env, the updates that the algorithm makes of
+    them, now and then an evaluation, a row in the log, and now and then a checkpoint. A run
+    that was killed, and goes on from its last checkpoint, ends with the weights and the log of
+    one that was not, bit for bit.
 
         with Runner(compose(["cartpole"]), "runs/cartpole") as runner:
             runner.run()
@@ -62,8 +61,8 @@ class Runner(Closing):
         config: the settings.
         network: what learns.
         evaluator: asks the network.
-        trainer: teaches it.
-        replay: what is remembered.
+        sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
+        algorithm: learns from what was played; see `plangym_ext.learn.algorithm.Algorithm`.
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
@@ -106,10 +105,10 @@ class Runner(Closing):
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
             self.evaluator = self._parts.evaluator(self.network)
-            self.trainer = self._parts.trainer(self.network)
-            self.replay = self._parts.replay()
-            self._learning = Learning(config, self.trainer, self.replay)
-            self._collector = self._closed_later(self._make_collector())
+            self.algorithm: Algorithm = self._parts.algorithm(self.network)
+            self.sampler: Sampler = self._closed_later(
+                make_sampler(self._parts, self._env, self.network, self.evaluator)
+            )
             self._evaluation = self._closed_later(
                 Evaluation(self._parts, self._env, self.evaluator)
             )
@@ -132,12 +131,15 @@ class Runner(Closing):
         self._closers.append(part)
         return part
 
-    def _make_collector(self) -> Any:
-        if self.config.collector.n_workers:
-            return WorkerCollector(self._parts, self.network)
-        return self._parts.collector(
-            self._env, self.evaluator, range(self.config.collector.num_envs)
-        )
+    @property
+    def trainer(self) -> Any:
+        """The trainer of an algorithm that has one."""
+        return self.algorithm.trainer  # type: ignore[attr-defined]
+
+    @property
+    def replay(self) -> Any:
+        """What is remembered, by an algorithm that has a replay."""
+        return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool) -> Logger:
         params = {**plain(self.config), "versions": versions()}
@@ -196,58 +198,31 @@ class Runner(Closing):
     def _run_round(self) -> None:
         """Run one round and log it."""
         seconds: dict[str, float] = {}
+        moves, steps = self.config.collector.moves, self.config.steps_per_round
         with _timed(seconds, "collect"):
-            finished, cost = self._collect()
-        with _timed(seconds, "train"):
-            losses = self._learning.train(
-                lambda: self._show("training", self.config.steps_per_round)
+            self._show("playing")
+            collected = self.sampler.collect(
+                moves, self.algorithm.updates, lambda done: self._show("playing", done)
             )
+            self._call("on_episodes", collected.data)
+            self.algorithm.take(collected)
+        with _timed(seconds, "train"):
+            metrics = self.algorithm.train(lambda _: self._show("training", steps))
         self.round += 1
-        self.steps += self.config.steps_per_round
-        values = {**self._collected(finished, cost), **losses}
+        self.steps += steps
+        values = {"round": self.round, **_summary(collected), **metrics}
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
-            with _timed(seconds, "evaluate"):
-                episodes = self._evaluation.episodes(callback=lambda _: self._show("evaluating"))
-            values |= summary(episodes)
-            self._call("on_evaluation", episodes)
+            values |= self._evaluate(seconds)
         self._log.log(self.steps, values, timings=seconds)
         self._call("on_round", values)
 
-    def _collect(self) -> tuple[list[Finished], Budget]:
-        """Play, and add the episodes that ended to the replay."""
-        moves = self.config.collector.moves
-        self._show("playing")
-        if isinstance(self._collector, WorkerCollector):
-            finished, cost = self._collector.collect(moves, self.trainer.updates)
-        else:
-            finished, cost = self._collector.collect(
-                moves, lambda done: self._show("playing", done)
-            )
-        records = [one.record for one in finished]
-        self._call("on_episodes", records)
-        for record in records:
-            self._learning.add(record)
-        return finished, cost
-
-    def _collected(self, finished: list[Finished], cost: Budget) -> dict[str, float]:
-        """Return what is logged of the episodes that ended."""
-        records = [one.record for one in finished]
-        values: dict[str, float] = {
-            "round": self.round,
-            "episodes": len(records),
-            "replay_rows": len(self.replay),
-            "updates": self.trainer.updates,
-            "model_steps": cost.model_steps,
-            "evaluator_rows": cost.evaluator_rows,
-        }
-        if records:
-            values["return"] = float(np.mean([record.return_ for record in records]))
-            values["length"] = float(np.mean([record.length for record in records]))
-            values["terminated"] = float(np.mean([record.terminated for record in records]))
-            for name in records[0].attributes:
-                values[name] = float(np.mean([record.attributes[name] for record in records]))
-        return values
+    def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
+        """Evaluate, and return what is logged of it."""
+        with _timed(seconds, "evaluate"):
+            episodes = self._evaluation.episodes(callback=lambda _: self._show("evaluating"))
+        self._call("on_evaluation", episodes)
+        return summary(episodes)
 
     def _show(self, doing: str, moves: int = 0) -> None:
         """Move the progress bar within a round: rounds can take minutes."""
@@ -272,8 +247,8 @@ class Runner(Closing):
                 "round": self.round,
                 "steps": self.steps,
                 "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
-                "collector": self._collector.state_dict(),
-                **self._learning.state_dict(),
+                "collector": self.sampler.state_dict(),
+                **self.algorithm.state_dict(),
             },
         )
         self._call("on_checkpoint", path)
@@ -286,8 +261,8 @@ class Runner(Closing):
 
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
         check_same_spaces(str(path), saved["spaces"], self._env)
-        self._learning.load_state_dict(saved)
-        self._collector.load_state_dict(saved["collector"])
+        self.algorithm.load_state_dict(saved)
+        self.sampler.load_state_dict(saved["collector"])
         self.round, self.steps = saved["round"], saved["steps"]
         # A run that was over stays so, unless the settings ask for more now.
         if saved["config"] == plain(self.config):
@@ -304,6 +279,19 @@ class Runner(Closing):
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0
+
+
+def _summary(collected: Collected) -> dict[str, float]:
+    """Return what is logged of what was played."""
+    episodes, cost = collected.episodes, collected.cost
+    count = len(episodes["return"])
+    means = {name: float(np.mean(column)) for name, column in episodes.items()} if count else {}
+    return {
+        "episodes": count,
+        "model_steps": cost.model_steps,
+        "evaluator_rows": cost.evaluator_rows,
+        **means,
+    }
 
 
 @contextmanager

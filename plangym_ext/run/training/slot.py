@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
-from plangym_ext.planners.games import Game, Step
+from plangym_ext.planners.games import Game
 from plangym_ext.planners.plans import Budget, Plan
 
 #: What the record of a game in progress is saved as, if there is any of it.
@@ -41,18 +41,6 @@ class Slot:
         self.episode += 1
         self.game = Game(env, episode_seed(self.run_seed, self.number, self.episode))
         self.recorder = EpisodeRecorder(self.game.seed, self.game.obs, self.game.legal)
-
-    def take(self, plan: Plan, step: Step) -> None:
-        """Move on by the action of a plan, and record it."""
-        self.game.take(step)
-        self.recorder.add(
-            plan,
-            step.obs,
-            step.reward,
-            terminated=step.terminated,
-            truncated=step.truncated,
-            legal=step.legal,
-        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save: nested dicts of arrays and plain values."""

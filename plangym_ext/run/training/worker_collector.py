@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.slot import Finished
@@ -45,12 +46,18 @@ class WorkerCollector:
             self.close()
             raise
 
-    def collect(self, moves: int, version: int) -> tuple[list[Finished], Budget]:
+    def collect(
+        self,
+        moves: int,
+        version: int = 0,
+        on_move: Progress | None = None,  # noqa: ARG002 - workers do not say
+    ) -> tuple[list[Finished], Budget]:
         """Play so many moves in every game; see `Collector.collect`.
 
         Args:
             moves: how many.
-            version: of the weights.
+            version: of the weights; they travel if it has changed.
+            on_move: not called.
 
         Raises:
             WorkerDied: a worker ended; the run can go on from its last checkpoint.

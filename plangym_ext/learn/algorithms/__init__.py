@@ -1,0 +1,1 @@
+"""Algorithms: how a network learns from what samplers collect."""

@@ -1,0 +1,223 @@
+"""An agent in some rows of envs, which writes what happens into columns of a sample tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.errors import IncompleteState, InvalidAnswer
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.sampling.beginning import begin_episodes
+from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.learn.sampling.endings import Endings
+from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
+from plangym_ext.learn.sampling.fitting import RowSpaces
+from plangym_ext.learn.sampling.nest import Nest
+from plangym_ext.learn.sampling.noise import RowNoise
+from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.stepping import EnvSteps
+from plangym_ext.learn.sampling.waiting import Waiting
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+Ndarray = npt.NDArray[Any]
+
+
+class Actor:
+    """Plays b rows of all, step by step.
+
+    `begin` asks the agent and has the envs begin a step, `finish` waits for it. After a step
+    that failed `load_state_dict` brings the rows back to where they were.
+
+    Args:
+        venv: the envs of these rows, which reset in the step that ends an episode.
+        agent: chooses the actions.
+        tree: of `build_sample_tree`, for all rows.
+        rows: numbers of these rows, and their columns in the tree.
+        options: of the sampler.
+    """
+
+    def __init__(
+        self,
+        venv: PlanVectorEnv,
+        agent: Agent,
+        tree: ArrayDict,
+        rows: range,
+        options: SamplerOptions,
+    ) -> None:
+        self._venv, self._agent, self._rows, self._options = venv, agent, rows, options
+        spaces = RowSpaces(venv)
+        self._columns = Columns(tree, spaces, rows)
+        self._spaces = spaces
+        self._info_nest: Nest | None = None
+        self._steps = EnvSteps(venv, self._columns, spaces.obs)
+        self._noise = RowNoise(options.seed, rows)
+        self._sums = EpisodeSums(len(rows), options.discount)
+        self._endings = Endings(self._columns, options)
+        self._waiting: Waiting | None = None
+        if options.on_end != "reset":
+            self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
+        columns = self._columns
+        self._inputs = [
+            Inputs(*parts, self._noise)
+            for parts in zip(
+                columns.obs, columns.prev_action, columns.prev_reward, columns.first, strict=True
+            )
+        ]
+        self._carry: Any = None
+        self._begun = False
+        #: Steps `[b]` that were played before this fragment.
+        self._before = np.zeros(len(rows), np.uint64)
+
+    # A fragment -------------------------------------------------------------------------
+
+    def begin_fragment(self, version: int) -> None:
+        """Go on from the last row of the columns in the first.
+
+        Args:
+            version: of the weights that play.
+        """
+        self.begin_episodes()
+        columns = self._columns
+        for array in (columns.first, columns.prev_reward):
+            array[0] = array[-1]
+        for nested in (columns.obs, columns.prev_action):
+            _copy(leaves(nested[0]), leaves(nested[-1]))
+        _copy(columns.carry, self._carry_leaves())
+        columns.version[:] = version
+        self._endings.clear()
+        if self._waiting is not None:
+            self._waiting.begin()
+
+    def begin(self, t: int) -> None:
+        """Have the agent choose the actions of step t, and the envs begin it."""
+        columns, noise = self._columns, self._noise
+        noise.move_to(self._before + np.uint64(t))
+        action, info, self._carry = self._agent.step(self._inputs[t], self._carry)
+        parts = self._spaces.action.split(action)
+        for target, part in zip(leaves(columns.action[t]), parts, strict=True):
+            _write(target, part)
+        if self._info_nest is None:
+            self._info_nest = Nest(info)
+        for target, part in zip(columns.agent_info[t], self._info_nest.split(info), strict=True):
+            _write(target, part)
+        rows = None
+        if self._waiting is not None:
+            self._waiting.clear(t)
+            rows = self._waiting.stepped
+        self._steps.begin(t, rows)
+
+    def finish(self, t: int) -> None:
+        """Wait for step t; write what came of it, and what the next action answers to."""
+        columns = self._columns
+        stepped = self._steps.finish(t)
+        first = columns.first[t + 1]
+        np.logical_or(columns.terminated[t], columns.truncated[t], out=first)
+        columns.prev_reward[t + 1] = columns.reward[t]
+        _copy(leaves(columns.prev_action[t + 1]), leaves(columns.action[t]))
+        self._endings.write_infos(t, stepped)
+        if np.count_nonzero(first):
+            rows = np.flatnonzero(first)
+            self._endings.add(t, rows, stepped)
+            for previous in (columns.prev_reward[t + 1], *leaves(columns.prev_action[t + 1])):
+                previous[rows] = 0
+            if self._waiting is not None:
+                self._waiting.add(t, rows)
+        if self._waiting is not None:
+            self._waiting.show(t + 1)
+
+    def end_fragment(self) -> dict[str, Ndarray]:
+        """Return the table of the episodes that ended, in the order of (step, row)."""
+        columns = self._columns
+        _copy(columns.next_carry, self._carry_leaves())
+        self._before = self._before + np.uint64(columns.num_steps)
+        steps = columns.reward, columns.terminated, columns.truncated, columns.valid
+        table = self._sums.add(*steps, self._endings.going_on)
+        table["row"] += self._rows.start
+        return table | self._endings.fields(len(table["row"]))
+
+    def _carry_leaves(self) -> list[Ndarray]:
+        return Nest(self._carry).split(self._carry)
+
+    # Between fragments ------------------------------------------------------------------
+
+    def begin_episodes(self) -> None:
+        """Reset every row, and play random steps if that was asked for: once."""
+        if not self._begun:
+            where = self._venv, self._columns, self._rows
+            begin_episodes(*where, self._options, self._sums, self._before)
+            self._carry = self._agent.initial_carry(len(self._rows))
+            self._begun = True
+
+    def state_dict(self, *, envs: bool = True) -> dict[str, Any]:
+        """Return where these rows are: arrays `[b, ...]`, or lists of them, by name.
+
+        Args:
+            envs: whether to capture states of the envs; "envs" is None without, and where
+                they cannot be captured.
+        """
+        self.begin_episodes()
+        columns = self._columns
+        return {
+            "envs": self._env_states() if envs else None,
+            "obs": [leaf.copy() for leaf in leaves(columns.obs[-1])],
+            "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
+            "prev_reward": columns.prev_reward[-1].copy(),
+            "first": columns.first[-1].copy(),
+            "carry": [leaf.copy() for leaf in self._carry_leaves()],
+            "noise": self._before.copy(),
+            "sums": self._sums.sums.T.copy(),
+        }
+
+    def _env_states(self) -> Ndarray | None:
+        try:
+            return self._venv.get_states()
+        except (AttributeError, IncompleteState):
+            return None
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned; without states of envs, with new episodes."""
+        columns = self._columns
+        self._steps.settle()
+        self._before = np.array(state["noise"], np.uint64)
+        self._endings.clear()
+        if state["envs"] is None:
+            self._begun = False
+            return
+        self._set_env_states(np.asarray(state["envs"]))
+        for name in ("obs", "prev_action"):
+            _copy(leaves(getattr(columns, name)[-1]), state[name])
+        columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
+        form = Nest(self._agent.initial_carry(len(self._rows)))
+        self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
+        self._sums.sums[:] = np.asarray(state["sums"]).T
+        self._begun = True
+
+    def _set_env_states(self, states: Ndarray) -> None:
+        venv: Any = self._venv
+        try:
+            venv.set_states(states)
+        except gym.error.ResetNeeded:  # the envs could not be brought back after a fault
+            venv.reset()
+            venv.set_states(states)
+
+
+def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target[...] = source
+
+
+def _write(target: Ndarray, source: Any) -> None:
+    """Write what the agent gave for b rows; nothing is broadcast."""
+    if source.shape != target.shape:
+        raise InvalidAnswer(
+            f"sampler: the agent must return arrays of one shape in every step, here "
+            f"{target.shape}; got {source.shape}."
+        )
+    np.copyto(target, source, casting="same_kind")

@@ -1,0 +1,89 @@
+"""How the first episodes of an actor's rows begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.learn.agents.inputs import first_inputs
+from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
+from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
+from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+#: Stream of the random numbers that decide what is played before sampling begins.
+_STREAM = 1
+
+
+def begin_episodes(
+    venv: PlanVectorEnv,
+    columns: Columns,
+    rows: range,
+    options: SamplerOptions,
+    sums: EpisodeSums,
+    steps: npt.NDArray[np.uint64],
+) -> None:
+    """Reset every row by a seed of its own; have it play a random number of random steps.
+
+    The last row of the columns then shows what the first action answers to. Random steps count
+    for the return and the length of the episodes that they begin.
+
+    Args:
+        venv: the envs.
+        columns: of the rows.
+        rows: their numbers.
+        options: of the sampler.
+        sums: of the episodes in progress.
+        steps: `[b]`, those that were sampled before, if these are not the very first episodes.
+    """
+    shown, _ = venv.reset(seed=row_seeds(options.seed, rows, steps))
+    _write(columns.obs[-1], slice(None), shown)
+    columns.first[-1], columns.prev_reward[-1] = True, 0
+    _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
+    sums.clear()
+    if not options.random_steps:
+        return
+    space = venv.single_action_space
+    agent, noise = RandomAgent(space), RowNoise(options.seed, rows, stream=_STREAM)
+    noise.move_to(steps.copy())
+    counts = np.floor(noise.uniform()[:, 0] * (options.random_steps + 1))
+    for step in range(options.random_steps):
+        live = np.flatnonzero(counts > step)
+        if len(live) == 0:
+            return
+        noise.advance()
+        action, _, _ = agent.step(first_inputs(shown, space, len(rows), noise=noise), None)
+        _random_step(venv, columns, sums, live, action)
+
+
+def _random_step(
+    venv: PlanVectorEnv,
+    columns: Columns,
+    sums: EpisodeSums,
+    live: Any,
+    action: Any,
+) -> None:
+    """Step some rows; their last row of the columns shows what came of it."""
+    taken = mapped(lambda leaf: leaf[live], action)
+    obs, reward, terminated, truncated, _ = venv.step(taken, live)
+    ended = terminated | truncated
+    _write(columns.obs[-1], live, obs)
+    columns.first[-1, live] = ended
+    columns.prev_reward[-1, live] = np.where(ended, 0, reward)
+    _write(columns.prev_action[-1], live, taken)
+    _write(columns.prev_action[-1], live[ended], mapped(lambda leaf: leaf[:1] * 0, action))
+    block = np.zeros((5, 1, columns.num_rows))
+    found: list[Any] = [reward, terminated, truncated, True]
+    for line, values in zip(block, found, strict=False):
+        line[0, live] = values
+    sums.add(block[0].astype(np.float32), *block[1:].astype(bool))
+
+
+def _write(nested: Any, rows: Any, values: Any) -> None:
+    for target, source in zip(leaves(nested), leaves(values), strict=True):
+        target[rows] = source

@@ -1,0 +1,76 @@
+"""The columns of a sample tree that one actor writes, as numpy views that are made once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.learn.sampling.fitting import RowSpaces
+
+Ndarray = npt.NDArray[Any]
+
+
+class Columns:
+    """Columns of a sample tree: the memory of b rows over T steps.
+
+    Everything is a view of the tree's memory. Lists over time have one entry a step, nested
+    as the space where it says so.
+
+    Args:
+        tree: of `build_sample_tree`.
+        spaces: of one row.
+        rows: which columns; a range without gaps.
+
+    Attributes:
+        num_steps, num_rows: T and b.
+        obs, prev_action: lists of T + 1, nested.
+        action, final_obs: lists of T, nested.
+        first, prev_reward: `[T + 1, b]`.
+        reward, terminated, truncated, valid: `[T, b]`.
+        agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
+        carry, next_carry: lists of arrays `[b, ...]`.
+        version: `[b]`.
+    """
+
+    def __init__(self, tree: ArrayDict, spaces: RowSpaces, rows: range) -> None:
+        self._tree, self._rows = tree, rows
+        steps = self.num_steps = tree["reward"].shape[0]
+        self.num_rows = len(rows)
+        self.obs = [spaces.obs.join(tuple(row)) for row in self._over_time("obs", steps + 1)]
+        self.final_obs = [spaces.obs.join(tuple(row)) for row in self._over_time("final_obs")]
+        self.action = [spaces.action.join(tuple(row)) for row in self._over_time("action")]
+        self.prev_action = [
+            spaces.action.join(tuple(row)) for row in self._over_time("prev_action", steps + 1)
+        ]
+        (self.first,), (self.prev_reward,) = (
+            self._arrays(name, steps + 1) for name in ("first", "prev_reward")
+        )
+        (self.reward,), (self.terminated,), (self.truncated,), (self.valid,) = (
+            self._arrays(name, steps) for name in ("reward", "terminated", "truncated", "valid")
+        )
+        self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
+        self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
+        (self.version,) = self._rows_of("version")
+
+    def _leaves(self, name: str) -> list[Any]:
+        found = self._tree.get(name)
+        if isinstance(found, ArrayDict):
+            return [leaf for _, leaf in found.leaves()]
+        return [] if found is None else [found]
+
+    def _rows_of(self, name: str) -> list[Ndarray]:
+        start, stop = self._rows.start, self._rows.stop
+        return [leaf.to_ndarray(copy=False)[start:stop] for leaf in self._leaves(name)]
+
+    def _arrays(self, name: str, num_steps: int) -> list[Ndarray]:
+        """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
+        start, stop = self._rows.start, self._rows.stop
+        return [
+            leaf[0:num_steps].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
+        ]
+
+    def _over_time(self, name: str, num_steps: int | None = None) -> list[list[Ndarray]]:
+        arrays = self._arrays(name, num_steps or self.num_steps)
+        return [[array[t] for array in arrays] for t in range(num_steps or self.num_steps)]

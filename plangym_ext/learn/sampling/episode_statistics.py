@@ -1,0 +1,155 @@
+"""What episodes were like: return, length and more, of those that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.jit import kernel
+
+Ndarray = npt.NDArray[Any]
+#: Columns of a table of episodes that are no property of theirs: when and where they ended.
+PLACE = ("step", "row")
+
+
+@kernel
+def count_episodes(
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    valid: Any,
+    going_on: Any,
+    sums: Any,
+    discount: Any,
+    out: Any,
+) -> int:
+    """Add steps to the sums of episodes; write a line for each that ends, in order of steps.
+
+    Args:
+        reward: `[T, b]`.
+        terminated: `[T, b]` bool.
+        truncated: `[T, b]` bool.
+        valid: `[T, b]` bool; what is not valid is no step.
+        going_on: `[T, b]` bool, endings for the agent after which the game goes on.
+        sums: `[4, b]` float64: return, length, discounted return, and the discount of the
+            next reward. Changed.
+        discount: float64.
+        out: `[T * b, 6]` float64, written: step, row, return, length, discounted return,
+            whether it terminated.
+
+    Returns:
+        How many lines were written.
+    """
+    count = 0
+    for t in range(reward.shape[0]):
+        for row in range(reward.shape[1]):
+            if not valid[t, row]:
+                continue
+            sums[0, row] += reward[t, row]
+            sums[1, row] += 1.0
+            sums[2, row] += sums[3, row] * reward[t, row]
+            sums[3, row] *= discount
+            if (terminated[t, row] or truncated[t, row]) and not going_on[t, row]:
+                out[count, 0], out[count, 1] = t, row
+                out[count, 2], out[count, 3] = sums[0, row], sums[1, row]
+                out[count, 4], out[count, 5] = sums[2, row], terminated[t, row]
+                count += 1
+                sums[0, row], sums[1, row], sums[2, row], sums[3, row] = 0.0, 0.0, 0.0, 1.0
+    return count
+
+
+class EpisodeSums:
+    """The episodes in progress in b rows.
+
+    Args:
+        num_rows: b.
+        discount: of the discounted return.
+
+    Attributes:
+        sums: `[4, b]` float64: return, length, discounted return, and the discount of the
+            next reward.
+    """
+
+    def __init__(self, num_rows: int, discount: float) -> None:
+        self.sums = np.zeros((4, num_rows))
+        self.sums[3] = 1.0
+        self._discount = discount
+        self._out = np.empty((0, 6))
+
+    def clear(self) -> None:
+        """Have every row begin an episode."""
+        self.sums[:3], self.sums[3] = 0.0, 1.0
+
+    def add(
+        self,
+        reward: Ndarray,
+        terminated: Ndarray,
+        truncated: Ndarray,
+        valid: Ndarray,
+        going_on: Ndarray,
+    ) -> dict[str, Ndarray]:
+        """Add `[T, b]` steps; arguments as of `count_episodes`.
+
+        Returns:
+            Arrays `[E]` by name, a row for every episode that ended, in the order of (step,
+            row): "step" and "row" int64, "return" and "discounted_return" float64, "length"
+            int64, "terminated" bool. Fresh.
+        """
+        if len(self._out) < reward.size:
+            self._out = np.empty((reward.size, 6))
+        count = count_episodes(
+            reward, terminated, truncated, valid, going_on, self.sums, self._discount, self._out
+        )
+        step, row, returns, length, discounted, ends = self._out[:count].T.copy()
+        return {
+            "step": step.astype(np.int64),
+            "row": row.astype(np.int64),
+            "return": returns,
+            "length": length.astype(np.int64),
+            "discounted_return": discounted,
+            "terminated": ends.astype(bool),
+        }
+
+
+def merged_episodes(tables: list[dict[str, Ndarray]]) -> dict[str, Ndarray]:
+    """Return the episodes of several actors in one table, in the order of (step, row)."""
+    if len(tables) == 1:
+        return tables[0]
+    found = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    order = np.lexsort((found["row"], found["step"]))
+    return {name: column[order] for name, column in found.items()}
+
+
+class Window:
+    """The last episodes, whichever fragment they ended in; never changed.
+
+    Args:
+        size: how many are kept.
+        columns: arrays `[E]` by name, a row for each of them.
+
+    Attributes:
+        columns: as given.
+    """
+
+    def __init__(self, size: int, columns: Mapping[str, Ndarray] | None = None) -> None:
+        self._size = size
+        self.columns = {name: np.asarray(column) for name, column in (columns or {}).items()}
+
+    def after(self, episodes: Mapping[str, Ndarray]) -> Window:
+        """Return the window once further episodes have ended."""
+        columns = {
+            name: np.concatenate([self.columns.get(name, column[:0]), column])[-self._size :]
+            for name, column in episodes.items()
+        }
+        return Window(self._size, columns)
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of every column; nothing before an episode has ended."""
+        return {
+            name: float(column.mean())
+            for name, column in self.columns.items()
+            if name not in PLACE and len(column)
+        }

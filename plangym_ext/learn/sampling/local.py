@@ -1,0 +1,134 @@
+"""Sampling in this process: one actor after the other, each in envs of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.numbers import at_least
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.sampling.actor import Actor
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
+from plangym_ext.learn.sampling.fitting import check_alike, check_vector_env
+from plangym_ext.learn.sampling.fragment import collected, whole_fragment
+from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+
+class LocalSampler(Closing):
+    """Abstract; the agent acts in this process, for one set of envs after the other."""
+
+    def __init__(
+        self,
+        venvs: Sequence[PlanVectorEnv],
+        agent: Agent,
+        num_steps: int,
+        options: SamplerOptions,
+    ) -> None:
+        where = type(self).__name__
+        self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
+        for venv in venvs:
+            check_vector_env(venv, where)
+        check_alike(venvs, where)
+        self._venvs, self._agent = tuple(venvs), agent
+        self.num_envs = sum(venv.num_envs for venv in venvs)
+        self.tree: ArrayDict = build_sample_tree(
+            venvs[0], agent, num_steps, self.num_envs, env_info=options.env_info
+        )
+        self._actors: list[Actor] = []
+        for rows in self._ranges():
+            venv = self._venvs[len(self._actors)]
+            self._actors.append(Actor(venv, agent, self.tree, rows, options))
+        self._options, self._window = options, Window(options.window)
+        #: Where the actors were when the fragment began that is being played, or that failed.
+        self._saved: list[dict[str, Any]] | None = None
+
+    def _ranges(self) -> list[range]:
+        ends = np.cumsum([venv.num_envs for venv in self._venvs]).tolist()
+        return [range(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def collect(
+        self, n: int | None = None, version: int = 0, progress: Progress | None = None
+    ) -> Collected:
+        """Play T steps in every env, from where the last call has ended.
+
+        A call that fails (an env raises, Ctrl-C comes) has not happened: the next one plays
+        the same fragment, or begins new episodes where states of envs were not kept.
+
+        Args:
+            n: T, if it is given.
+            version: of the weights.
+            progress: called after each step with how many steps of all envs are done.
+
+        Returns:
+            `data` is the sample tree, which the next call overwrites; a row for each episode
+            that ended, with "step" and "row" where it did.
+        """
+        whole_fragment(type(self).__name__, n, self.num_steps)
+        began = time.perf_counter()
+        self._agent.set_mode("sample")
+        self._settle()
+        recover = self._options.recover
+        self._saved = [actor.state_dict(envs=recover) for actor in self._actors]
+        for actor in self._actors:
+            actor.begin_fragment(version)
+        self._play(progress)
+        episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
+        # At once, so that an interrupt finds the fragment played or not.
+        self._window, self._saved = self._window.after(episodes), None
+        return collected(self.tree, episodes, version, time.perf_counter() - began)
+
+    def _settle(self) -> None:
+        """Bring the actors back if the last fragment failed."""
+        if self._saved is not None:
+            for actor, state in zip(self._actors, self._saved, strict=True):
+                actor.load_state_dict(state)
+            self._saved = None
+
+    def _play(self, progress: Progress | None) -> None:
+        """Play T steps: while the agent acts for one actor, the envs of the others step."""
+        actors, last = self._actors, self.num_steps - 1
+        for actor in actors:
+            actor.begin(0)
+        for t in range(self.num_steps):
+            for actor in actors:
+                actor.finish(t)
+                if t < last:
+                    actor.begin(t + 1)
+            if progress is not None:
+                progress((t + 1) * self.num_envs)
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """Means over the last episodes, by column; empty before one has ended."""
+        return self._window.means()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all there is to save between two calls of `collect`: also envs in mid-episode.
+
+        Any sampler of as many envs and an equal agent goes on from it. Where states of envs
+        cannot be captured it begins new episodes.
+        """
+        self._settle()
+        rows = joined_states([actor.state_dict() for actor in self._actors])
+        return {"rows": rows, "window": self._window.columns}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned, bit for bit."""
+        parts = split_state(state["rows"], self._ranges())
+        for actor, part in zip(self._actors, parts, strict=True):
+            actor.load_state_dict(part)
+        self._window, self._saved = Window(self._options.window, state["window"]), None
+
+    def close(self) -> None:
+        """Close the envs; safe to call twice."""
+        for venv in self._venvs:
+            venv.close()

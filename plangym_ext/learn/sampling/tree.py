@@ -1,0 +1,122 @@
+"""The memory of a batch of experience: one array `[T, B, ...]` for everything that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.core.numbers import at_least
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.check import check_agent
+from plangym_ext.learn.agents.inputs import zeros_of
+from plangym_ext.learn.sampling.fitting import RowSpaces
+from plangym_ext.learn.sampling.noise import RowNoise
+
+#: What is kept of an env's infos: shape and dtype by name.
+EnvInfo = Mapping[str, Any]
+
+
+def build_sample_tree(
+    env: Any,
+    agent: Agent,
+    num_steps: int,
+    num_rows: int,
+    *,
+    storage: Literal["local", "shared"] = "local",
+    env_info: EnvInfo | None = None,
+) -> ArrayDict:
+    """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
+
+    The agent takes one step, to see what it returns; the env takes none. Every observation is
+    kept once. "final_obs" is as large as "obs", but memory that nothing was written to takes
+    no room: only rows that end an episode are written.
+
+    Args:
+        env: a vector env or an env: its spaces count.
+        agent: whose actions, infos and carry are kept.
+        num_steps: T.
+        num_rows: B.
+        storage: "local", or "shared" with other processes.
+        env_info: numeric infos that are kept, dtypes by name; or (dtype, shape).
+
+    Returns:
+        Arrays by name. Row t of "obs" is what action t answers to, and row t of "reward" what
+        came of it:
+
+        obs: `[T, B, *obs]`, nested as the space; row T, in the padding, is what the next
+            action will answer to: returns bootstrap from its value.
+        action: `[T, B, *act]`.
+        reward: `[T, B]` float32.
+        terminated, truncated: `[T, B]` bool, whether the episode ended with this step.
+        final_obs: `[T, B, *obs]`, the last observation of an episode that ended with this
+            step; to be read only there.
+        first: `[T, B]` bool, whether obs[t] is the first of its episode; row T as of "obs".
+        prev_action, prev_reward: action and reward before obs[t], zeros where `first`; row T
+            as of "obs".
+        valid: `[T, B]` bool, whether the env was stepped at all.
+        agent_info: `[T, B, ...]` by name, what the agent said; left out if nothing.
+        env_info: `[T, B, ...]` by name, what was asked for; left out if nothing.
+        carry, next_carry: `[B, ...]`, the agent's before its first step here and after its
+            last, for the value of obs[T]; left out if none.
+        version: `[B]` int64, of the weights that played.
+
+    Raises:
+        InvalidAnswer: what the agent returns does not fit.
+        ValueError: T or B is below 1.
+        TypeError: a space has no fixed-size array form.
+    """
+    where = "build_sample_tree"
+    at_least(f"{where}: num_steps", num_steps, 1)
+    at_least(f"{where}: num_rows", num_rows, 1)
+    spaces = RowSpaces(env)
+    acted = check_agent(agent, spaces, num_rows, RowNoise(0, range(num_rows)))
+    obs, action = zeros_of(spaces.obs.space, 1), zeros_of(spaces.action.space, 1)
+    shape = (num_steps, num_rows)
+
+    def plain(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
+        return Array(shape, dtype, feature_shape=feature, storage=storage)
+
+    def padded(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
+        return Array(shape, dtype, feature_shape=feature, storage=storage, padding=1)
+
+    def rows(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
+        return Array((num_rows,), dtype, feature_shape=feature, storage=storage)
+
+    tree: dict[str, Any] = {
+        "obs": _arrays(obs, padded),
+        "action": _arrays(action, plain),
+        "reward": plain(np.float32),
+        "terminated": plain(bool),
+        "truncated": plain(bool),
+        "final_obs": _arrays(obs, plain),
+        "first": padded(bool),
+        "prev_action": _arrays(action, padded),
+        "prev_reward": padded(np.float32),
+        "valid": plain(bool),
+        "version": rows(np.int64),
+    }
+    tree["valid"][...] = True
+    if acted.info:
+        tree["agent_info"] = _arrays(acted.info, plain)
+    if env_info:
+        tree["env_info"] = {name: plain(*_kind(kind)) for name, kind in env_info.items()}
+    if acted.carry is not None:
+        tree["carry"] = _arrays(acted.carry, rows)
+        tree["next_carry"] = _arrays(acted.carry, rows)
+    return ArrayDict(tree)
+
+
+def _arrays(example: Any, make: Callable[..., Array]) -> Any:
+    """Return an array for every leaf of a nested batch `[B, ...]`."""
+    if isinstance(example, Mapping):
+        return {str(key): _arrays(part, make) for key, part in example.items()}
+    if isinstance(example, tuple):
+        return {str(key): _arrays(part, make) for key, part in enumerate(example)}
+    return make(example.dtype, example.shape[1:])
+
+
+def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
+    return kind if isinstance(kind, tuple) else (kind, ())

@@ -1,0 +1,65 @@
+"""Rows whose episode has ended, and which wait for the next fragment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.learn.sampling.columns import Columns
+
+
+class Waiting:
+    """The rows of an actor that wait.
+
+    Args:
+        columns: of the actor.
+        sticky: whether waiting rows show the first observation of their next episode; else
+            they show zeros. After the last step they show it in either case.
+    """
+
+    def __init__(self, columns: Columns, *, sticky: bool) -> None:
+        self._columns, self._sticky = columns, sticky
+        self._waits = np.zeros(columns.num_rows, bool)
+
+    @property
+    def stepped(self) -> npt.NDArray[Any] | None:
+        """`[k]` rows that do not wait; None for all."""
+        return np.flatnonzero(~self._waits) if self._waits.any() else None
+
+    def begin(self) -> None:
+        """Begin a fragment: no row waits."""
+        self._waits[:] = False
+        self._columns.valid[:] = True
+
+    def add(self, t: int, rows: npt.NDArray[Any]) -> None:
+        """Have rows wait that ended in step t; they show what the next fragment begins with."""
+        columns = self._columns
+        if t + 1 == columns.num_steps:
+            return
+        self._waits[rows] = True
+        columns.valid[t + 1 :, rows] = False
+        for shown, kept in zip(leaves(columns.obs[t + 1]), leaves(columns.obs[-1]), strict=True):
+            kept[rows] = shown[rows]
+
+    def clear(self, t: int) -> None:
+        """Have waiting rows do nothing in step t."""
+        columns, waits = self._columns, self._waits
+        columns.reward[t, waits] = 0
+        columns.terminated[t, waits] = columns.truncated[t, waits] = False
+        for leaf in (*leaves(columns.action[t]), *columns.agent_info[t], *columns.env_info[t]):
+            leaf[waits] = 0
+
+    def show(self, t: int) -> None:
+        """Have waiting rows show at t what they show while they wait."""
+        columns, waits = self._columns, self._waits
+        last = t == columns.num_steps
+        columns.first[t, waits] = last or self._sticky
+        columns.prev_reward[t, waits] = 0
+        for leaf in leaves(columns.prev_action[t]):
+            leaf[waits] = 0
+        for leaf, kept in zip(leaves(columns.obs[t]), leaves(columns.obs[-1]), strict=True):
+            if not last:
+                leaf[waits] = kept[waits] if self._sticky else 0
