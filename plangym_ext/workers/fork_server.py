@@ -349,7 +349,10 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
         if not header:
             return None
         (length,) = _HEADER.unpack(header)
-        number, request = pickle.loads(connection.recv(length, socket.MSG_WAITALL))
+        body = connection.recv(length, socket.MSG_WAITALL)
+        if len(body) < length:
+            return None
+        number, request = pickle.loads(body)
         if isinstance(request, Fork):
             pid = os.fork()
             if pid == 0:
