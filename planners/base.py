@@ -206,6 +206,13 @@ class Planner(ABC):
         """
         self._kept.forget(rows)
 
+    def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:  # noqa: B027
+        """Hear what the actions of the last `plan_batch` earned; a search has no use for it.
+
+        Args:
+            rewards: `[B]`, before `keep_rows` and `forget_rows`.
+        """
+
     def plan(
         self,
         env: SearchModel,
@@ -234,6 +241,16 @@ class Planner(ABC):
         masks = None if legal is None else np.asarray(legal)[None]
         generators = [np.random.default_rng(rng)]
         return self.plan_batch(env, state[None], rngs=generators, obs=rows, legal=masks)[0]
+
+
+def as_planner(player: Any) -> Any:
+    """Return a planner as it is, and for an agent the planner that plays it.
+
+    Args:
+        player: a planner, or what has a method `as_planner`.
+    """
+    make = getattr(player, "as_planner", None)
+    return player if make is None or isinstance(player, type) else make()
 
 
 def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:

@@ -15,10 +15,17 @@ import numpy.typing as npt
 
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import WrongKind
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Step, plan_games, step_games
 from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
+
+
+class Playable(Protocol):
+    """What is no planner, but can be played by one: an agent."""
+
+    def as_planner(self) -> Planner:
+        """Return the planner that plays it."""
 
 
 class PlayableEnv(SearchModel, Protocol):
@@ -96,7 +103,7 @@ class Episode:
 @overload
 def play(
     env: PlayableEnv,
-    planner: Planner,
+    planner: Planner | Playable,
     *,
     seed: int,
     max_steps: int,
@@ -106,7 +113,7 @@ def play(
 @overload
 def play(
     env: PlayableEnv,
-    planner: Planner,
+    planner: Planner | Playable,
     *,
     seed: int,
     max_steps: int,
@@ -115,7 +122,7 @@ def play(
 ) -> list[Episode]: ...
 def play(
     env: PlayableEnv,
-    planner: Planner,
+    planner: Planner | Playable,
     *,
     seed: int,
     max_steps: int,
@@ -130,7 +137,8 @@ def play(
     Args:
         env: where to play, and the model to plan over. One episode alone moves it, so
             that it can be rendered; many are played from their states.
-        planner: forgets what it kept before it begins.
+        planner: forgets what it kept before it begins. An agent is played as
+            `AgentPlanner(agent)` plays it.
         seed: of the env's reset and, independently, of the planner's choices.
         max_steps: most steps to take, at least 1.
         num_episodes: how many; None: one, returned as it is.
@@ -139,16 +147,17 @@ def play(
     Returns:
         The episode, ended or cut at `max_steps`, or the list of them.
     """
-    _check_kinds(env, planner)
+    player: Planner = as_planner(planner)
+    _check_kinds(env, player)
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
-    planner.reset()
+    player.reset()
     records = [_Record(Game(env, seed + i), i) for i in range(count)]
     going = records
     while going:
         games = [record.game for record in going]
-        plans = plan_games(planner, env, games)
+        plans = plan_games(player, env, games)
         if num_episodes is None:
             steps = [_step_alone(env, games[0], plans[0].action)]
         else:
@@ -157,9 +166,10 @@ def play(
             move = record.take(plan, step)
             if callback is not None:
                 callback(move)
+        player.take_rewards(np.array([step.reward for step in steps]))
         stay = np.array([record.goes_on(max_steps) for record in going])
         if not stay.all():
-            planner.keep_rows(np.flatnonzero(stay))
+            player.keep_rows(np.flatnonzero(stay))
             going = [record for record, on in zip(going, stay, strict=True) if on]
     episodes = [record.episode() for record in records]
     return episodes[0] if num_episodes is None else episodes

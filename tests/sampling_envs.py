@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
+import time
+
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
@@ -80,6 +85,51 @@ def oracle_venv(num_envs=3, env=Oracle, first=0, **options):
     """Return a vector env of oracles, numbered from `first`."""
     makes = [lambda index=index: env(index) for index in range(first, first + num_envs)]
     return make_vec(makes, **{"backend": "serial", "autoreset_mode": "same_step", **options})
+
+
+def oracle_rows(rows, env=Oracle, **options):
+    """Return a vector env of some rows, as a `WorkerSampler` wants it."""
+    return oracle_venv(len(rows), env, rows.start, **options)
+
+
+def cartpole_rows(rows, backend="serial"):
+    """Return CartPoles, as a `WorkerSampler` wants them."""
+    return make_vec("CartPole-v1", len(rows), backend=backend, autoreset_mode="same_step")
+
+
+class Marked(Oracle):
+    """An oracle that does something in step 2 of its episode 1 while there is a file.
+
+    Args:
+        index: of the env; only that of row 2 does it.
+        folder: of the file, whose name says what is done: "kill", "sleep" or "raise".
+    """
+
+    def __init__(self, index, folder):
+        super().__init__(index)
+        self.folder = folder
+
+    def step(self, action):
+        if (self.index, self.episode, self.count) == (2, 1, 1):
+            for marker in self.folder.iterdir():
+                self.fault(marker)
+        return super().step(action)
+
+    def fault(self, marker):
+        if marker.name == "kill":
+            marker.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if marker.name == "kill again":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if marker.name == "raise":
+            raise RuntimeError("the env failed")
+        if marker.name == "sleep":
+            time.sleep(300)
+
+
+def marked_rows(rows, folder):
+    """Return a vector env of `Marked`, as a `WorkerSampler` wants it."""
+    return oracle_rows(rows, functools.partial(Marked, folder=folder))
 
 
 def copied(tree):

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.actor_critic import ActorCriticAgent as ActorCriticAgent
     from plangym_ext.learn.agents.agent import Acted as Acted
     from plangym_ext.learn.agents.agent import Agent as Agent
+    from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
     from plangym_ext.learn.agents.check import check_agent as check_agent
+    from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
     from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
+    from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
     from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
+    from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -66,12 +70,14 @@ _HOME = {
     "Agent": "agents.agent",
     "AgentConfig": "networks.agent_config",
     "AgentNetwork": "networks.agent_network",
+    "AgentPlanner": "agents.agent_planner",
     "AlphaZeroConfig": "trainers.config",
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
+    "EvaluatorAgent": "agents.evaluator_agent",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
@@ -83,6 +89,7 @@ _HOME = {
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
     "POLICY_TARGETS": "targets",
+    "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
@@ -103,6 +110,7 @@ _HOME = {
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
     "ValueTrainer": "trainers.supervised",
+    "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",
     "check_agent": "agents.check",
     "distribution_of": "distributions.make",

@@ -93,5 +93,5 @@ def test_what_it_cannot_do_is_said():
         policy(head="q").act(OBS[:2])
     with pytest.raises(InvalidOption, match=r"epsilon must be a finite number in \[0.0, 1.0\]"):
         policy(epsilon=2.0)
-    with pytest.raises(ValueError, match=r"an evaluator needs obs"):
+    with pytest.raises(ValueError, match=r"an agent needs obs"):
         policy().plan_batch(None, STATES, rngs=rngs(1))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-
-Mode = Literal["train", "sample", "eval"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+from plangym_ext.learn.agents.modes import Mode, checked_mode
 
 
 class Acted(NamedTuple):
@@ -82,6 +80,13 @@ class Agent(Protocol):
         """
         self.mode = checked_mode(mode, type(self).__name__)
 
+    def as_planner(self) -> Any:
+        """Return the planner that plays this agent, as well as it can; see `AgentPlanner`."""
+        # Here and not above: planners bring numba, which most agents never need.
+        from plangym_ext.learn.agents.agent_planner import AgentPlanner
+
+        return AgentPlanner(agent=self)
+
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs: arrays by name, and "version"."""
         return {"version": self.version}
@@ -89,13 +94,3 @@ class Agent(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as another agent of the same making that returned this."""
         self.version = int(state["version"])
-
-
-def checked_mode(mode: str, where: str) -> Mode:
-    """Return a mode, or say which there are."""
-    for known in MODES:
-        if mode == known:
-            return known
-    raise InvalidOption(
-        f"{where}: mode must be one of {', '.join(MODES)}; got {mode!r}{suggestion(mode, MODES)}."
-    )

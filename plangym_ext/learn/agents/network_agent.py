@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.errors import ForeignNetwork, InvalidAnswer
-from plangym_ext.learn.agents.agent import Agent, Mode
+from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.network import NetworkOutput

@@ -26,10 +26,13 @@ class GeneratorNoise:
 
     Args:
         rngs: B generators; they are advanced.
+
+    Attributes:
+        rows: `[B]`, 0, 1, ...
     """
 
     def __init__(self, rngs: Sequence[np.random.Generator]) -> None:
-        self._rngs = rngs
+        self._rngs, self.rows = rngs, np.arange(len(rngs))
 
     def uniform(self, k: int = 1) -> Any:
         """Return `[B, k]` float64 in [0, 1)."""

@@ -171,8 +171,9 @@ def _inputs_used(config: AgentConfig) -> tuple[str, ...]:
 def _zero_heads(network: AgentNetwork) -> None:
     """Begin heads at zero: a uniform policy, or means of 0, and values of 0."""
     zero_residual_ends(network)
-    for head in (network.heads, network.value_head):
-        for tensor in () if head is None else head.parameters():
+    heads = [network.heads, *([] if network.value_head is None else [network.value_head])]
+    for head in heads:
+        for tensor in head.parameters():
             nn.init.zeros_(tensor)
 
 
@@ -185,7 +186,8 @@ def _orthogonal(network: AgentNetwork) -> None:
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.orthogonal_(module.weight, math.sqrt(2))
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, nn.LSTM | nn.GRU):
             for name, tensor in module.named_parameters():
                 if name.startswith("weight"):

@@ -150,7 +150,8 @@ class Actor:
     def begin_episodes(self) -> None:
         """Reset every row, and play random steps if that was asked for: once."""
         if not self._begun:
-            begin_episodes(self._venv, self._columns, self._rows, self._options, self._sums)
+            where = self._venv, self._columns, self._rows
+            begin_episodes(*where, self._options, self._sums, self._before)
             self._carry = self._agent.initial_carry(len(self._rows))
             self._begun = True
 

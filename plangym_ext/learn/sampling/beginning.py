@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.learn.agents.inputs import first_inputs
@@ -25,6 +26,7 @@ def begin_episodes(
     rows: range,
     options: SamplerOptions,
     sums: EpisodeSums,
+    steps: npt.NDArray[np.uint64],
 ) -> None:
     """Reset every row by a seed of its own; have it play a random number of random steps.
 
@@ -37,8 +39,9 @@ def begin_episodes(
         rows: their numbers.
         options: of the sampler.
         sums: of the episodes in progress.
+        steps: `[b]`, those that were sampled before, if these are not the very first episodes.
     """
-    shown, _ = venv.reset(seed=row_seeds(options.seed, rows))
+    shown, _ = venv.reset(seed=row_seeds(options.seed, rows, steps))
     _write(columns.obs[-1], slice(None), shown)
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
@@ -47,6 +50,7 @@ def begin_episodes(
         return
     space = venv.single_action_space
     agent, noise = RandomAgent(space), RowNoise(options.seed, rows, stream=_STREAM)
+    noise.move_to(steps.copy())
     counts = np.floor(noise.uniform()[:, 0] * (options.random_steps + 1))
     for step in range(options.random_steps):
         live = np.flatnonzero(counts > step)

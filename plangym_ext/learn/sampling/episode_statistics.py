@@ -129,16 +129,19 @@ class Window:
     Args:
         size: how many are kept.
         columns: arrays `[E]` by name, a row for each of them.
+
+    Attributes:
+        columns: as given.
     """
 
     def __init__(self, size: int, columns: Mapping[str, Ndarray] | None = None) -> None:
         self._size = size
-        self._columns = dict(columns or {})
+        self.columns = {name: np.asarray(column) for name, column in (columns or {}).items()}
 
     def after(self, episodes: Mapping[str, Ndarray]) -> Window:
         """Return the window once further episodes have ended."""
         columns = {
-            name: np.concatenate([self._columns.get(name, column[:0]), column])[-self._size :]
+            name: np.concatenate([self.columns.get(name, column[:0]), column])[-self._size :]
             for name, column in episodes.items()
         }
         return Window(self._size, columns)
@@ -147,10 +150,6 @@ class Window:
         """Return the mean of every column; nothing before an episode has ended."""
         return {
             name: float(column.mean())
-            for name, column in self._columns.items()
+            for name, column in self.columns.items()
             if name not in PLACE and len(column)
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the columns."""
-        return dict(self._columns)

@@ -11,16 +11,15 @@ import numpy as np
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
 from plangym_ext.learn.sampling.fitting import check_alike, check_vector_env
+from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree
-from plangym_ext.planners.plans import Budget
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -73,11 +72,7 @@ class LocalSampler(Closing):
             `data` is the sample tree, which the next call overwrites; a row for each episode
             that ended, with "step" and "row" where it did.
         """
-        if n not in (None, self.num_steps):
-            raise InvalidOption(
-                f"{type(self).__name__}.collect: fragments have {self.num_steps} steps, as the "
-                f"sampler was made; got {n!r}."
-            )
+        whole_fragment(type(self).__name__, n, self.num_steps)
         began = time.perf_counter()
         self._agent.set_mode("sample")
         self._settle()
@@ -87,17 +82,9 @@ class LocalSampler(Closing):
             actor.begin_fragment(version)
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
-        seconds = time.perf_counter() - began
-        steps = int(np.count_nonzero(self.tree["valid"].to_ndarray()))
-        asked = self.num_steps * self.num_envs
         # At once, so that an interrupt finds the fragment played or not.
         self._window, self._saved = self._window.after(episodes), None
-        return Collected(
-            self.tree,
-            episodes,
-            Budget(model_steps=steps, evaluator_rows=asked, seconds=seconds),
-            version,
-        )
+        return collected(self.tree, episodes, version, time.perf_counter() - began)
 
     def _settle(self) -> None:
         """Bring the actors back if the last fragment failed."""
@@ -132,15 +119,14 @@ class LocalSampler(Closing):
         """
         self._settle()
         rows = joined_states([actor.state_dict() for actor in self._actors])
-        return {"rows": rows, "window": self._window.state_dict()}
+        return {"rows": rows, "window": self._window.columns}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""
         parts = split_state(state["rows"], self._ranges())
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
-        window = {name: np.array(column) for name, column in state["window"].items()}
-        self._window, self._saved = Window(self._options.window, window), None
+        self._window, self._saved = Window(self._options.window, state["window"]), None
 
     def close(self) -> None:
         """Close the envs; safe to call twice."""

@@ -134,9 +134,20 @@ class RowNoise:
         return drawn
 
 
-def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any]) -> list[int]:
-    """Return a seed for the env of each row; it depends on `seed` and the row's number alone."""
-    return [_word(seed, (0, int(row)), np.uint32) for row in rows]
+def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any], steps: Any = None) -> list[int]:
+    """Return a seed for the env of each row, which depends on nothing but its arguments.
+
+    Args:
+        seed: of all rows.
+        rows: `[B]` int >= 0.
+        steps: `[B]` int >= 0, those that each row has taken before; None for none.
+    """
+    numbers = [int(row) for row in rows]
+    taken = [0] * len(numbers) if steps is None else [int(step) for step in steps]
+    return [
+        _word(seed, (0, row, *([step] if step else [])), np.uint32)
+        for row, step in zip(numbers, taken, strict=True)
+    ]
 
 
 def _key(seed: int, stream: int, row: int) -> int:

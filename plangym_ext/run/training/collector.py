@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from plangym_ext.learn.sampling.collected import Collected, Progress, episode_rows
+from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import plan_games, step_games
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.slot import Finished, Slot, SlotState
@@ -41,7 +42,7 @@ class Collector:
         value: Callable[[Any], Any] | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        self._env, self._planner, self._value = env, planner, value
+        self._env, self._planner, self._value = env, as_planner(planner), value
         self._max_steps, self._attributes = max_steps, tuple(attributes)
         self._slots = [Slot(number, seed) for number in slots]
         self._begun = False
@@ -100,6 +101,7 @@ class Collector:
                 truncated=step.truncated,
                 legal=step.legal,
             )
+        self._planner.take_rewards(np.array([step.reward for step in steps]))
         return sum((plan.budget for plan in plans), Budget())
 
     def _is_over(self, slot: Slot) -> bool:

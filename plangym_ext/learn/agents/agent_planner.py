@@ -1,0 +1,163 @@
+"""An agent where a planner is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import num_rows, rows_of
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import Inputs, zeros_of
+from plangym_ext.learn.agents.modes import Mode, checked_mode
+from plangym_ext.learn.distributions.noise import GeneratorNoise
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.kept import Kept
+from plangym_ext.planners.model import Rng
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.request import PlanRequest
+
+
+@dataclass(eq=False)
+class AgentPlanner(Planner):
+    """Plays an agent, as a planner that takes no model steps.
+
+    So `planners.play`, and whatever else plays a search, plays it. It keeps the carry, the
+    previous action and the previous reward of every game from one plan to the next. The
+    limits that planners have mean nothing here.
+
+    A plan has the "value", "q" and "probabilities" that are among the infos of the step.
+
+    Args:
+        agent: any agent; it is in `mode` while it is asked, and then as it was.
+        mode: "eval" plays as well as it can, "sample" explores.
+    """
+
+    num_simulations: int | None = None
+    _: KW_ONLY
+    agent: Any
+    mode: Mode = "eval"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.mode = checked_mode(self.mode, type(self).__name__)
+        self._kept: _KeptSteps = _KeptSteps()
+
+    def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
+        """Hear what the actions of the last `plan_batch` earned."""
+        self._kept.rewards = np.asarray(rewards, np.float32)
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Ask the agent about B observations; nothing is stepped."""
+        obs = request.needed_obs("an agent")
+        space = getattr(request.env, "action_space", None)
+        inputs, carry = self._inputs(obs, request.batch, space, request.rngs, request.legal)
+        acted = self._asked(inputs, carry)
+        self._kept.put(acted.carry, acted.action)
+        cost = Budget(evaluator_rows=1, seconds=request.clock.seconds / request.batch)
+        rows = [_told(acted.info, b) for b in range(request.batch)]
+        return [
+            Plan(action=rows_of(acted.action, b), budget=cost, **row) for b, row in enumerate(rows)
+        ]
+
+    def _inputs(
+        self,
+        obs: Any,
+        batch: int,
+        action_space: Any,
+        rngs: Sequence[Rng] | None,
+        legal: npt.NDArray[np.bool_] | None,
+    ) -> tuple[Inputs, Any]:
+        """Return what the agent is shown, and the carry of its games."""
+        noise = None if rngs is None else GeneratorNoise(rngs)
+        kept = self._kept.taken(batch)
+        if kept is None:
+            first = np.ones(batch, np.bool_)
+            action = None if action_space is None else zeros_of(action_space, batch)
+            reward, carry = np.zeros(batch, np.float32), self.agent.initial_carry(batch)
+        else:
+            first, action, reward, carry = kept
+            reward = self._rewards(reward, batch)
+        return Inputs(obs, action, reward, first, noise, legal), carry
+
+    def _rewards(self, reward: Any, batch: int) -> Any:
+        """Return the rewards that were told; zeros where the agent does not look at them."""
+        if reward is not None:
+            return reward
+        if "reward" in getattr(getattr(self.agent, "network", None), "inputs_used", ()):
+            raise InvalidOption(
+                f"{type(self).__name__}: the agent looks at the previous reward; none was told. "
+                f"Call take_rewards(rewards) after each step, as planners.play does."
+            )
+        return np.zeros(batch, np.float32)
+
+    def _asked(self, inputs: Inputs, carry: Any) -> Any:
+        """Have the agent act in this planner's mode."""
+        before = self.agent.mode
+        if before == self.mode:
+            return self.agent.step(inputs, carry)
+        self.agent.set_mode(self.mode)
+        try:
+            return self.agent.step(inputs, carry)
+        finally:
+            self.agent.set_mode(before)
+
+
+class _KeptSteps(Kept):
+    """What the games of the last plan were left with.
+
+    Attributes:
+        rewards: `[B]` float32, as told since then; None: not told.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._steps: tuple[Any, Any] | None = None
+        self._first = np.zeros(0, np.bool_)
+        self.rewards: Any = None
+
+    def put(self, carry: Any, action: Any) -> None:
+        """Keep a carry (None: there is none) and the actions of a plan."""
+        self._steps, self.rewards = (carry, action), None
+        self._first = np.zeros(num_rows(action), np.bool_)
+
+    def taken(self, batch: int) -> tuple[Any, Any, Any, Any] | None:
+        """Take out first, action, reward and carry; None if nothing is kept of such a batch."""
+        steps, first, rewards = self._steps, self._first, self.rewards
+        self.clear()
+        return (
+            None if steps is None or len(first) != batch else (first, steps[1], rewards, steps[0])
+        )
+
+    def keep(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget all rows but some."""
+        if self._steps is None:
+            return
+        carry, action = self._steps
+        self._steps = (None if carry is None else rows_of(carry, which), rows_of(action, which))
+        self._first = self._first[which]
+        self.rewards = None if self.rewards is None else self.rewards[which]
+
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Begin some rows anew: the agent resets its carry where `first`."""
+        if self._steps is not None:
+            self._first[which] = True
+
+
+def _told(info: dict[str, Any], row: int) -> dict[str, Any]:
+    """Return the fields of one plan that the infos of a step tell."""
+    q, weights, value = (info.get(name) for name in ("q", "probabilities", "value"))
+    if value is None:
+        value = np.full(row + 1, np.nan) if q is None else q.max(axis=1)
+    return {
+        "value": float(value[row]),
+        "q": None if q is None else q[row].astype(np.float64),
+        "weights": None if weights is None else weights[row].astype(np.float64),
+    }

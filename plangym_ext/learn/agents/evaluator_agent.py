@@ -1,0 +1,118 @@
+"""The network that planners ask, as an agent."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.agents.agent import Acted, Agent
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.agents.random_agent import needed_noise
+from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.evaluator import NetworkEvaluator
+from plangym_ext.learn.networks.network import NetworkOutput
+
+HEADS = ("auto", "policy", "q")
+
+
+@final
+class EvaluatorAgent(Agent):
+    """Plays what a `NetworkEvaluator`'s network says; alike in every mode.
+
+    The infos of a step are "value" `[B]`, "q" `[B, A]` and "probabilities" `[B, A]`, float32, as
+    far as the network has such heads.
+
+    Args:
+        evaluator: asks the network, and counts the calls.
+        temperature: 0 plays the most likely action, 1 draws from the policy; others draw
+            in proportion to probability**(1 / temperature). Q values are taken for logits.
+        epsilon: share of moves that are random among the legal ones.
+        head: "policy", "q", or "auto": the policy if there is one.
+
+    Raises:
+        InvalidOption: there is no such head; at the first step, the network lacks it.
+    """
+
+    def __init__(
+        self,
+        evaluator: NetworkEvaluator,
+        *,
+        temperature: float = 0.0,
+        epsilon: float = 0.0,
+        head: str = "auto",
+    ) -> None:
+        if head not in HEADS:
+            raise InvalidOption(
+                f"{type(self).__name__}: head must be one of {', '.join(HEADS)}; got {head!r}"
+                f"{suggestion(head, HEADS)}."
+            )
+        self.evaluator, self.temperature, self.epsilon = evaluator, temperature, epsilon
+        self.head = head
+
+    def step(self, inputs: Inputs, carry: Any) -> Acted:
+        """Choose actions; see `Agent.step`."""
+        out = self.evaluator.ask(inputs.obs)
+        distribution, params = self._distribution(), self._params(out)
+        info = {"value": out.value, "q": out.q}
+        if isinstance(distribution, Categorical):
+            info["probabilities"] = distribution.probabilities(params, inputs.legal)
+        told = {name: rows for name, rows in info.items() if rows is not None}
+        return Acted(self._actions(distribution, params, inputs), told, carry)
+
+    def value(self, inputs: Inputs, carry: Any) -> Any:
+        """Return `[B]` float32: the value head's, or the best Q value; see `Agent.value`."""
+        out = self.evaluator.ask(inputs.obs)
+        if out.value is None and out.q is None:
+            return super().value(inputs, carry)
+        return out.q.max(axis=1) if out.value is None else out.value
+
+    def _distribution(self) -> Distribution:
+        """Return what the numbers of the head describe."""
+        network: Any = self.evaluator.network
+        found: Distribution = network.distribution
+        return found
+
+    def _params(self, out: NetworkOutput) -> npt.NDArray[np.float32]:
+        """Return the numbers of the head that is played from."""
+        there = {"policy": out.policy_logits, "q": out.q}
+        head = self.head
+        if head == "auto":
+            head = "q" if out.policy_logits is None else "policy"
+        if there[head] is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: head {head!r} is not among the network's heads. Name it "
+                f"in NetworkConfig(heads=...)."
+            )
+        params: npt.NDArray[np.float32] = there[head]
+        return params
+
+    def _actions(
+        self, distribution: Distribution, params: npt.NDArray[np.float32], inputs: Inputs
+    ) -> Any:
+        """Choose an action per row."""
+        legal = inputs.legal
+        if self.temperature == 0.0 and self.epsilon == 0.0:
+            return distribution.greedy(params, legal)
+        noise = needed_noise(inputs, type(self).__name__)
+        if self.temperature == 0.0:
+            actions = distribution.greedy(params, legal)
+        else:
+            actions = distribution.sample(params, noise, legal, self.temperature)
+        if self.epsilon > 0.0:
+            # Drawn in every row, so that no row affects the draws of another.
+            anything = distribution.sample(0 * params, noise, legal)
+            dice = noise.uniform()[:, 0] < self.epsilon
+            actions = _replaced(actions, anything, dice)
+        return actions
+
+
+def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
+    """Return the actions, but the others in the rows that are True."""
+    for mine, theirs in zip(leaves(actions), leaves(others), strict=True):
+        mine[where] = theirs[where]
+    return actions

@@ -1,0 +1,36 @@
+"""What samplers share about a fragment: its length, and what is returned of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.planners.plans import Budget
+
+
+def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
+    """Refuse to play another number of steps than a sampler was made for.
+
+    Raises:
+        InvalidOption: it is another.
+    """
+    if asked not in (None, num_steps):
+        raise InvalidOption(
+            f"{where}.collect: fragments have {num_steps} steps, as the sampler was made; got "
+            f"{asked!r}."
+        )
+
+
+def collected(
+    tree: ArrayDict, episodes: Mapping[str, Any], version: int, seconds: float
+) -> Collected:
+    """Return what was played: the tree itself, and what it cost."""
+    valid = tree["valid"].to_ndarray()
+    steps = int(np.count_nonzero(valid))
+    cost = Budget(model_steps=steps, evaluator_rows=valid.size, seconds=seconds)
+    return Collected(tree, episodes, cost, version)
