@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
+
+#: No arrays to write results to.
+NO_OUT: Mapping[str, np.ndarray] = {}
 
 
 class BackendEnv(PlanEnv):
@@ -115,7 +119,13 @@ class LiveStepper(BackendEnv):
 
     @abstractmethod
     def step_live(
-        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, *, whole: bool
+        self,
+        actions: np.ndarray,
+        states: np.ndarray,
+        resets: np.ndarray,
+        *,
+        whole: bool,
+        out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead.
 
@@ -127,6 +137,8 @@ class LiveStepper(BackendEnv):
                 of `infos` they have the `reset_columns`.
             whole: whether these are all rows there are. Then the states that come back are
                 valid until the next but one of such calls, and have no seal.
+            out: arrays that `obs0`, `terminated` and `truncated` may be written to; the results
+                hold these very arrays if they were.
 
         Returns:
             Fresh arrays, but for the states; or None if the env itself has to play these

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
+    from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
     from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
@@ -78,6 +79,7 @@ _HOME = {
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
     "EvaluatorAgent": "agents.evaluator_agent",
+    "EvaluationSampler": "sampling.evaluation",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowResults
@@ -40,12 +41,25 @@ class NativeEnv(LocalStepper, LiveStepper):
     # Rows of a vector env -------------------------------------------------------
 
     def step_live(
-        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, *, whole: bool
+        self,
+        actions: np.ndarray,
+        states: np.ndarray,
+        resets: np.ndarray,
+        *,
+        whole: bool,
+        out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead; see `LiveStepper`."""
         leaf, dt = self._live_actions(actions, resets), (~resets).astype(np.int32)
         return self._run_live(
-            RowRequest((leaf[:, None],), states, dt, resets, wants_states=not whole)
+            RowRequest(
+                (leaf[:, None],),
+                states,
+                dt,
+                resets,
+                wants_states=not whole,
+                out=out,
+            )
         )
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import ObsBuffer
+from plangym_ext.vector.step_out import StepOut
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,24 @@ class RowsDescription:
     action_spaces: list[spaces.Space[Any]]
     metadata: dict[str, Any]
     render_mode: str | None
+
+
+class RowStep(NamedTuple):
+    """A step of k rows, checked.
+
+    Attributes:
+        rows: their numbers; a range for all.
+        actions: of each.
+        resets: `[k]` bool, which are reset instead.
+        same_step: whether a row that ends is reset at once.
+        out: what comes of it is written to, or None.
+    """
+
+    rows: Sequence[int]
+    actions: Sequence[Any] | np.ndarray
+    resets: np.ndarray
+    same_step: bool
+    out: StepOut | None = None
 
 
 class VectorBackend(ABC):
@@ -111,18 +130,12 @@ class VectorBackend(ABC):
         """Begin to reset rows, for `finish_rows`; see `EnvRows.reset`."""
 
     @abstractmethod
-    def begin_step(
-        self,
-        rows: Sequence[int],
-        actions: Sequence[Any] | np.ndarray,
-        resets: np.ndarray,
-        same_step: bool,
-    ) -> Any:
-        """Begin to step rows, or reset some instead, for `finish_rows`; see `EnvRows.step`."""
+    def begin_step(self, step: RowStep) -> Any:
+        """Begin to step rows, for `finish_rows`, or reset some instead; see `EnvRows.step`."""
 
     @abstractmethod
     def finish_rows(self, call: Any, timeout: float | None) -> StepResults:
-        """Wait for a step or a reset, and return what came of it.
+        """Wait for a step or a reset, and return what came of it, which is in `out` too.
 
         Args:
             call: what began it.

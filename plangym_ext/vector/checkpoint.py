@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.vector.results import Reply
+from plangym_ext.vector.shared_outs import OutShare
 
-#: A method of `EnvRows` and its arguments.
-Call = tuple[str, tuple[Any, ...]]
 #: Calls that leave every row where it is.
 READING = ("get_states",)
+
+
+class RowCall(NamedTuple):
+    """A call of a method of `EnvRows`.
+
+    Attributes:
+        name: of the method.
+        args: for it.
+        out: what a step is written to besides: not when it is played again later.
+        resets_all: whether it resets all rows of the process, wherever they are.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    out: OutShare | None = None
+    resets_all: bool = False
 
 
 # Not frozen: to assign eight fields past that guard costs microseconds in every step.
@@ -28,7 +43,7 @@ class Checkpoint:
         captures: whether states can be captured.
         shown: what the rows showed when these were captured (later, where observations have
             no array form), as `ObsBuffer.taken` gives it.
-        calls: calls since, of which the first `count` belong to this.
+        calls: name and arguments of calls since, of which the first `count` belong to this.
         attributes: that were set, by row and name, until the states were captured, which need
             not hold them.
         moved: whether a row was ever moved.
@@ -38,7 +53,7 @@ class Checkpoint:
     states: tuple[np.ndarray | None, ...]
     captures: bool
     shown: Any = None
-    calls: list[Call] = field(default_factory=list)
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     count: int = 0
     attributes: dict[tuple[int, str], Any] = field(default_factory=dict)
     moved: bool = False
@@ -49,11 +64,11 @@ class Checkpoint:
         """Whether rows can be brought here."""
         return self.captures or not self.moved
 
-    def recorded(self) -> list[Call]:
+    def recorded(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the calls since the states were captured."""
         return self.calls[: self.count]
 
-    def after(self, call: Call, reply: Reply, shown: Any) -> Checkpoint:
+    def after(self, call: RowCall, reply: Reply, shown: Any) -> Checkpoint:
         """Return where a call leads that has succeeded.
 
         Args:
@@ -61,7 +76,7 @@ class Checkpoint:
             reply: to it.
             shown: what the rows show now if `reply` has states, or as before.
         """
-        name, states = call[0], reply.states
+        name, states = call.name, reply.states
         if states:
             attributes = self._attributes_after(call)
             return Checkpoint(tuple(states), True, shown, attributes=attributes, moved=True)
@@ -73,7 +88,7 @@ class Checkpoint:
             # The list is shared with this one, which goes on ending where it does. What lies
             # beyond is of a call that failed or was interrupted.
             del self.calls[self.count :]
-            self.calls.append(call)
+            self.calls.append((name, call.args))
             checksum = self.checksum if reply.checksum is None else reply.checksum
             count = self.count + 1
             return Checkpoint(
@@ -83,9 +98,9 @@ class Checkpoint:
         attributes = self._attributes_after(call)
         return Checkpoint(self.states, False, attributes=attributes, moved=True)
 
-    def _attributes_after(self, call: Call) -> dict[tuple[int, str], Any]:
+    def _attributes_after(self, call: RowCall) -> dict[tuple[int, str], Any]:
         found = self.attributes
-        for done, arguments in (*self.recorded(), call):
+        for done, arguments in (*self.recorded(), call[:2]):
             if done == "set_attr":
                 rows, name, values = arguments
                 new = {(row, name): value for row, value in zip(rows, values, strict=True)}

@@ -13,8 +13,8 @@ from gymnasium import spaces
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
 from plangym_ext.errors import WorkerDied
-from plangym_ext.vector.backend import RowsDescription, VectorBackend, no_envs
-from plangym_ext.vector.checkpoint import Checkpoint
+from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
+from plangym_ext.vector.checkpoint import Checkpoint, RowCall
 from plangym_ext.vector.hosts import HostedRows, LocalHost, RowHost, WorkerHost
 from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.results import Reply, StepResults
@@ -29,8 +29,10 @@ from plangym_ext.vector.shared_call import (
     shares_of,
     shares_of_all,
 )
+from plangym_ext.vector.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
+from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
 
 class EnvBackend(VectorBackend):
@@ -63,6 +65,7 @@ class EnvBackend(VectorBackend):
         self._memory: RowMemory | None = None
         self._block: SharedBlock | None = None
         self._invalid = checked_policy(invalid, "make_vec")
+        self._outs = SharedOuts(self._expire, in_workers=self._in_workers)
         #: Where the calls lead that have succeeded and were not kept yet, by process.
         self._reached: dict[int, Checkpoint] = {}
 
@@ -222,22 +225,23 @@ class EnvBackend(VectorBackend):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> SharedCall:
         """See `VectorBackend`."""
-        return self._begin("reset", rows, lambda share: (share.inside, share.of(seeds), options))
 
-    def begin_step(
-        self,
-        rows: Sequence[int],
-        actions: Sequence[Any] | np.ndarray,
-        resets: np.ndarray,
-        same_step: bool,
-    ) -> SharedCall:
+        def call_of(share: Share) -> RowCall:
+            args = share.inside, share.of(seeds), options
+            return RowCall("reset", args, resets_all=share.is_all)
+
+        return self._begin(rows, call_of)
+
+    def begin_step(self, step: RowStep) -> SharedCall:
         """See `VectorBackend`."""
-        flags = resets.tolist()
+        flags = step.resets.tolist()
+        out = None if step.out is None else self._outs.layout(step.out)
 
-        def arguments(share: Share) -> tuple[Any, ...]:
-            return share.inside, share.of(actions), share.of(flags), same_step
+        def call_of(share: Share) -> RowCall:
+            args = share.inside, share.of(step.actions), share.of(flags), step.same_step
+            return RowCall("step", args, None if out is None else OutShare(out, share.places))
 
-        return self._begin("step", rows, arguments)
+        return self._begin(step.rows, call_of, out)
 
     def finish_rows(self, call: SharedCall, timeout: float | None) -> StepResults:
         """See `VectorBackend`."""
@@ -249,12 +253,26 @@ class EnvBackend(VectorBackend):
         parts = zip(call.shares, replies, strict=True)
         results = self._memory.results(call.rows, [(s.numbers, reply) for s, reply in parts])
         results = self._values.checked(results, call.rows)
+        if call.out is not None:
+            self._write_rest(call, results)
         self._reach(call, replies)
         return results
+
+    def _write_rest(self, call: SharedCall, results: StepResults) -> None:
+        """Write to arrays that no process of the rows has written to."""
+        assert call.out is not None
+        if call.out.rest.fields:
+            shown = self.obs.leaves(slice(None) if isinstance(call.rows, range) else call.rows)
+            call.out.rest.write_results(results, shown)
 
     def _put(self, rows: Sequence[int], observations: Sequence[Any]) -> None:
         for row, obs in zip(rows, observations, strict=True):
             self.obs.put(row, obs)
+
+    def _expire(self, message: ForgetBlock | ForgetLayout) -> None:
+        for host in self._hosts:
+            if isinstance(host, WorkerHost):
+                host.expire(message)
 
     # Everything else ----------------------------------------------------------------
 
@@ -262,7 +280,7 @@ class EnvBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SharedCall:
         """See `VectorBackend`."""
-        return self._begin("call", rows, lambda share: (share.inside, name, args, kwargs))
+        return self._begin(rows, lambda share: RowCall("call", (share.inside, name, args, kwargs)))
 
     def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
         """See `VectorBackend`."""
@@ -277,13 +295,15 @@ class EnvBackend(VectorBackend):
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """See `VectorBackend`."""
-        call = self._begin("set_attr", rows, lambda share: (share.inside, name, share.of(values)))
+        call = self._begin(
+            rows, lambda share: RowCall("set_attr", (share.inside, name, share.of(values)))
+        )
         self._reach(call, self._finish(call, None))
         self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `VectorBackend`."""
-        call = self._begin("get_states", rows, lambda share: (share.inside,))
+        call = self._begin(rows, lambda share: RowCall("get_states", (share.inside,)))
         return call.in_order(self._finish(call, None))
 
     def set_states(
@@ -291,11 +311,11 @@ class EnvBackend(VectorBackend):
     ) -> None:
         """See `VectorBackend`."""
 
-        def arguments(share: Share) -> tuple[Any, ...]:
+        def call_of(share: Share) -> RowCall:
             shown = None if observations is None else share.of(observations)
-            return share.inside, share.of(states), shown
+            return RowCall("set_states", (share.inside, share.of(states), shown))
 
-        call = self._begin("set_states", rows, arguments)
+        call = self._begin(rows, call_of)
         replies = self._finish(call, None)
         if observations is not None and not self.obs.is_array:
             self._put(rows, observations)
@@ -304,13 +324,9 @@ class EnvBackend(VectorBackend):
     # Calls of all processes ---------------------------------------------------------
 
     def _begin(
-        self, name: str, rows: Sequence[int], arguments: Callable[[Share], tuple[Any, ...]]
+        self, rows: Sequence[int], call_of: Callable[[Share], RowCall], out: OutLayout | None = None
     ) -> SharedCall:
-        """Begin a method of `EnvRows` wherever it concerns a row.
-
-        Rows that it does not concern are brought where they should be, too: what they show is
-        part of some results.
-        """
+        """Begin a call wherever it concerns a row; `call_of` makes that of each process."""
         whole = isinstance(rows, range)
         shares = self._shares_of_all if whole else shares_of(rows, self._ranges)
         checkpoints, _ = self._kept
@@ -319,14 +335,22 @@ class EnvBackend(VectorBackend):
         for share in shares:
             log = self.logs[share.host]
             logs.append(log)
-            resets_all = name == "reset" and share.is_all
-            log.begin(checkpoints[share.host], (name, arguments(share)), resets_all=resets_all)
+            log.begin(checkpoints[share.host], call_of(share))
         if len(shares) < len(checkpoints):
-            for log, checkpoint in zip(self.logs, checkpoints, strict=True):
-                if log not in logs and log.is_away(checkpoint) and not log.is_lost(checkpoint):
-                    logs.append(log)
-                    log.begin(checkpoint, None)
-        return SharedCall(rows, shares, logs)
+            logs += self._bring_back_others(logs)
+        return SharedCall(rows, shares, logs, out)
+
+    def _bring_back_others(self, logs: Sequence[ReplayLog]) -> list[ReplayLog]:
+        """Begin to bring rows where they should be that a call of some does not concern.
+
+        What they show is part of some results. Returns the logs of those that were elsewhere.
+        """
+        found = []
+        for log, checkpoint in zip(self.logs, self._kept[0], strict=True):
+            if log not in logs and log.is_away(checkpoint) and not log.is_lost(checkpoint):
+                found.append(log)
+                log.begin(checkpoint, None)
+        return found
 
     def _finish(self, call: SharedCall, timeout: float | None) -> list[Any]:
         """Return the reply of each process that the call concerns.

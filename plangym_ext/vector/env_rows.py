@@ -21,10 +21,11 @@ from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.checksum import ResultChecksum
-from plangym_ext.vector.results import Reply
+from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.row_memory import RowMemory
 from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
+from plangym_ext.vector.step_out import OutRows
 from plangym_ext.vector.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
 
@@ -107,7 +108,7 @@ class EnvRows:
             index: number of this process.
         """
         hosted = slice(self._first, self._first + len(self.envs))
-        self._obs = memory.obs
+        self._obs, self._finals = memory.obs, memory.finals
         # Cells of memory take single values faster than arrays do.
         self._shown = memory.obs.leaves(hosted)
         self._arrays: tuple[np.ndarray, ...] = memory.steps.rows(hosted)
@@ -158,6 +159,7 @@ class EnvRows:
         resets: Sequence[bool],
         same_step: bool,
         capture: bool | None = None,
+        out: OutRows | None = None,
     ) -> Reply:
         """Step rows, or reset those that are to be.
 
@@ -167,6 +169,7 @@ class EnvRows:
             resets: whether a row is reset instead, and its action left alone.
             same_step: reset a row that ends at once, and return what it ended with too.
             capture: as for `reset`.
+            out: what results are written to, besides this process's memory.
         """
         begun = time.perf_counter()
         actions = _own_actions(actions)
@@ -192,13 +195,12 @@ class EnvRows:
                     try:
                         rewards[row] = reward
                     except TypeError:
-                        raise InvalidObservation(
-                            f"reward: expected one number; got {reward!r}. Correct the env."
-                        ) from None
+                        raise _no_number(reward) from None
                     terminations[row], truncations[row] = ended, cut
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.
-                        finals.append((k, copy.deepcopy(obs), copy.deepcopy(info)))
+                        final = self._put_final(k, row, obs, out)
+                        finals.append((k, final, copy.deepcopy(info)))
                         obs, info = env.reset()
                         self._fresh[row] = False
                 put(first + row, obs)
@@ -210,7 +212,28 @@ class EnvRows:
             if not is_array:
                 shown.append(obs)
         progress[0] = NO_ROW
+        if out is not None:
+            out.write(*self._results_of(rows), infos, finals)
         return self._reply(rows, infos, finals, shown, capture, begun)
+
+    def _put_final(self, k: int, row: int, obs: Any, out: OutRows | None) -> Any:
+        """Keep what row k of a call ended with in memory; return a copy if it does not fit."""
+        if out is not None:
+            out.put_final(k, obs)
+        if not self._finals.holds(obs):
+            return copy.deepcopy(obs)
+        self._finals.put(self._first + row, obs)
+        return IN_MEMORY
+
+    def _results_of(self, rows: Rows) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """Return rewards and endings of rows, and the leaves of what they show."""
+        if isinstance(rows, range):  # all of them, in order
+            return self._arrays, self._shown
+        some = list(rows)
+        return (
+            tuple(array[some] for array in self._arrays),
+            tuple(leaf[some] for leaf in self._shown),
+        )
 
     def _note_ahead(self, rows: Rows, resets: Sequence[bool]) -> None:
         """Note rows that are about to be stepped before their first reset."""
@@ -235,12 +258,7 @@ class EnvRows:
         begun: float | None = None,
     ) -> Reply:
         """Return what came of a call, with the checksum that a replay of it has to come to."""
-        arrays, shown = self._arrays, self._shown
-        if len(rows) < len(self.envs):
-            some = list(rows)
-            arrays = tuple(array[some] for array in arrays)
-            shown = tuple(leaf[some] for leaf in shown)
-        self._checksum.add(arrays, shown)
+        self._checksum.add(*self._results_of(rows))
         own = None if self._obs.is_array else obs
         if own is not None:
             self._checksum.add_values(own)
@@ -419,6 +437,10 @@ class EnvRows:
                 first = first or error
         if first is not None:
             raise first
+
+
+def _no_number(reward: Any) -> InvalidObservation:
+    return InvalidObservation(f"reward: expected one number; got {reward!r}. Correct the env.")
 
 
 def _own_actions(actions: Any) -> Any:

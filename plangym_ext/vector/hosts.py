@@ -13,14 +13,21 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.vector.checkpoint import RowCall
 from plangym_ext.vector.env_rows import EnvRows
 from plangym_ext.vector.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.shared_outs import OWN_BLOCK, OutLayout, OutShare
+from plangym_ext.vector.step_out import OutArrays, OutRows, Places
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.external_process import ExternalProcess, next_request
-from plangym_ext.workers.protocol import Call, OpenBlock, Service
-
-#: Number that a worker knows the shared memory by.
-_BLOCK = 0
+from plangym_ext.workers.protocol import (
+    Call,
+    ForgetBlock,
+    ForgetLayout,
+    KnowArrays,
+    OpenBlock,
+    Service,
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,8 @@ class RowHost(ABC):
         """
 
     @abstractmethod
-    def start(self, name: str, *args: Any) -> int:
-        """Begin a method of `EnvRows`; return the number of the request.
+    def start(self, call: RowCall) -> int:
+        """Begin a call; return the number of the request.
 
         Raises:
             WorkerDied: the process is gone.
@@ -133,11 +140,13 @@ class LocalHost(RowHost):
         """See `RowHost`."""
         self._rows.use(memory, index)
 
-    def start(self, name: str, *args: Any) -> int:
+    def start(self, call: RowCall) -> int:
         """See `RowHost`."""
         self._found = self._error = None
+        out = call.out
+        given = {} if out is None else {"out": OutRows(out.layout.hosted, out.places)}
         try:
-            self._found = getattr(self._rows, name)(*args)
+            self._found = getattr(self._rows, call.name)(*call.args, **given)
         except Exception as error:  # raised again when it is asked for, as by any host
             self._error = error
         return 0
@@ -182,6 +191,10 @@ class WorkerHost(RowHost):
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._progress: np.ndarray | None = None
+        #: Numbers of the memory and the layouts of `out` that the process knows, and what it
+        #: is to forget.
+        self._known: set[int] = set()
+        self._expired: list[ForgetBlock | ForgetLayout] = []
 
     def build(self) -> None:
         """See `RowHost`."""
@@ -200,12 +213,34 @@ class WorkerHost(RowHost):
         self._progress = memory.progress[index]
         self.worker.result(self.open({}))
 
-    def start(self, name: str, *args: Any) -> int:
+    def start(self, call: RowCall) -> int:
         """See `RowHost`."""
-        request = next_request()
-        self.worker.post(Call(request, name, pickle.dumps((args, {}), protocol=5)))
-        self.worker.begun(name)
+        request, given = next_request(), {} if call.out is None else self._told(call.out)
+        self.worker.post(Call(request, call.name, pickle.dumps((call.args, given), protocol=5)))
+        self.worker.begun(call.name)
         return request
+
+    def _told(self, out: OutShare) -> dict[str, Any]:
+        """Tell the process where arrays lie, unless it knows; return what a step says of them."""
+        while self._expired:
+            self.worker.post(self._expired.pop())
+        if out.layout.number not in self._known:
+            self._introduce(out.layout)
+        return {"out": (out.layout.number, out.places)}
+
+    def _introduce(self, layout: OutLayout) -> None:
+        for number, block in layout.blocks.items():
+            if number not in self._known:
+                self.worker.post(OpenBlock(number, block.nbytes), (block.fd,))
+                self._known.add(number)
+        self.worker.post(KnowArrays(layout.number, layout.places))
+        self._known.add(layout.number)
+
+    def expire(self, message: ForgetBlock | ForgetLayout) -> None:
+        """Have the process forget what it knows of, before the next step with an `out`."""
+        if message.number in self._known:
+            self._known.remove(message.number)
+            self._expired.append(message)
 
     def answered(self, request: int) -> bool:
         """See `RowHost`."""
@@ -229,6 +264,7 @@ class WorkerHost(RowHost):
         """Begin to replace the process by a new one."""
         if self._progress is not None:
             self._progress[0] = NO_ROW
+        self._known, self._expired = set(), []
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
@@ -241,10 +277,10 @@ class WorkerHost(RowHost):
 
         assert self._block is not None
         self.worker.describe()
-        self.worker.post(OpenBlock(_BLOCK, self._block.nbytes), (self._block.fd,))
+        self.worker.post(OpenBlock(OWN_BLOCK, self._block.nbytes), (self._block.fd,))
         # By value, as envs travel: the space may be of a class that only this process knows.
         form = cloudpickle.dumps(self._form, protocol=5)
-        return self.start("open", form, self._index, attributes)
+        return self.start(RowCall("open", (form, self._index, attributes)))
 
     def begin_close(self) -> None:
         """See `RowHost`."""
@@ -263,6 +299,8 @@ class RowService:
     def __init__(self, hosted: HostedRows) -> None:
         self._rows = hosted.build()
         self._blocks: dict[int, SharedBlock] = {}
+        #: Arrays of `out` by number, and the blocks that they lie in.
+        self._outs: dict[int, tuple[OutArrays, set[int]]] = {}
         self.description = self._rows.description
         self.close = self._rows.close
 
@@ -270,16 +308,38 @@ class RowService:
         """Map shared memory."""
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
+    def close_block(self, number: int) -> None:
+        """Let go of shared memory, and of the arrays that lie there."""
+        self._outs = {k: found for k, found in self._outs.items() if number not in found[1]}
+        self._blocks.pop(number).close()
+
+    def know(self, message: KnowArrays) -> None:
+        """Know arrays that steps may be written to."""
+        number, places = message
+        arrays = {place.field: place.view(self._blocks[place.block]) for place in places}
+        blocks = {place.block for place in places}
+        self._outs[number] = OutArrays(self._space, arrays), blocks
+
+    def forget(self, number: int) -> None:
+        """Let go of such arrays."""
+        self._outs.pop(number, None)
+
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method."""
         if name == "open":
             return self._open(*args)
+        given = {key: self._out(*told) for key, told in kwargs.items()}
         try:
-            return getattr(self._rows, name)(*args, **kwargs)
+            return getattr(self._rows, name)(*args, **given)
         finally:
             self._rows.between_calls()
 
+    def _out(self, number: int, places: Places) -> OutRows:
+        return OutRows(self._outs[number][0], places)
+
     def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
-        self._rows.use(pickle.loads(form).memory(self._blocks[_BLOCK]), index)
+        memory = pickle.loads(form).memory(self._blocks[OWN_BLOCK])
+        self._space = memory.obs.space
+        self._rows.use(memory, index)
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)

@@ -128,10 +128,13 @@ class GroupedInfos:
 
     Args:
         groups: of the rows; no row is in two of them.
+
+    Attributes:
+        groups: those that have rows.
     """
 
     def __init__(self, groups: Sequence[InfoGroup]) -> None:
-        self._groups = [group for group in groups if len(group.rows)]
+        self.groups = [group for group in groups if len(group.rows)]
 
     def batched(self, num_envs: int, rows: Sequence[int]) -> dict[str, Any]:
         """Return what gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
@@ -159,14 +162,14 @@ class GroupedInfos:
         A key gets its place, and its array the type, from the first row that has it.
         """
         every = None if isinstance(rows, range) else np.asarray(rows)
-        found = [(g.rows if every is None else every[g.rows], g) for g in self._groups]
+        found = [(g.rows if every is None else every[g.rows], g) for g in self.groups]
         return sorted(found, key=lambda one: int(one[0].min())) if len(found) > 1 else found
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the row and info of each that has one, in order."""
         found = {
             row: info
-            for group in self._groups
+            for group in self.groups
             for k, row in enumerate(group.rows.tolist())
             if (info := _info(group.columns, k))
         }
@@ -176,7 +179,7 @@ class GroupedInfos:
         """Return the row, last observation and last info of each row that the step reset."""
         return [
             (row, group.final_obs[k], _info(group.final_columns, k))
-            for group in self._groups
+            for group in self.groups
             if group.final_obs is not None
             for k, row in enumerate(group.rows.tolist())
         ]

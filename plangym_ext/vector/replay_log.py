@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.vector.checkpoint import READING, Call, Checkpoint
+from plangym_ext.vector.checkpoint import READING, Checkpoint, RowCall
 from plangym_ext.vector.checksum import not_exact
 from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.hosts import RowHost, WorkerHost
@@ -75,7 +75,7 @@ class ReplayLog:
         #: Where rows cannot be brought any more: a new process has failed to get there.
         self._unreachable: Checkpoint | None = None
         self._target = Checkpoint((), captures=False)
-        self._call: Call | None = None
+        self._call: RowCall | None = None
         self._request: int | None = None
         #: Whether the host may still be at an abandoned call; whether its process was started
         #: for this call; and whether it knows the memory.
@@ -104,7 +104,7 @@ class ReplayLog:
         return self.phase is _SETTLED
 
     @property
-    def call(self) -> Call:
+    def call(self) -> RowCall:
         """The call that was begun last."""
         assert self._call is not None
         return self._call
@@ -123,17 +123,15 @@ class ReplayLog:
             not checkpoint.restorable or self._unreachable is checkpoint
         )
 
-    def begin(self, target: Checkpoint, call: Call | None, *, resets_all: bool = False) -> None:
+    def begin(self, target: Checkpoint, call: RowCall | None) -> None:
         """Begin a call, or only to bring rows where they should be.
 
         Args:
             target: where that is.
-            call: a method of `EnvRows` and its arguments; None for none.
-            resets_all: whether the call resets all rows: it is made from wherever they are if
-                they cannot be brought to `target`.
+            call: None for none.
         """
         self.error = self.reply = None
-        self._target, self._call, self._resets_all = target, call, resets_all
+        self._target, self._call = target, call
         self._deaths_noted = None
         interrupted, self.phase = self.phase, _SETTLED
         self._is_new = False
@@ -211,33 +209,33 @@ class ReplayLog:
         if not target.restorable or target is self._unreachable:
             if self._abandoned and self._remote is not None:
                 self._start()  # it may never come back from what it does
-            elif self._resets_all:
+            elif self._may_reset:
                 self._ask()
             else:
                 self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
         elif target.moved or target.count or not self._is_new:
             limit = _ABANDONED if self._abandoned else self._patience
-            self._send(Phase.RESTORING, limit, "restore_all", target.states)
+            self._send(Phase.RESTORING, limit, RowCall("restore_all", (target.states,)))
         else:
             self._ask()  # nothing has ever been done with these rows
 
     def _replay(self) -> None:
         self._show(self._target.shown)
-        self._send(Phase.REPLAYING, self._patience, "replay", self._target.recorded())
+        replay = RowCall("replay", (self._target.recorded(),))
+        self._send(Phase.REPLAYING, self._patience, replay)
 
     def _ask(self) -> None:
         if self._call is None:
             self._at, self.phase = self._target, _SETTLED
             return
-        name, args = self._call
-        if name not in READING:
+        if self._call.name not in READING:
             self._at = None
-        self._send(_ASKED, self._patience, name, *args)
+        self._send(_ASKED, self._patience, self._call)
 
-    def _send(self, phase: Phase, limit: float | None, name: str, *args: Any) -> None:
+    def _send(self, phase: Phase, limit: float | None, call: RowCall) -> None:
         self._enter(phase, limit)
         try:
-            self._request = self.host.start(name, *args)
+            self._request = self.host.start(call)
         except WorkerDied:
             self._request = None  # seen as any other death
         except WorkerTimeout as error:
@@ -266,6 +264,11 @@ class ReplayLog:
             self._ask()
 
     @property
+    def _may_reset(self) -> bool:
+        """Whether the call is made from wherever the rows are, if they cannot be brought back."""
+        return self._call is not None and self._call.resets_all
+
+    @property
     def _progress(self) -> tuple[int, int]:
         return (NO_ROW, 0) if self._remote is None else self._remote.progress
 
@@ -286,7 +289,7 @@ class ReplayLog:
             self._start()  # what the call before has left may be the reason
         else:
             self._unreachable = self._target
-            if self._resets_all:
+            if self._may_reset:
                 self._ask()
             else:
                 error.add_note(f"while {self._deaths.where(NO_ROW)} were brought back")
@@ -299,7 +302,7 @@ class ReplayLog:
         self._at = self._request = None
         self.renewed = True
         asked = self.phase is Phase.ASKED
-        if asked and not (self._target.restorable or self._resets_all):
+        if asked and not (self._target.restorable or self._may_reset):
             error = self._deaths.named(death, row)
             error.add_note(
                 f"States of {self._deaths.where(NO_ROW)} are not captured (`backend_note` says "
@@ -361,8 +364,7 @@ class ReplayLog:
     def _doing(self, row: int) -> str:
         """Return what is played in a row, in words."""
         assert self._call is not None
-        name, args = self._call
-        if name != "step":
-            return name
-        rows = list(args[0])
-        return f"action {args[1][rows.index(row)]}" if row in rows else name
+        if self._call.name != "step":
+            return self._call.name
+        rows, actions, *_ = self._call.args
+        return f"action {actions[list(rows).index(row)]}" if row in rows else "step"

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+#: Stands in a `Reply` for a final observation that lies in `RowMemory.finals`.
+IN_MEMORY = ...
+
 
 class StepResults(NamedTuple):
     """What comes of stepping or resetting k rows; row numbers count from 0 to k - 1.
@@ -33,7 +36,8 @@ class Reply(NamedTuple):
     """What a call of k rows of one process returns, beside what is in shared memory.
 
     Attributes:
-        infos, finals: as of `StepResults`; of a step or a reset.
+        infos, finals: as of `StepResults`; of a step or a reset. `IN_MEMORY` stands for a final
+            observation that lies there.
         obs: observations that have no array form, one for each row; else None.
         values: of each row, of any other call.
         moved: whether rows may have changed.

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import InvalidObservation
-from plangym_ext.vector.results import Reply, StepResults
+from plangym_ext.vector.results import IN_MEMORY, Reply, StepResults
 
 #: 64-bit words of a host's progress: the row that is moved now, and how many calls have
 #: moved rows. A cache line, so that no two processes write to the same.
@@ -50,11 +50,12 @@ class ObsBuffer:
         space: of one row.
         num_rows: n.
         memory: uint8 array of at least `buffer_bytes`, such as memory that workers write to;
-            None for memory of its own.
+            None for memory of its own; or a `[n, ...]` array for each leaf of the space.
         strict: refuse observations that do not have the very shape and type of the space.
 
     Attributes:
         space, num_rows, strict: as given.
+        layout: of the space, None if it has no array form.
         is_array: whether observations are kept in arrays; else they are kept as they came,
             and what is kept elsewhere is brought here by `put`.
     """
@@ -63,22 +64,23 @@ class ObsBuffer:
         self,
         space: spaces.Space[Any],
         num_rows: int,
-        memory: np.ndarray | None = None,
+        memory: np.ndarray | tuple[np.ndarray, ...] | None = None,
         *,
         strict: bool = False,
     ) -> None:
         self.space, self.num_rows, self.strict = space, num_rows, strict
-        self._layout = layout_of(space)
-        self.is_array = self._layout is not None
+        self.layout = layout_of(space)
+        self.is_array = self.layout is not None
         self._leaves: tuple[np.ndarray, ...] = ()
         self._values: list[Any] = [None] * num_rows
-        if self._layout is not None:
-            self._leaves = _views(self._layout, num_rows, memory)
+        if self.layout is not None:
+            given = memory if isinstance(memory, tuple) else None
+            self._leaves = given or _views(self.layout, num_rows, memory)
         self.put = self._putter()
 
     def _putter(self) -> Callable[[int, Any], None]:
         """Return a function of a row and an observation that keeps it."""
-        layout = self._layout
+        layout = self.layout
         if layout is None:
             return self._values.__setitem__
         if self.strict:
@@ -97,15 +99,15 @@ class ObsBuffer:
         return put
 
     def _put_leaves(self, row: int, obs: Any) -> None:
-        assert self._layout is not None
+        assert self.layout is not None
         try:
-            parts = self._layout.split(obs)
+            parts = self.layout.split(obs)
         except (KeyError, IndexError, TypeError) as error:
             raise InvalidObservation(
                 f"row {row}: expected an observation nested as {self.space}; "
                 f"got {type(obs).__name__} ({error!r})"
             ) from error
-        for leaf, array, part in zip(self._layout.leaves, self._leaves, parts, strict=True):
+        for leaf, array, part in zip(self.layout.leaves, self._leaves, parts, strict=True):
             value = np.asarray(part)
             # As gymnasium's own vector envs: cast, but only to the same kind of number.
             if value.shape != leaf.shape or not np.can_cast(value.dtype, leaf.dtype, "same_kind"):
@@ -115,14 +117,23 @@ class ObsBuffer:
                 )
             array[row] = value
 
+    def holds(self, obs: Any) -> bool:
+        """Return whether `put` and then `rows` give an observation back as it is."""
+        if self.layout is None:
+            return False
+        if not self.layout.is_flat:
+            return _is_plain(self.space, obs)
+        leaf = self.layout.leaves[0]
+        return _is_array(obs, leaf.shape, leaf.dtype)
+
     def put_batch(self, rows: Any, obs: Any) -> None:
         """Keep a batch of observations, nested as the space: what `rows` show, an index."""
-        if self._layout is None:
+        if self.layout is None:
             raise TypeError(f"put_batch: {self.space} has no array form")
-        if self._layout.is_flat:
+        if self.layout.is_flat:
             self._leaves[0][rows] = obs
             return
-        for array, part in zip(self._leaves, self._layout.split(obs), strict=True):
+        for array, part in zip(self._leaves, self.layout.split(obs), strict=True):
             array[rows] = part
 
     def batch(self, rows: Sequence[int] | None = None, *, copy: bool = True) -> Any:
@@ -133,15 +144,15 @@ class ObsBuffer:
             copy: whether they are the caller's own; without, those of all rows are this
                 memory itself, which later steps change.
         """
-        if self._layout is not None:
+        if self.layout is not None:
             leaves = self._leaves
-            if rows is None and copy and self._layout.is_flat:
+            if rows is None and copy and self.layout.is_flat:
                 return leaves[0].copy()
             if rows is not None:
                 leaves = tuple(leaf[rows] for leaf in leaves)
             elif copy:
                 leaves = tuple(leaf.copy() for leaf in leaves)
-            return self._layout.join(leaves)
+            return self.layout.join(leaves)
         chosen = range(self.num_rows) if rows is None else rows
         values = [self._values[row] for row in chosen]
         out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
@@ -149,13 +160,13 @@ class ObsBuffer:
 
     def taken(self, rows: range) -> tuple[Any, ...]:
         """Return what adjoining rows show, for `give`; nothing that later steps change."""
-        if self._layout is None:
+        if self.layout is None:
             return tuple(self._values[rows.start : rows.stop])
         return tuple([leaf[rows.start : rows.stop].copy() for leaf in self._leaves])
 
     def give(self, rows: range, shown: tuple[Any, ...]) -> None:
         """Have rows show again what they showed when it was `taken`."""
-        if self._layout is None:
+        if self.layout is None:
             self._values[rows.start : rows.stop] = shown
             return
         for leaf, part in zip(self._leaves, shown, strict=True):
@@ -170,12 +181,28 @@ class ObsBuffer:
 
     def rows(self, rows: Sequence[int]) -> list[Any]:
         """Return the observation of each row, nested as the space, and the caller's own."""
-        if self._layout is None:
+        if self.layout is None:
             return [self._values[row] for row in rows]
-        return [self._layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]
+        return [self.layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]
 
 
-def _views(layout: SpaceLayout, num_rows: int, memory: np.ndarray | None) -> tuple[np.ndarray, ...]:
+def _is_plain(space: spaces.Space[Any], obs: Any) -> bool:
+    """Return whether an observation is dicts and tuples of arrays, exactly as the space says."""
+    if isinstance(space, spaces.Dict):
+        known = type(obs) is dict and list(obs) == list(space)
+        return known and all(_is_plain(sub, obs[key]) for key, sub in space.items())
+    if isinstance(space, spaces.Tuple):
+        known = type(obs) is tuple and len(obs) == len(space)
+        return known and all(_is_plain(*pair) for pair in zip(space, obs, strict=True))
+    return _is_array(obs, space.shape, space.dtype)
+
+
+def _is_array(obs: Any, shape: Any, dtype: Any) -> bool:
+    # A number of an array comes back as a scalar, which is something else.
+    return type(obs) is np.ndarray and obs.ndim > 0 and obs.shape == shape and obs.dtype == dtype
+
+
+def _views(layout: SpaceLayout, num_rows: int, memory: Any) -> tuple[np.ndarray, ...]:
     if memory is None:
         memory = np.zeros(buffer_bytes(layout, num_rows), np.uint8)
     views, start = [], 0
@@ -227,12 +254,14 @@ class RowMemory(NamedTuple):
 
     Attributes:
         obs: what every row shows.
+        finals: what every row showed when it ended, before it was reset in the same step.
         steps: what its last step came to.
         progress: `[hosts, 8]` int64: of each process the number in it of the row that is moved
             now, `NO_ROW` between calls, and how many calls have moved rows.
     """
 
     obs: ObsBuffer
+    finals: ObsBuffer
     steps: StepMemory
     progress: np.ndarray
 
@@ -250,7 +279,9 @@ class RowMemory(NamedTuple):
         finals: list[tuple[int, Any, dict[str, Any]]] = []
         for places, reply in parts:
             infos += [(places[k], info) for k, info in reply.infos]
-            finals += [(places[k], obs, info) for k, obs, info in reply.finals]
+            for k, obs, info in reply.finals:
+                shown = self.finals.rows([rows[places[k]]])[0] if obs is IN_MEMORY else obs
+                finals.append((places[k], shown, info))
         if not isinstance(rows, range):
             infos.sort(key=lambda entry: entry[0])
             finals.sort(key=lambda entry: entry[0])
@@ -275,23 +306,25 @@ class MemoryForm:
     @property
     def nbytes(self) -> int:
         """Bytes of a shared block that holds it."""
-        layout = layout_of(self.space)
-        obs = 0 if layout is None else buffer_bytes(layout, self.num_rows)
-        return sum(self._sizes()) + max(1, obs)
+        return sum(self._sizes())
 
-    def _sizes(self) -> tuple[int, int]:
-        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows)
+    def _sizes(self) -> tuple[int, ...]:
+        layout = layout_of(self.space)
+        obs = 1 if layout is None else buffer_bytes(layout, self.num_rows)
+        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows), obs, obs
 
     def memory(self, block: SharedBlock | None) -> RowMemory:
         """Return the memory over a block, or over arrays of this process alone."""
         sizes = self._sizes()
         if block is None:
-            progress, steps, obs = np.zeros(sizes[0], np.uint8), None, None
+            parts = [np.zeros(size, np.uint8) for size in sizes]
         else:
             whole = block.ndarray((block.nbytes,), np.uint8)
-            progress, steps, obs = np.split(whole, np.cumsum(sizes))
+            parts = np.split(whole, np.cumsum(sizes[:-1]))
+        progress, steps, obs, finals = parts
         return RowMemory(
             ObsBuffer(self.space, self.num_rows, obs, strict=self.strict),
+            ObsBuffer(self.space, self.num_rows, finals),
             StepMemory(self.num_rows, steps),
             progress.view(np.int64).reshape(self.num_hosts, _PROGRESS_WORDS),
         )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.vector.replay_log import ReplayLog
+from plangym_ext.vector.shared_outs import OutLayout
 
 
 def row_ranges(num_rows: int, num_hosts: int) -> list[range]:
@@ -76,11 +77,13 @@ class SharedCall(NamedTuple):
         rows: numbers of its rows in the vector env.
         shares: those of each process that it concerns.
         logs: of these processes, and after them of those whose rows are only brought back.
+        out: what it is written to, or None.
     """
 
     rows: Sequence[int]
     shares: list[Share]
     logs: list[ReplayLog]
+    out: OutLayout | None = None
 
     def in_order(self, results: Iterable[Sequence[Any]]) -> list[Any]:
         """Return what each row returned, in the order of the call; `results`: of each share."""

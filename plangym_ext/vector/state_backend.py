@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -12,18 +12,19 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.states.envelope import as_wide, stacked_rows
-from plangym_ext.vector.backend import RowsDescription, VectorBackend, no_envs
+from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import ObsBuffer
 from plangym_ext.vector.row_values import RowValues
+from plangym_ext.vector.step_out import StepOut
 
 _COUNTS = ("n_step", "dt")
 #: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
@@ -156,21 +157,20 @@ class StateBackend(VectorBackend):
 
     # All rows at once ---------------------------------------------------------------
 
-    def begin_step(
-        self,
-        rows: Sequence[int],
-        actions: Sequence[Any] | np.ndarray,
-        resets: np.ndarray,
-        same_step: bool,
-    ) -> StepResults:
+    def begin_step(self, step: RowStep) -> StepResults:
         """See `VectorBackend`."""
+        rows, actions, resets, same_step, out = step
         if self._begun or self._before is not None:
             self._forget_unkept()
         if self._kept[1] is not self._none_fresh:
             self._check_begun(rows)
-        found = self._step_all(rows, self._array_of(actions), resets, same_step)
+        found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
+        if out is not None:
+            batch = found.batch
+            shown = (batch,) if batch is not None else self.obs.leaves(_index(rows))
+            out.arrays.write_results(found, shown)
         return found
 
     def finish_rows(self, call: StepResults, timeout: float | None) -> StepResults:  # noqa: ARG002
@@ -178,14 +178,20 @@ class StateBackend(VectorBackend):
         return call
 
     def _step_all(
-        self, rows: Sequence[int], actions: np.ndarray, resets: np.ndarray, same_step: bool
+        self,
+        rows: Sequence[int],
+        actions: np.ndarray,
+        resets: np.ndarray,
+        same_step: bool,
+        out: StepOut | None = None,
     ) -> StepResults | None:
         """Step or reset rows by native calls; None, and nothing moved, if they cannot."""
         whole = isinstance(rows, range)
         kept, fresh, _ = self._kept
         states = kept if whole else kept[rows]
         self._begun = self._begun or whole
-        found = self._env.step_live(actions, states, resets, whole=whole)
+        given = NO_OUT if out is None else self._given(out, actions)
+        found = self._env.step_live(actions, states, resets, whole=whole, out=given)
         if found is None:
             return None
         groups = self._groups(found.infos, resets)
@@ -207,6 +213,22 @@ class StateBackend(VectorBackend):
         infos = GroupedInfos(groups)
         batch = None if self._is_cast else obs
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
+
+    def _given(self, out: StepOut, actions: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the arrays that native code may write to itself."""
+        if out.layout is None:
+            fields = out.arrays.fields
+            names = {"obs0": "obs0", "terminated": "terminateds", "truncated": "truncateds"}
+            if self._is_cast:
+                del names["obs0"]
+            out.layout = {ours: fields[name] for ours, name in names.items() if name in fields}
+        found: Mapping[str, np.ndarray] = out.layout
+        # Actions of a row are read when the results of others have been written.
+        if actions.base is not None and any(
+            np.may_share_memory(actions, array) for array in found.values()
+        ):
+            return NO_OUT
+        return found
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """Return the infos of rows that were stepped, or reset instead."""
@@ -429,6 +451,10 @@ class StateBackend(VectorBackend):
     def close(self) -> None:
         """See `VectorBackend`."""
         self._env.close()
+
+
+def _index(rows: Sequence[int]) -> Any:
+    return slice(None) if isinstance(rows, range) else rows
 
 
 def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:

@@ -22,17 +22,20 @@ from plangym_ext.vector.arguments import (
     checked_states,
     per_row,
 )
-from plangym_ext.vector.backend import VectorBackend
+from plangym_ext.vector.backend import RowStep, VectorBackend
 from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
-from plangym_ext.vector.pending import PendingCall
+from plangym_ext.vector.pending import Begun, PendingCall
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import layout_of
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
+from plangym_ext.vector.step_out import RESET_FIELDS, STEP_FIELDS, StepOut, checked_out
 
 _SAME_STEP = AutoresetMode.SAME_STEP
+#: Which sub-envs a call is for; None for all.
+EnvIds = Sequence[int] | np.ndarray | None
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -111,6 +114,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
+        out: Any = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Reset all sub-envs, or those of a mask.
 
@@ -118,33 +122,37 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             seed: None, an int for seeds `seed + i`, or one seed or None for each sub-env.
             options: for every sub-env's `reset`; `options["reset_mask"]`, `[n]` bool, says
                 which are reset and is not passed on. The dict is not changed.
+            out: arrays to write `obs` `[n, *obs]` and `infos` to; see `step`.
 
         Returns:
             obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
         """
         with self._one_caller:
-            return self._were_reset(*self._begin_reset(seed, options), None)
+            return self._were_reset(self._begin_reset(seed, options, out), None)
 
     def reset_async(
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
+        out: Any = None,
     ) -> None:
         """Begin `reset`; `reset_wait` gives what it returns."""
         with self._one_caller:
-            self._pending.begin("reset", *self._begin_reset(seed, options))
+            self._pending.begin(self._begin_reset(seed, options, out))
 
     def _begin_reset(
-        self, seed: int | Sequence[int | None] | None, options: dict[str, Any] | None
-    ) -> tuple[Sequence[int], Any]:
+        self, seed: int | Sequence[int | None] | None, options: dict[str, Any] | None, out: Any
+    ) -> Begun:
         rows: Sequence[int] = range(self.num_envs)
         seeds = checked_seeds(seed, self.num_envs)
         mask, options = checked_options(options, self.num_envs)
         if mask is not None:
             rows = np.flatnonzero(mask).tolist()
             seeds = [seeds[row] for row in rows]
-        return rows, self._begin_reset_of(rows, seeds, options)
+        if out is not None:
+            out = checked_out(out, self._backend.obs, self.num_envs, "reset", RESET_FIELDS)
+        return Begun("reset", rows, self._begin_reset_of(rows, seeds, options), out)
 
     def _begin_reset_of(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
@@ -165,14 +173,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
         with self._one_caller:
-            return self._were_reset(*self._pending.take("reset"), timeout)
+            return self._were_reset(self._pending.take("reset"), timeout)
 
-    def _were_reset(
-        self, rows: Sequence[int], call: Any, timeout: float | None
-    ) -> tuple[Any, dict[str, Any]]:
+    def _were_reset(self, begun: Begun, timeout: float | None) -> tuple[Any, dict[str, Any]]:
+        _, rows, call, out = begun
         results = self._backend.finish_rows(call, timeout)
         infos = self._infos(rows, results, some=False)
-        obs = self._backend.obs.batch(copy=self.copy)
+        if out is not None:
+            out.arrays.write_reset(self._backend.obs.leaves(slice(None)), rows, results.infos)
+        obs = out.given["obs"] if out and out.has_obs else self._backend.obs.batch(copy=self.copy)
         self._backend.keep(self._episodes.begun(rows))
         return obs, infos
 
@@ -208,33 +217,65 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     # Step ---------------------------------------------------------------------------
 
-    def step(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> StepResult:
+    def step(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> StepResult:
         """Step all sub-envs, or some.
 
         Args:
             actions: one for each sub-env that is stepped: an element of `action_space`.
             env_ids: `[k]` distinct ints, the sub-envs to step; None for all.
+            out: arrays that results are written to: a mapping, an `ArrayDict` or a named tuple
+                with any of the names below, or what `step_out` made of one. They are numpy
+                arrays or `Array`s; those in shared memory workers write to themselves. The same
+                objects are returned. They are the caller's: a later call writes to them only
+                if it is given them. Undefined after an error.
+
+                * `obs`: `[k, *obs]`, nested as the space.
+                * `rewards`: `[k]` float64 or float32.
+                * `terminateds`, `truncateds`: `[k]` bool.
+                * `final_obs`: `[k, *obs]`: what sub-envs showed that ended and were reset in
+                  this step. The other rows are left alone.
+                * `infos`: by name `[k, ...]` numbers: what the step said (of a sub-env that was
+                  reset in the same step, before what its reset said), 0 where it said nothing;
+                  `_NAME`, `[k]` bool, says where it did.
 
         Returns:
             obs `[n, *obs]`, rewards `[n]` float64, terminations and truncations `[n]` bool,
-            infos; `[k]` of each with `env_ids`, in their order.
+            infos; `[k]` of each with `env_ids`, in their order. Fresh arrays, but for those of
+            `out`; infos are the same with `out` as without.
 
         Raises:
-            ValueError: another number of actions.
+            ValueError: another number of actions, or an array of `out` does not fit: another
+                shape or dtype, read-only, or in memory of another one.
+            UnknownName: `out` has another name.
             ResetNeeded: (gymnasium's too) a sub-env has ended and is not reset by itself, or
                 was never reset and refuses to be stepped so.
         """
         with self._one_caller:
-            return self._stepped(*self._begin_step(actions, env_ids), None)
+            return self._stepped(self._begin_step(actions, env_ids, out), None)
 
-    def step_async(self, actions: Any, env_ids: Sequence[int] | np.ndarray | None = None) -> None:
+    def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
         """Begin `step`; `step_wait` gives what it returns."""
         with self._one_caller:
-            self._pending.begin("step", *self._begin_step(actions, env_ids))
+            self._pending.begin(self._begin_step(actions, env_ids, out))
 
-    def _begin_step(
-        self, actions: Any, env_ids: Sequence[int] | np.ndarray | None
-    ) -> tuple[Sequence[int], Any]:
+    def step_out(self, out: Any, num_rows: int | None = None) -> StepOut:
+        """Return the arrays of an `out` for `step`, checked once for many calls.
+
+        Args:
+            out: as for `step`.
+            num_rows: k, how many sub-envs it is for; None for all.
+
+        Raises:
+            ValueError, UnknownName, TypeError: as `step`.
+        """
+        num_rows = self.num_envs if num_rows is None else num_rows
+        if type(out) is StepOut:
+            if out.num_rows == num_rows:
+                return out
+            out = out.given
+        return checked_out(out, self._backend.obs, num_rows, "step", STEP_FIELDS)
+
+    def _begin_step(self, actions: Any, env_ids: EnvIds, out: Any) -> Begun:
         self._pending.check_idle("step")
         rows = checked_rows(env_ids, self.num_envs)
         space = self.action_space
@@ -246,14 +287,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
-        return rows, self._backend.begin_step(rows, actions, resets, mode is _SAME_STEP)
+        out = None if out is None else self.step_out(out, len(rows))
+        step = RowStep(rows, actions, resets, mode is _SAME_STEP, out)
+        return Begun("step", rows, self._backend.begin_step(step), out)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """Wait for the step; return what `step` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            return self._stepped(*self._pending.take("step"), timeout)
+            return self._stepped(self._pending.take("step"), timeout)
 
-    def _stepped(self, rows: Sequence[int], call: Any, timeout: float | None) -> StepResult:
+    def _stepped(self, begun: Begun, timeout: float | None) -> StepResult:
+        _, rows, call, out = begun
         results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
         rewards, terminations, truncations = results[:3]
@@ -261,10 +305,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
         infos = self._infos(rows, results, some=not whole)
         obs = results.batch
-        if obs is None or not self.copy:
+        if not (out and out.has_obs) and (obs is None or not self.copy):
             obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)
         self._backend.keep(episodes)
-        return obs, rewards, terminations, truncations, infos
+        found = obs, rewards, terminations, truncations, infos
+        return found if out is None else out.in_place_of(found)
 
     # States -------------------------------------------------------------------------
 
@@ -398,7 +443,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Begin `call`; `call_wait` gives what it returns."""
         with self._one_caller:
             rows = range(self.num_envs)
-            self._pending.begin("call", rows, self._begin_call(rows, name, args, kwargs))
+            call = self._begin_call(rows, name, args, kwargs)
+            self._pending.begin(Begun("call", rows, call))
 
     def _begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -414,8 +460,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
         with self._one_caller:
-            _, call = self._pending.take("call")
-            return tuple(self._backend.finish_call(call, timeout))
+            return tuple(self._backend.finish_call(self._pending.take("call").call, timeout))
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from plangym_ext.workers.remote_errors import ErrorReport
 
 if TYPE_CHECKING:  # numpy is imported when a worker has the parent's module path
-    from plangym_ext.workers.batch_layout import BatchLayout
+    from plangym_ext.workers.batch_layout import BatchLayout, Place
 
 #: Number of the request that the first message makes, which builds the env.
 READY = 0
@@ -89,6 +89,13 @@ class KnowLayout(NamedTuple):
     worker: int
 
 
+class KnowArrays(NamedTuple):
+    """Know by a number arrays that results of some calls are written to."""
+
+    number: int
+    places: tuple[Place, ...]
+
+
 class ForgetBlock(NamedTuple):
     """Let go of shared memory."""
 
@@ -96,7 +103,7 @@ class ForgetBlock(NamedTuple):
 
 
 class ForgetLayout(NamedTuple):
-    """Let go of a layout."""
+    """Let go of a layout, or of arrays."""
 
     number: int
 
@@ -137,6 +144,7 @@ ToWorker = (
     OpenBlock
     | OpenQueue
     | KnowLayout
+    | KnowArrays
     | ForgetBlock
     | ForgetLayout
     | Finish
@@ -152,6 +160,7 @@ COMMANDS: dict[type, str] = {
     OpenBlock: "block",
     OpenQueue: "queue",
     KnowLayout: "layout",
+    KnowArrays: "layout",
     ForgetBlock: "forget",
     ForgetLayout: "forget",
     Finish: "finish",
@@ -168,7 +177,7 @@ class Service:
 
     Attributes:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
-            them, and `open_block` if it is given memory.
+            them, and `open_block` if it is given memory, `know` if arrays.
     """
 
     make: Callable[[], Any]

@@ -27,6 +27,7 @@ from plangym_ext.workers.protocol import (
     ForgetBlock,
     ForgetLayout,
     Get,
+    KnowArrays,
     KnowLayout,
     OpenBlock,
     OpenQueue,
@@ -127,7 +128,7 @@ class Worker:
                 self._env.open_block(message.number, fds[0], message.nbytes)
             case ForgetBlock():
                 self._env.close_block(message.number)
-            case KnowLayout():
+            case KnowLayout() | KnowArrays():
                 self._env.know(message)
             case ForgetLayout():
                 self._env.forget(message.number)

@@ -44,6 +44,7 @@ class AgentPlanner(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
+        self.num_simulations = None  # none are made, whatever a planner's default is
         self.mode = checked_mode(self.mode, type(self).__name__)
         self._kept: _KeptSteps = _KeptSteps()
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.agents.random_agent import needed_noise
+from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.evaluator import NetworkEvaluator

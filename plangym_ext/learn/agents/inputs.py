@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.noise import Noise
 
 
@@ -80,3 +81,17 @@ def example_inputs(
         least = np.clip(np.zeros(leaf.shape), low, high).astype(leaf.dtype)
         rows.append(np.repeat(least[None], num_rows, axis=0))
     return first_inputs(layout.join(tuple(rows)), action_space, num_rows, noise=noise)
+
+
+def needed_noise(inputs: Inputs, agent: str) -> StepNoise:
+    """Return the random numbers of a step.
+
+    Raises:
+        InvalidOption: there are none.
+    """
+    if inputs.noise is None:
+        raise InvalidOption(
+            f"{agent}.step: inputs.noise must be the random numbers of the step, as samplers "
+            f"give them; got None. Pass a RowNoise or a GeneratorNoise, or use mode 'eval'."
+        )
+    return inputs.noise

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.agents.random_agent import needed_noise
+from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.model import SearchModel
 from plangym_ext.planners.plans import Plan
@@ -49,7 +48,7 @@ class PlannerAgent(Agent):
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Plan for B rows; see `Agent.step`."""
-        noise: Any = needed_noise(inputs, type(self).__name__)
+        noise = needed_noise(inputs, type(self).__name__)
         # A seed per row of 53 bits, as many as a uniform number has.
         seeds = (noise.uniform()[:, 0] * 2.0**53).astype(np.uint64)
         rows = np.asarray(noise.rows)

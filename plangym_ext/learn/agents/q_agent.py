@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
-from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import NetworkAgent
-from plangym_ext.learn.agents.random_agent import legal_index, needed_noise
+from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch
 

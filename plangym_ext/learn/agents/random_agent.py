@@ -9,9 +9,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import Leaf, SpaceLayout
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.distributions.noise import Noise
 
 
@@ -30,20 +29,6 @@ class RandomAgent(Agent):
         noise = needed_noise(inputs, type(self).__name__)
         drawn = [_drawn(leaf, noise, inputs.legal) for leaf in self._layout.leaves]
         return Acted(self._layout.join(tuple(drawn)), {}, carry)
-
-
-def needed_noise(inputs: Inputs, agent: str) -> Noise:
-    """Return the random numbers of a step.
-
-    Raises:
-        InvalidOption: there are none.
-    """
-    if inputs.noise is None:
-        raise InvalidOption(
-            f"{agent}.step: inputs.noise must be the random numbers of the step, as samplers "
-            f"give them; got None. Pass a RowNoise or a GeneratorNoise, or use mode 'eval'."
-        )
-    return inputs.noise
 
 
 def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidObservation
 from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.learn.sampling.infos import GAME_OVER, info_column, missing_info
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.stepping import Stepped
 
 Ndarray = npt.NDArray[Any]
-#: The info of an env that tells the end of an episode from that of a game.
-GAME_OVER = "game_over"
 
 
 class Endings:
@@ -53,10 +51,10 @@ class Endings:
         finals = infos.get("final_info", {})
         ended = infos.get("_final_info")
         for name, target in zip(self._names, columns.env_info[t], strict=True):
-            values, known = _column(infos, name)
-            last, last_known = _column(finals, name)
+            values, known = info_column(infos, name)
+            last, last_known = info_column(finals, name)
             if values is None and last is None:
-                raise _missing(name, infos, "env_info")
+                raise missing_info(name, infos, "env_info")
             target[rows] = 0
             if values is not None:
                 chosen = known if ended is None else known & ~ended
@@ -76,15 +74,15 @@ class Endings:
         finals = stepped.infos.get("final_info", {})
         entries = stepped.where(rows)
         over = np.ones(len(rows), bool)
-        told, known = _column(finals, GAME_OVER)
+        told, known = info_column(finals, GAME_OVER)
         if told is not None:
             over = told[entries].astype(bool) | ~known[entries]
             self.going_on[t, rows] = ~over
         for name in self._fields:
-            values, known = _column(finals, name)
+            values, known = info_column(finals, name)
             missing = entries[over] if values is None else entries[over & ~known[entries]]
             if len(missing):
-                raise _missing(name, finals, "episode_fields")
+                raise missing_info(name, finals, "episode_fields")
             if values is not None:
                 self._found[name].append(values[entries[over]])
 
@@ -96,20 +94,3 @@ class Endings:
         }
         assert all(len(column) == count for column in found.values())
         return found
-
-
-def _column(infos: Any, name: str) -> tuple[Any, Any]:
-    """Return the values `[n]` of an info, and which are known; None for both if there is none."""
-    *path, key = name.split(".")
-    for part in path:
-        infos = infos.get(part, {})
-    values = infos.get(key)
-    return (None, None) if values is None else (values, infos[f"_{key}"])
-
-
-def _missing(name: str, infos: Any, where: str) -> InvalidObservation:
-    there = sorted(key for key in infos if not key.startswith("_"))
-    return InvalidObservation(
-        f"sampler: {where} names the info {name!r}, which the envs did not give; they gave "
-        f"{there}. Correct the name, or leave it out."
-    )

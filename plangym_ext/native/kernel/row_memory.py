@@ -96,8 +96,8 @@ class RowMemory:
             np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
             self._obs(request, new, size),
             new((size, horizon), np.float64),
-            new(size, np.bool_),
-            new(size, np.bool_),
+            self._flags(request, "terminated", new),
+            self._flags(request, "truncated", new),
             new(size, np.int32),
             new(size, np.int32),
             new(size, self._info),
@@ -153,6 +153,14 @@ class RowMemory:
         if given is not None and given.flags.c_contiguous and given.flags.aligned:
             return given.reshape(shape)
         return new(shape, self.obs_dtype)
+
+    @staticmethod
+    def _flags(request: RowRequest, name: str, new: Allocate) -> np.ndarray:
+        """Return where flags go: into the caller's array if it is laid out plainly."""
+        given = request.out.get(name)
+        if given is None or not is_plain(given):
+            return new(request.num_rows, np.bool_)
+        return given
 
     def results(self, request: RowRequest, arrays: RowArrays) -> RowResults:
         """Return what the loop has written, as every backend returns it."""

@@ -1,0 +1,195 @@
+"""Evaluation: exactly so many episodes, each with a seed of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.core.numbers import at_least
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.check import check_agent
+from plangym_ext.learn.agents.inputs import Inputs, example_inputs
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
+from plangym_ext.learn.sampling.infos import GAME_OVER, info_column, missing_info
+from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
+from plangym_ext.planners.plans import Budget
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+Ndarray = npt.NDArray[Any]
+
+
+class EvaluationSampler(Closing):
+    """Play whole episodes with an agent in mode "eval", apart from what is trained on.
+
+    Which episodes are played is fixed before the first one begins: episode k depends on the
+    seed, k and the agent alone, not on the number of envs or on how long the others are. So
+    short episodes count no more than long ones.
+
+    Args:
+        venv: made with `autoreset_mode="same_step"`; it is closed with the sampler.
+        agent: its mode is put back afterwards.
+        num_episodes: how many.
+        seed: of the episodes.
+        max_steps: after which an episode is cut off; None for none.
+        episode_fields: as of `SamplerOptions`.
+
+    Raises:
+        WrongKind, InvalidOption, InvalidAnswer: as `SerialSampler`.
+    """
+
+    def __init__(
+        self,
+        venv: PlanVectorEnv,
+        agent: Agent,
+        num_episodes: int,
+        *,
+        seed: int = 0,
+        max_steps: int | None = None,
+        episode_fields: Sequence[str] = (),
+    ) -> None:
+        where = "EvaluationSampler"
+        check_vector_env(venv, where)
+        self.num_episodes = at_least(f"{where}: num_episodes", num_episodes, 1)
+        self.seed = at_least(f"{where}: seed", seed, 0)
+        self._limit = None if max_steps is None else at_least(f"{where}: max_steps", max_steps, 1)
+        check_agent(agent, venv, venv.num_envs, RowNoise(0, range(venv.num_envs)))
+        self._venv, self._agent, self._fields = venv, agent, tuple(episode_fields)
+
+    def evaluate(
+        self, *, seed: int | None = None, version: int = 0, progress: Progress | None = None
+    ) -> Collected:
+        """Play the episodes.
+
+        Args:
+            seed: of the episodes; None for that of the sampler.
+            version: of the weights.
+            progress: called after each step with how many steps of all envs are done.
+
+        Returns:
+            `data` is None; a row for each episode, in the order of their numbers: "return"
+            float64, "length" int64, "terminated" bool, and the fields that were asked for.
+        """
+        began, mode = time.perf_counter(), self._agent.mode
+        run = _Evaluation(self._venv, self.num_episodes, self.seed if seed is None else seed)
+        self._agent.set_mode("eval")
+        asked = 0
+        try:
+            carry = self._agent.initial_carry(self._venv.num_envs)
+            while len(run.live):
+                action, _, carry = self._agent.step(run.inputs, carry)
+                run.step(action, self._limit, self._fields)
+                asked += self._venv.num_envs
+                if progress is not None:
+                    progress(run.steps)
+        finally:
+            self._agent.set_mode(mode)
+        cost = Budget(
+            model_steps=run.steps, evaluator_rows=asked, seconds=time.perf_counter() - began
+        )
+        return Collected(None, run.table, cost, version)
+
+    def close(self) -> None:
+        """Close the envs; safe to call twice."""
+        self._venv.close()
+
+
+class _Evaluation:
+    """The episodes of one evaluation.
+
+    Attributes:
+        live: rows in which an episode is being played.
+        inputs: what the agent is shown, all rows.
+        table: columns `[E]` by name.
+        steps: of all envs.
+    """
+
+    def __init__(self, venv: PlanVectorEnv, num_episodes: int, seed: int) -> None:
+        self._venv, self._seed, self._count = venv, seed, num_episodes
+        spaces = RowSpaces(venv)
+        self._spaces = spaces
+        rows = venv.num_envs
+        self._noise = RowNoise(seed, np.zeros(rows))
+        space = spaces.single_observation_space
+        self.inputs: Inputs = example_inputs(space, spaces.single_action_space, rows, self._noise)
+        self._episode = np.zeros(rows, np.int64)
+        self.table: dict[str, Ndarray] = {
+            "return": np.zeros(num_episodes),
+            "length": np.zeros(num_episodes, np.int64),
+            "terminated": np.zeros(num_episodes, bool),
+        }
+        self._begun = self.steps = 0
+        self.live = np.arange(min(rows, num_episodes))
+        self._begin(self.live)
+
+    def _begin(self, rows: Ndarray) -> None:
+        """Begin the next episodes in some rows."""
+        episodes = self._begun + np.arange(len(rows))
+        self._begun += len(rows)
+        obs, _ = self._venv.reset_some(rows, seed=row_seeds(self._seed, episodes))
+        self._show(rows, obs)
+        self._episode[rows] = episodes
+        for row, episode in zip(rows.tolist(), episodes.tolist(), strict=True):
+            self._noise.assign(row, episode)
+        self._forget(rows)
+
+    def _show(self, rows: Ndarray, obs: Any) -> None:
+        for target, source in zip(
+            leaves(self.inputs.obs), self._spaces.obs.split(obs), strict=True
+        ):
+            target[rows] = source
+
+    def _forget(self, rows: Ndarray) -> None:
+        """Have rows be in the first step of an episode, as the agent sees it."""
+        self.inputs.first[rows], self.inputs.reward[rows] = True, 0
+        for leaf in leaves(self.inputs.action):
+            leaf[rows] = 0
+
+    def step(self, action: Any, limit: int | None, fields: tuple[str, ...]) -> None:
+        """Step the rows that are live, and begin the next episodes where some have ended."""
+        live, table = self.live, self.table
+        taken = mapped(lambda leaf: leaf[live], action)
+        obs, reward, terminated, truncated, infos = self._venv.step(taken, live)
+        self.steps += len(live)
+        self._noise.advance()
+        episodes = self._episode[live]
+        table["return"][episodes] += reward
+        table["length"][episodes] += 1
+        self._show(live, obs)
+        self.inputs.first[live], self.inputs.reward[live] = False, reward
+        for target, source in zip(leaves(self.inputs.action), leaves(taken), strict=True):
+            target[live] = source
+        ended = terminated | truncated
+        self._forget(live[ended])
+        cut = np.zeros_like(ended) if limit is None else table["length"][episodes] >= limit
+        over = (ended & ~_going_on(infos, ended)) | cut
+        if not over.any():
+            return
+        table["terminated"][episodes[over]] = terminated[over]
+        self._note(fields, infos, over, ended)
+        free = live[over]
+        self.live = np.setdiff1d(live, free[self._count - self._begun :])
+        self._begin(free[: self._count - self._begun])
+
+    def _note(self, fields: tuple[str, ...], infos: Any, over: Ndarray, ended: Ndarray) -> None:
+        """Put infos of the last steps of episodes in the table."""
+        for name in fields:
+            for entry in np.flatnonzero(over):
+                last = infos.get("final_info", {}) if ended[entry] else infos
+                values, known = info_column(last, name)
+                if values is None or not known[entry]:
+                    raise missing_info(name, last, "episode_fields")
+                column = self.table.setdefault(name, np.zeros(self._count, values.dtype))
+                column[self._episode[self.live[entry]]] = values[entry]
+
+
+def _going_on(infos: Any, ended: Ndarray) -> Ndarray:
+    """Return `[k]` bool, which endings are those of a life and not of the game."""
+    over, known = info_column(infos.get("final_info", {}), GAME_OVER)
+    return np.zeros_like(ended) if over is None else known & ~over.astype(bool)

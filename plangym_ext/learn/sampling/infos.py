@@ -1,0 +1,36 @@
+"""Single infos out of those of a vector env."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.errors import InvalidObservation
+
+#: The info of an env that tells the end of an episode from that of a game.
+GAME_OVER = "game_over"
+
+
+def info_column(infos: Any, name: str) -> tuple[Any, Any]:
+    """Return the values `[n]` of an info, and `[n]` bool which are known.
+
+    Args:
+        infos: as gymnasium's vector envs give them.
+        name: "a.b" is b of the dict a.
+
+    Returns:
+        None for both if no env has given it.
+    """
+    *path, key = name.split(".")
+    for part in path:
+        infos = infos.get(part, {})
+    values = infos.get(key)
+    return (None, None) if values is None else (values, infos[f"_{key}"])
+
+
+def missing_info(name: str, infos: Any, where: str) -> InvalidObservation:
+    """Return the error for an info that an option names and an env has not given."""
+    there = sorted(key for key in infos if not key.startswith("_"))
+    return InvalidObservation(
+        f"sampler: {where} names the info {name!r}, which the envs did not give; they gave "
+        f"{there}. Correct the name, or leave it out."
+    )

@@ -1,0 +1,120 @@
+"""What the workers of a vector env know of the caller's arrays that they write to."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import NamedTuple
+
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.invalid import MARKS
+from plangym_ext.vector.step_out import OutArrays, Places, StepOut
+from plangym_ext.workers.batch_layout import Place
+from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
+
+#: Number that workers know the vector env's own memory by.
+OWN_BLOCK = 0
+#: Layouts that workers are to remember.
+_MAX_LAYOUTS = 4096
+#: Set by this process when all have answered, for it looks at the values: marks of invalid ones.
+_SET_HERE = (f"infos:{MARKS.key}", f"infos:_{MARKS.key}")
+
+
+class OutLayout(NamedTuple):
+    """Where the arrays of an `out` lie that workers write to.
+
+    Attributes:
+        number: that workers know it by.
+        places: of the arrays.
+        blocks: by number, in which these lie.
+        hosted: the arrays that the processes of the rows write to.
+        rest: the others, which this process writes to.
+    """
+
+    number: int
+    places: tuple[Place, ...]
+    blocks: dict[int, SharedBlock]
+    hosted: OutArrays
+    rest: OutArrays
+
+    @property
+    def usable(self) -> bool:
+        """Whether a worker that does not know the memory yet could map it."""
+        return not any(block.closed for block in self.blocks.values())
+
+
+class OutShare(NamedTuple):
+    """What the rows of one process are written to in one call.
+
+    Attributes:
+        layout: of the whole call.
+        places: where these rows stand in it.
+    """
+
+    layout: OutLayout
+    places: Places
+
+
+class SharedOuts:
+    """Numbers the arrays of `out` and their memory, so that workers are told of each once.
+
+    Args:
+        expire: takes `ForgetBlock` and `ForgetLayout` for all workers that know of it.
+        in_workers: whether the rows live in workers; else they write to every array.
+    """
+
+    def __init__(
+        self, expire: Callable[[ForgetBlock | ForgetLayout], object], *, in_workers: bool
+    ) -> None:
+        self._expire, self._in_workers = expire, in_workers
+        self._next = itertools.count(OWN_BLOCK + 1)
+        self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
+        self._layouts: dict[tuple[Place, ...], int] = {}
+        #: Numbers of blocks that were collected.
+        self._gone: list[int] = []
+
+    def layout(self, out: StepOut) -> OutLayout:
+        """Return where the arrays of an `out` lie."""
+        found: OutLayout | None = out.layout
+        if found is None or not found.usable:
+            found = out.layout = self._layout(out.arrays)
+        while self._gone:
+            number = self._gone.pop()
+            self._expire(ForgetBlock(number))
+            for places in [p for p in self._layouts if any(q.block == number for q in p)]:
+                self._expire(ForgetLayout(self._layouts.pop(places)))
+        return found
+
+    def _layout(self, arrays: OutArrays) -> OutLayout:
+        hosted, places, blocks = [], [], {}
+        for name, array in arrays.fields.items():
+            if name in _SET_HERE:
+                continue
+            if not self._in_workers:
+                hosted.append(name)
+            elif (lies := SharedBlock.of(array)) is not None:
+                block, offset = lies
+                number = self._number(block)
+                blocks[number] = block
+                shape, dtype = array.shape, array.dtype.str
+                places.append(Place(name, number, offset, shape, dtype, array.strides))
+                hosted.append(name)
+        rest = arrays.only(name for name in arrays.fields if name not in hosted)
+        known = tuple(places)
+        return OutLayout(self._known(known), known, blocks, arrays.only(hosted), rest)
+
+    def _number(self, block: SharedBlock) -> int:
+        known = self._numbers.get(block)
+        if known is None:
+            known = self._numbers[block] = next(self._next)
+            weakref.finalize(block, self._gone.append, known)
+        return known
+
+    def _known(self, places: tuple[Place, ...]) -> int:
+        """Return the number that workers know a layout by."""
+        if places not in self._layouts:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._expire(ForgetLayout(self._layouts.pop(next(iter(self._layouts)))))
+            self._layouts[places] = next(self._next)
+        return self._layouts[places]

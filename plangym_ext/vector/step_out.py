@@ -1,0 +1,335 @@
+"""`out=` of a vector env: arrays of the caller's that a step or a reset is written to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.arrays.tree import parts
+from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.row_memory import ObsBuffer
+
+#: What a step and a reset may be written to.
+_STEPS = ("rewards", "terminateds", "truncateds")
+STEP_FIELDS = ("obs", *_STEPS, "final_obs", "infos")
+RESET_FIELDS = ("obs", "infos")
+
+_INFO = "infos:"
+_FLAGS = (np.dtype(np.bool_),)
+_EVERY = slice(0, None)
+_REWARDS = (
+    np.dtype(np.float64),
+    np.dtype(np.float32),
+)  # batches of learners hold float32, as networks do
+
+Places = slice | Sequence[int]
+
+
+class OutArrays:
+    """Arrays that what came of some rows is written to.
+
+    Args:
+        space: of one row's observations.
+        fields: `[k, ...]` arrays by name: those of `out`, but "obs0", "obs1", ... and
+            "final_obs0", ... for the leaves of observations, and "infos:NAME" for infos.
+    """
+
+    def __init__(self, space: spaces.Space[Any], fields: Mapping[str, np.ndarray]) -> None:
+        self.space, self.fields = space, fields
+        self._obs = _leaves(fields, "obs")
+        #: Of rewards, terminations and truncations those that are wanted, by number.
+        self._steps = [(k, fields[name]) for k, name in enumerate(_STEPS) if name in fields]
+        finals = _leaves(fields, "final_obs")
+        self._finals = ObsBuffer(space, len(finals[0]), finals) if finals else None
+        self._infos = {k.removeprefix(_INFO): v for k, v in fields.items() if k.startswith(_INFO)}
+
+    def only(self, names: Iterable[str]) -> OutArrays:
+        """Return some of the arrays, by the names of `fields`."""
+        return OutArrays(self.space, {name: self.fields[name] for name in names})
+
+    def write(
+        self,
+        places: Places,
+        shown: Sequence[np.ndarray],
+        steps: Sequence[np.ndarray],
+        infos: Iterable[tuple[int, dict[str, Any]]],
+        finals: Iterable[tuple[int, Any, dict[str, Any]]],
+    ) -> None:
+        """Write what came of k rows, but for the final observations of `finals`.
+
+        Args:
+            places: where the rows stand in the arrays: a slice, or a list.
+            shown: their observations, `[k, ...]` for each leaf.
+            steps: rewards, terminations and truncations, `[k]` each.
+            infos: as of `StepResults`, by number among the k rows.
+            finals: the same.
+
+        Raises:
+            InvalidOption: a value of an info does not fit its array.
+        """
+        for target, leaf in zip(self._obs, shown, strict=False):
+            if target is not leaf:  # else it was written there
+                target[places] = leaf
+        for number, array in self._steps:
+            if array is not (values := steps[number]):
+                array[places] = values
+        if self._infos:
+            self._write_infos(places, infos, finals)
+
+    def write_results(self, results: StepResults, shown: Sequence[np.ndarray]) -> None:
+        """Write what came of all rows of a call; `shown` as for `write`."""
+        infos, finals = results.infos, results.finals
+        self.write(_EVERY, shown, results[:3], infos, finals)
+        if self._finals is None:
+            return
+        for k, obs, _ in finals:
+            self._finals.put(k, obs)
+        if isinstance(infos, GroupedInfos):
+            for group in infos.groups:
+                if group.final_obs is not None:
+                    self._finals.put_batch(group.rows, group.final_obs)
+
+    def write_reset(
+        self,
+        shown: Sequence[np.ndarray],
+        rows: Sequence[int],
+        infos: Iterable[tuple[int, dict[str, Any]]],
+    ) -> None:
+        """Write what came of a reset of some of all rows.
+
+        Args:
+            shown: what all rows show.
+            rows: numbers of those that were reset.
+            infos: of these, as of `StepResults`.
+        """
+        for target, leaf in zip(self._obs, shown, strict=False):
+            target[...] = leaf
+        if self._infos:
+            for array in self._infos.values():
+                array[...] = 0
+            for k, info in infos:
+                self._set_row(rows[k], info)
+
+    def put_final(self, place: int, obs: Any) -> None:
+        """Write the final observation of one row."""
+        if self._finals is not None:
+            self._finals.put(place, obs)
+
+    def _write_infos(
+        self,
+        places: Places,
+        infos: Iterable[tuple[int, dict[str, Any]]],
+        finals: Iterable[tuple[int, Any, dict[str, Any]]],
+    ) -> None:
+        for array in self._infos.values():
+            array[places] = 0
+        if isinstance(infos, GroupedInfos):
+            for group in infos.groups:
+                for column, values in (*group.columns, *group.final_columns):
+                    self._set_info(group.rows, column.key, values)
+            return
+        at = range(places.start or 0, 1 << 62) if isinstance(places, slice) else places
+        # What the step itself says goes before what the reset says that came with it.
+        for k, info in (*infos, *((k, info) for k, _, info in finals)):
+            self._set_row(at[k], info)
+
+    def _set_row(self, row: int, info: dict[str, Any]) -> None:
+        for key, value in info.items():
+            self._set_info(row, key, value)
+
+    def _set_info(self, rows: Any, key: str, values: Any) -> None:
+        if key in self._infos:
+            try:
+                self._infos[key][rows] = values
+            except (TypeError, ValueError) as error:
+                shape = self._infos[key].shape[1:]
+                raise InvalidOption(
+                    f"step: out['infos'][{key!r}] has room for {shape} numbers of each sub-env; "
+                    f"got {values!r}. Leave it out, or give an array of that shape."
+                ) from error
+        if f"_{key}" in self._infos:
+            self._infos[f"_{key}"][rows] = True
+
+
+class OutRows(NamedTuple):
+    """What some rows of a call are written to.
+
+    Attributes:
+        arrays: of all rows of the call.
+        places: where these rows stand in them.
+    """
+
+    arrays: OutArrays
+    places: Places
+
+    def write(
+        self, steps: Sequence[np.ndarray], shown: Sequence[np.ndarray], infos: Any, finals: Any
+    ) -> None:
+        """Write what came of these rows; see `OutArrays.write`."""
+        self.arrays.write(self.places, shown, steps, infos, finals)
+
+    def put_final(self, k: int, obs: Any) -> None:
+        """Write the final observation of row k of these."""
+        place = self.places.start + k if isinstance(self.places, slice) else self.places[k]
+        self.arrays.put_final(place, obs)
+
+
+class StepOut:
+    """The arrays of an `out`, checked once: `PlanVectorEnv.step_out` makes it.
+
+    Attributes:
+        given: the caller's objects by name.
+        num_rows: k, how many rows they have.
+        arrays: numpy views of them.
+        has_obs: whether observations are among them.
+        layout: what a backend keeps of them; None before it has used them.
+    """
+
+    def __init__(self, given: dict[str, Any], num_rows: int, arrays: OutArrays) -> None:
+        self.given, self.num_rows, self.arrays = given, num_rows, arrays
+        self.has_obs = "obs" in given
+        self.layout: Any = None
+
+    def in_place_of(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return results of a step with the caller's objects in the place of what was fresh."""
+        *fresh, infos = results
+        names = STEP_FIELDS[: len(fresh)]
+        return *map(self.given.get, names, fresh), infos
+
+
+def checked_out(
+    out: Any, obs: ObsBuffer, num_rows: int, where: str, known: Sequence[str]
+) -> StepOut:
+    """Return the arrays of an `out`, checked.
+
+    Args:
+        out: mapping, `ArrayDict` or named tuple of arrays `[k, ...]`.
+        obs: of the vector env.
+        num_rows: k.
+        where: method name, for messages.
+        known: names that it may have.
+
+    Raises:
+        TypeError: it has no names.
+        UnknownName: a name is not among those.
+        ValueError: an array has another shape or dtype, cannot be written to, has no memory of
+            its own, or shares memory with another one.
+    """
+    given = parts(out)
+    if given is None:
+        raise TypeError(f"{where}: out must map names of results to arrays; got {out!r}")
+    given = {name: value for name, value in given.items() if value is not None}
+    fields: dict[str, np.ndarray] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownName(
+                f"{where}: out has no field {name!r}; fields are {', '.join(known)}"
+                f"{suggestion(str(name), known)}"
+            )
+        place = f"{where}: out[{name!r}]"
+        if name in ("obs", "final_obs"):
+            fields |= _obs_fields(name, value, obs, num_rows, place)
+        elif name == "infos":
+            fields |= _info_fields(value, num_rows, place)
+        else:
+            dtypes = _REWARDS if name == "rewards" else _FLAGS
+            fields[name] = _view(value, (num_rows,), dtypes, place)
+    _check_apart(fields, where)
+    return StepOut(given, num_rows, OutArrays(obs.space, fields))
+
+
+def _leaves(fields: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
+    found: list[np.ndarray] = []
+    while (key := f"{name}{len(found)}") in fields:
+        found.append(fields[key])
+    return tuple(found)
+
+
+def _obs_fields(
+    name: str, value: Any, obs: ObsBuffer, num_rows: int, where: str
+) -> dict[str, np.ndarray]:
+    layout = obs.layout
+    if layout is None:
+        raise InvalidOption(
+            f"{where}: observations of {obs.space} have no array form, so there is no array that "
+            "they could be written to. Leave the field out."
+        )
+    found = {}
+    for k, leaf in enumerate(layout.leaves):
+        part = value
+        for key in leaf.path:
+            try:
+                part = part[str(key) if isinstance(part, ArrayDict) else key]
+            except (KeyError, IndexError, TypeError) as error:
+                raise ValueError(
+                    f"{where}{leaf.name} is missing: it must be nested as the observation space; "
+                    f"got {type(part).__name__}, which has no {key!r}"
+                ) from error
+        shape = (num_rows, *leaf.shape)
+        found[f"{name}{k}"] = _view(part, shape, (leaf.dtype,), f"{where}{leaf.name}")
+    return found
+
+
+def _info_fields(value: Any, num_rows: int, where: str) -> dict[str, np.ndarray]:
+    named = parts(value)
+    if named is None:
+        raise ValueError(f"{where} must map names of infos to arrays; got {type(value).__name__}")
+    found = {}
+    for key, part in named.items():
+        place = f"{where}[{key!r}]"
+        array = _ndarray(part, place)
+        if array.ndim < 1 or len(array) != num_rows or array.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{place} must be an array of numbers for {num_rows} sub-envs; got "
+                f"{array.shape} {array.dtype}"
+            )
+        if key.startswith("_"):
+            array = _view(part, (num_rows,), _FLAGS, place)
+        found[f"{_INFO}{key}"] = _writable(array, place)
+    return found
+
+
+def _view(
+    value: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], where: str
+) -> np.ndarray:
+    array = _ndarray(value, where)
+    if array.shape != shape or array.dtype not in dtypes:
+        kinds = " or ".join(dtype.name for dtype in dtypes)
+        raise ValueError(
+            f"{where} must be an array {shape} {kinds}; got {array.shape} {array.dtype}"
+        )
+    return _writable(array, where)
+
+
+def _ndarray(value: Any, where: str) -> np.ndarray:
+    try:
+        array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
+    except ValueError as error:
+        raise ValueError(f"{where} must lie in memory of its own; {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{where} must be an array; got {type(value).__name__}")
+    return array
+
+
+def _writable(array: np.ndarray, where: str) -> np.ndarray:
+    if not array.flags.writeable:
+        raise ValueError(f"{where} must be writable; got a read-only array")
+    if any(not step and size > 1 for step, size in zip(array.strides, array.shape, strict=True)):
+        raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
+    return array
+
+
+def _check_apart(fields: Mapping[str, np.ndarray], where: str) -> None:
+    for (one, first), (other, second) in itertools.combinations(fields.items(), 2):
+        # Bounds are compared first: that is quick, and mostly settles it.
+        if np.may_share_memory(first, second) and np.shares_memory(first, second):
+            raise ValueError(
+                f"{where}: the arrays of out must not overlap; {one!r} and {other!r} share memory"
+            )
