@@ -138,7 +138,7 @@ class Collector:
         return {"games": [slot.state_dict() for slot in self._slots] if self._begun else []}
 
     def changes(self, known: Mapping[int, tuple[int, int]]) -> list[SlotState]:
-        """Return the games in progress, without the steps of them that somebody has already.
+        """Return the games in progress, without those of their steps that are known elsewhere.
 
         Args:
             known: episode, and how many of its steps, by slot; see `later_state`.
