@@ -117,6 +117,8 @@ def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
 
 def _is_fork_server(pid: int) -> bool:
     """Return whether a process, whose parent is none, is a fork server: its forks look alike."""
+    if (server := fork_server.current()) is not None and server.pid == pid:
+        return True  # it may have ended idle, a zombie without a command line until it is asked
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"plangym_ext.workers.fork_server" in file.read()

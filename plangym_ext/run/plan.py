@@ -17,6 +17,7 @@ from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.own_player import is_own, make_own
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts
@@ -41,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
     parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
     parser.add_argument(
-        "--planner", default="mcts", metavar="NAME", help=f"one of: {', '.join(PLANNERS)}"
+        "--planner",
+        default="mcts",
+        metavar="NAME",
+        help=f"one of: {', '.join(PLANNERS)}; or module:function, which takes the env and "
+        f"returns a planner or an agent of your own",
     )
     parser.add_argument(
         "--max-steps",
@@ -93,15 +98,10 @@ def run(options: argparse.Namespace) -> int:
 
     Ctrl-C ends the episode after the move; what was played until then is kept.
     """
-    from plangym_ext.planners import load_planner, play
+    from plangym_ext.planners import play
 
-    import_modules(options, [options.env])
-    planner: Any = load_planner(options.planner)
-    chosen = chosen_options(options)
-    if options.tree:
-        _check_tree(options.planner, planner)
-        chosen["return_tree"] = True
-    planner = planner(**chosen)
+    import_modules(options, [options.env, options.planner])
+    chosen, planner = _named_planner(options)
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
@@ -111,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
         Interrupts("ending the move and saving") as interrupts,
         recorded(target, env, options.seed) as video,
     ):
+        if planner is None:
+            planner = make_own(options.planner, env)
         line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
@@ -124,6 +126,20 @@ def run(options: argparse.Namespace) -> int:
     _write_episode(options, chosen, planner, shown, seconds)
     _tell(options, shown, seconds)
     return INTERRUPTED if shown.interrupted else 0
+
+
+def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+    """Return the options and the planner; no planner yet if it is made for the env."""
+    from plangym_ext.planners import load_planner
+
+    if is_own(options.planner):
+        return {}, None
+    planner: Any = load_planner(options.planner)
+    chosen = chosen_options(options)
+    if options.tree:
+        _check_tree(options.planner, planner)
+        chosen["return_tree"] = True
+    return chosen, planner(**chosen)
 
 
 def _write_episode(
@@ -290,6 +306,8 @@ def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
         return None
     from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
 
+    if not hasattr(env.action_space, "n"):
+        raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
     limits = [
         f"{value:,} {unit}"
         for value, unit in (
@@ -299,6 +317,7 @@ def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
         )
         if value is not None
     ]
-    subtitle = f"{options.planner}, {' or '.join(limits)} a move, seed {options.seed}"
+    searched = f", {' or '.join(limits)} a move" if limits else ""
+    subtitle = f"{options.planner}{searched}, seed {options.seed}"
     first = int(getattr(env.action_space, "start", 0))
     return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)

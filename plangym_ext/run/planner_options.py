@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.run.own_player import is_own
 
 if TYPE_CHECKING:
     from plangym_ext.planners import Option
@@ -35,9 +36,11 @@ def add_planner_options(
     name = _named(given)
     if name is None and (not given or "--help" in given or "-h" in given):
         return
+    name = name or default
+    if is_own(name):
+        return
     from plangym_ext.planners import load_planner, options_of
 
-    name = name or default
     group = parser.add_argument_group(f"options of {name}")
     planner = load_planner(name)
     for option in _limits_first(options_of(planner)):

@@ -92,8 +92,11 @@ class ForkServer:
 
     def __init__(self, environ: dict[str, str], idle: float = _IDLE) -> None:
         self.inherited = _inherited()
-        self._lock = threading.Lock()
-        self._asked = 0
+        self._lock = threading.RLock()
+        #: Whether a request is under way, and the number of the last one.
+        self._asking, self._asked = False, 0
+        #: Workers that are gone and that the server has still to let go of.
+        self._ended_unseen: list[int] = []
         with contextlib.ExitStack() as undo:
             self._socket, theirs = socket.socketpair()
             undo.callback(self._socket.close)
@@ -159,6 +162,7 @@ class ForkServer:
                 if not wait:
                     return None
                 _wait_gone(pid)
+            self._ended_unseen.append(pid)
             return UNKNOWN_STATUS
         return code if ended else None
 
@@ -167,21 +171,42 @@ class ForkServer:
         self._close()
 
     def _ask(self, request: Fork | ExitStatus, fds: list[int]) -> tuple[int, int]:
-        with self._lock:
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise BlockingIOError("the fork server is in use")
+        try:
+            # A finalizer may come here in the middle of a request of its own thread.
+            if self._asking:
+                raise BlockingIOError("the fork server is in use")
+            self._asking = True
+            return self._asked_and_answered(request, fds)
+        finally:
+            self._lock.release()
+
+    def _asked_and_answered(self, request: Fork | ExitStatus, fds: list[int]) -> tuple[int, int]:
+        try:
             self._asked += 1
-            body = pickle.dumps((self._asked, request))
-            try:
-                socket.send_fds(self._socket, [_HEADER.pack(len(body))], fds)
-                self._socket.sendall(body)
-            except BaseException:
-                # Half a request: what came next would be taken for the rest of it.
-                self.close()
-                raise
-            try:
-                return self._answer()
-            except OSError:
-                self.close()
-                raise
+            self._send(pickle.dumps((self._asked, request)), fds)
+            found = self._answer()
+            while self._ended_unseen:
+                self._asked += 1
+                status = ExitStatus(self._ended_unseen.pop(), wait=False)
+                self._send(pickle.dumps((self._asked, status)), [])
+                self._answer()
+            return found
+        except OSError:
+            self.close()
+            raise
+        finally:
+            self._asking = False
+
+    def _send(self, body: bytes, fds: list[int]) -> None:
+        try:
+            socket.send_fds(self._socket, [_HEADER.pack(len(body))], fds)
+            self._socket.sendall(body)
+        except BaseException:
+            # Half a request: what came next would be taken for the rest of it.
+            self.close()
+            raise
 
     def _answer(self) -> tuple[int, int]:
         while True:
@@ -189,14 +214,15 @@ class ForkServer:
             if len(answer) < _ANSWER.size:
                 raise ConnectionResetError("the fork server is gone")
             number, first, second = _ANSWER.unpack(answer)
-            if number == self._asked:  # else of a request whose wait was interrupted
+            if number == self._asked:
                 return first, second
+            if first > 1:  # a worker that was started, and a wait for it that was interrupted
+                self._ended_unseen.append(first)
 
 
 # A forked child lets go of it: it asks a server of its own.
 _servers = each_in_child(lambda server: server.close())
 _current: ForkServer | None = None
-_starting = threading.Lock()
 
 
 def forked_worker(
@@ -209,18 +235,15 @@ def forked_worker(
     global _current
     if not available():
         return None
+    server = current()
     # A second attempt, for the first may find that the server has just ended.
     for _ in range(2):
-        with _starting:
-            server = _current
-            if server is None or not server._close.alive or server.inherited != _inherited():
-                server = _current = ForkServer(environ)
+        if server is None or server.inherited != _inherited():
+            server = _current = ForkServer(environ)
         try:
             pid, stack = server.start(environ, fds)
         except OSError:
-            with _starting:
-                if _current is server:
-                    _current = None
+            server = None
             continue
         return ForkedProcess(server, pid), stack
     return None
@@ -326,7 +349,10 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
         if not header:
             return None
         (length,) = _HEADER.unpack(header)
-        number, request = pickle.loads(connection.recv(length, socket.MSG_WAITALL))
+        body = connection.recv(length, socket.MSG_WAITALL)
+        if len(body) < length:
+            return None
+        number, request = pickle.loads(body)
         if isinstance(request, Fork):
             pid = os.fork()
             if pid == 0:

@@ -180,6 +180,27 @@ def test_an_interrupted_request_does_not_disturb_the_next():
         assert {*venv.call("parent")} == {server.pid}
 
 
+def test_a_worker_that_ends_in_the_middle_of_a_request_is_not_asked_for():
+    """As one does that the garbage collector finds there."""
+    probes(1, 1).close()
+    server = fork_server.current()
+    kept, sent = _kept_ends()
+    pid, _ = server.start({**os.environ}, sent)
+    os.kill(pid, signal.SIGKILL)
+    server._asking = True
+    try:
+        assert fork_server.ForkedProcess(server, pid).wait() == fork_server.UNKNOWN_STATUS
+        with probes(1, 1) as venv:
+            assert venv.call("parent") != (server.pid,)
+    finally:
+        server._asking = False
+    assert leaks.children()  # nothing has reaped it
+    assert server.status(os.getpid(), wait=False) == fork_server.UNKNOWN_STATUS
+    assert not leaks.children()
+    for fd in (*kept, *sent):
+        os.close(fd)
+
+
 def _request(number, request):
     import pickle
 

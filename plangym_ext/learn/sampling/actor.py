@@ -56,7 +56,7 @@ class Actor:
         self._columns = Columns(tree, spaces, rows)
         self._spaces = spaces
         self._info_nest: Nest | None = None
-        self._steps = EnvSteps(venv, self._columns, spaces.obs)
+        self._steps = EnvSteps(venv, self._columns, spaces.obs, tuple(options.env_info))
         self._noise = RowNoise(options.seed, rows)
         self._sums = EpisodeSums(len(rows), options.discount)
         self._endings = Endings(self._columns, options)
@@ -121,7 +121,6 @@ class Actor:
         np.logical_or(columns.terminated[t], columns.truncated[t], out=first)
         columns.prev_reward[t + 1] = columns.reward[t]
         _copy(leaves(columns.prev_action[t + 1]), leaves(columns.action[t]))
-        self._endings.write_infos(t, stepped)
         if np.count_nonzero(first):
             rows = np.flatnonzero(first)
             self._endings.add(t, rows, stepped)

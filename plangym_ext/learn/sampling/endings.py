@@ -1,4 +1,4 @@
-"""What infos say of steps: of all, what is kept; of those that end an episode, what it was like."""
+"""What infos say of steps that end an episode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Endings:
-    """Reads infos of an actor's steps.
+    """Reads infos of the steps of an actor that end episodes.
 
     Under same-step autoreset the info of the step that ended an episode is in "final_info";
     beside it is that of the reset.
@@ -32,7 +32,7 @@ class Endings:
 
     def __init__(self, columns: Columns, options: SamplerOptions) -> None:
         self._columns = columns
-        self._names, self._fields = tuple(options.env_info), tuple(options.episode_fields)
+        self._fields = tuple(options.episode_fields)
         self.going_on = np.zeros((columns.num_steps, columns.num_rows), bool)
         self._found: dict[str, list[Ndarray]] = {name: [] for name in self._fields}
 
@@ -41,33 +41,6 @@ class Endings:
         self.going_on[:] = False
         for parts in self._found.values():
             parts.clear()
-
-    def write_infos(self, t: int, stepped: Stepped) -> None:
-        """Write the infos that are kept of step t."""
-        if not self._names:
-            return
-        columns, infos = self._columns, stepped.infos
-        rows: Any = slice(None) if stepped.rows is None else stepped.rows
-        finals = infos.get("final_info", {})
-        ended = infos.get("_final_info")
-        for name, target in zip(self._names, columns.env_info[t], strict=True):
-            values, known = info_column(infos, name)
-            last, last_known = info_column(finals, name)
-            if values is None and last is None:
-                raise missing_info(name, infos, "env_info")
-            target[rows] = 0
-            if values is not None:
-                chosen = known if ended is None else known & ~ended
-                self._put(target, stepped, chosen, values)
-            if last is not None:
-                self._put(target, stepped, last_known, last)
-
-    @staticmethod
-    def _put(target: Ndarray, stepped: Stepped, chosen: Ndarray, values: Ndarray) -> None:
-        entries = np.flatnonzero(chosen)
-        rows = entries if stepped.rows is None else stepped.rows[entries]
-        for row, entry in zip(rows.tolist(), entries.tolist(), strict=True):
-            target[row] = values[entry]
 
     def add(self, t: int, rows: Ndarray, stepped: Stepped) -> None:
         """Read the infos of rows that ended in step t."""

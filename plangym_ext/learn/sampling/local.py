@@ -40,8 +40,15 @@ class LocalSampler(Closing):
         check_alike(venvs, where)
         self._venvs, self._agent = tuple(venvs), agent
         self.num_envs = sum(venv.num_envs for venv in venvs)
+        # Workers write to shared memory themselves.
+        in_workers = any(venv.worker_pids for venv in venvs)
         self.tree: ArrayDict = build_sample_tree(
-            venvs[0], agent, num_steps, self.num_envs, env_info=options.env_info
+            venvs[0],
+            agent,
+            num_steps,
+            self.num_envs,
+            storage="shared" if in_workers else "local",
+            env_info=options.env_info,
         )
         self._actors: list[Actor] = []
         for rows in self._ranges():
@@ -129,6 +136,6 @@ class LocalSampler(Closing):
         self._window, self._saved = Window(self._options.window, state["window"]), None
 
     def close(self) -> None:
-        """Close the envs; safe to call twice."""
+        """Close the envs; safe to call twice. The tree stays good."""
         for venv in self._venvs:
             venv.close()

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.learn.sampling.infos import missing_info
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 Ndarray = npt.NDArray[Any]
@@ -34,52 +35,89 @@ class Stepped(NamedTuple):
 
 
 class EnvSteps:
-    """Steps envs, and writes what comes of it where it belongs.
+    """Steps envs, which write what comes of it where it belongs.
 
     Args:
         venv: the vector env.
         columns: of its rows.
         layout: of the observations.
+        infos: names of the infos that are kept.
     """
 
-    def __init__(self, venv: PlanVectorEnv, columns: Columns, layout: SpaceLayout) -> None:
-        self._venv, self._columns, self._layout = venv, columns, layout
+    def __init__(
+        self, venv: PlanVectorEnv, columns: Columns, layout: SpaceLayout, infos: tuple[str, ...]
+    ) -> None:
+        self._venv, self._columns, self._layout, self._names = venv, columns, layout, infos
         self._rows: Ndarray | None = None
+        #: By name, which rows had an info in the last step.
+        self._told = {f"_{name}": np.zeros(columns.num_rows, bool) for name in infos}
+        self._outs = [venv.step_out(self._out(t)) for t in range(columns.num_steps)]
+
+    def _out(self, t: int) -> dict[str, Any]:
+        """Return where the results of step t belong."""
+        columns = self._columns
+        found = {
+            "obs": columns.obs[t + 1],
+            "rewards": columns.reward[t],
+            "terminateds": columns.terminated[t],
+            "truncateds": columns.truncated[t],
+            "final_obs": columns.final_obs[t],
+        }
+        if self._names:
+            found["infos"] = dict(zip(self._names, columns.env_info[t], strict=True)) | self._told
+        return found
 
     def begin(self, t: int, rows: Ndarray | None) -> None:
         """Begin step t, of some rows or, for None, of all."""
         self._rows = rows
         actions, venv = self._columns.action[t], self._venv
         if rows is None:
-            venv.step_async(actions)
+            venv.step_async(actions, out=self._outs[t])
         elif len(rows):
-            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows)
+            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows, out=self._some(t, rows))
+
+    def _some(self, t: int, rows: Ndarray) -> Any:
+        """Return arrays for the infos of some rows, which lie apart in the columns."""
+        kept = zip(self._names, self._columns.env_info[t], strict=True)
+        self._infos = {
+            name: np.zeros((len(rows), *leaf.shape[1:]), leaf.dtype) for name, leaf in kept
+        }
+        told = {name: flags[: len(rows)] for name, flags in self._told.items()}
+        return {"infos": self._infos | told} if self._names else None
 
     def finish(self, t: int) -> Stepped:
-        """Wait for step t; write rewards, endings and observations, those of endings too."""
-        columns, rows = self._columns, self._rows
+        """Wait for step t; what comes of it is then in the columns.
+
+        Raises:
+            InvalidObservation: no env has given an info that is to be kept.
+        """
+        rows = self._rows
         if rows is not None and not len(rows):
             return Stepped(rows, {})
-        obs, reward, terminated, truncated, infos = self._venv.step_wait()
-        at: Any = slice(None) if rows is None else rows
-        columns.reward[t, at], columns.terminated[t, at] = reward, terminated
-        columns.truncated[t, at] = truncated
+        obs, *results, infos = self._venv.step_wait()
+        for name, flags in self._told.items():
+            if not flags.any():
+                raise missing_info(name[1:], infos.get("final_info", infos), "env_info")
+        stepped = Stepped(rows, infos)
+        if rows is not None:
+            self._write(t, rows, obs, results, stepped)
+        return stepped
+
+    def _write(self, t: int, rows: Ndarray, obs: Any, results: Any, stepped: Stepped) -> None:
+        """Write what came of some rows."""
+        columns, infos = self._columns, stepped.infos
+        columns.reward[t, rows], columns.terminated[t, rows], columns.truncated[t, rows] = results
         for target, part in zip(leaves(columns.obs[t + 1]), self._layout.split(obs), strict=True):
-            target[at] = part
-        if "final_obs" in infos:
-            self._write_finals(t, Stepped(rows, infos))
-        return Stepped(rows, infos)
+            target[rows] = part
+        for target, values in zip(columns.env_info[t], self._infos.values(), strict=True):
+            target[rows] = values
+        for entry in np.flatnonzero(infos["_final_obs"]) if "final_obs" in infos else ():
+            parts = self._layout.split(infos["final_obs"][entry])
+            for target, part in zip(leaves(columns.final_obs[t]), parts, strict=True):
+                target[rows[entry]] = part
 
     def settle(self) -> None:
         """Wait for a step that was begun and not finished, whatever comes of it."""
         # An interrupt may have come at any moment, so only the vector env knows.
         with contextlib.suppress(gym.error.NoAsyncCallError, Exception):
             self._venv.step_wait()
-
-    def _write_finals(self, t: int, stepped: Stepped) -> None:
-        entries = np.flatnonzero(stepped.infos["_final_obs"])
-        for entry in entries.tolist():
-            row = entry if stepped.rows is None else int(stepped.rows[entry])
-            parts = self._layout.split(stepped.infos["final_obs"][entry])
-            for target, part in zip(leaves(self._columns.final_obs[t]), parts, strict=True):
-                target[row] = part

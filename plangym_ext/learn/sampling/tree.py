@@ -46,22 +46,22 @@ def build_sample_tree(
         Arrays by name. Row t of "obs" is what action t answers to, and row t of "reward" what
         came of it:
 
-        obs: `[T, B, *obs]`, nested as the space; row T, in the padding, is what the next
-            action will answer to: returns bootstrap from its value.
-        action: `[T, B, *act]`.
-        reward: `[T, B]` float32.
-        terminated, truncated: `[T, B]` bool, whether the episode ended with this step.
-        final_obs: `[T, B, *obs]`, the last observation of an episode that ended with this
-            step; to be read only there.
-        first: `[T, B]` bool, whether obs[t] is the first of its episode; row T as of "obs".
-        prev_action, prev_reward: action and reward before obs[t], zeros where `first`; row T
-            as of "obs".
-        valid: `[T, B]` bool, whether the env was stepped at all.
-        agent_info: `[T, B, ...]` by name, what the agent said; left out if nothing.
-        env_info: `[T, B, ...]` by name, what was asked for; left out if nothing.
-        carry, next_carry: `[B, ...]`, the agent's before its first step here and after its
-            last, for the value of obs[T]; left out if none.
-        version: `[B]` int64, of the weights that played.
+        * obs: `[T, B, *obs]`, nested as the space; row T, in the padding, is what the next
+          action will answer to: returns bootstrap from its value.
+        * action: `[T, B, *act]`.
+        * reward: `[T, B]` float32.
+        * terminated, truncated: `[T, B]` bool, whether the episode ended with this step.
+        * final_obs: `[T, B, *obs]`, the last observation of an episode that ended with this
+          step; to be read only there.
+        * first: `[T, B]` bool, whether obs[t] is the first of its episode; row T as of "obs".
+        * prev_action, prev_reward: action and reward before obs[t], zeros where `first`; row T
+          as of "obs".
+        * valid: `[T, B]` bool, whether the env was stepped at all.
+        * agent_info: `[T, B, ...]` by name, what the agent said; left out if nothing.
+        * env_info: `[T, B, ...]` by name, what was asked for; left out if nothing.
+        * carry, next_carry: `[B, ...]`, the agent's before its first step here and after its
+          last, for the value of obs[T]; left out if none.
+        * version: `[B]` int64, of the weights that played.
 
     Raises:
         InvalidAnswer: what the agent returns does not fit.

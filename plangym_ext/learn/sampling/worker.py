@@ -231,11 +231,11 @@ class WorkerSampler(Closing):
         self._window = Window(self._options.window, state["window"])
 
     def close(self) -> None:
-        """End the workers, and let go of the tree; safe to call twice."""
+        """End the workers; safe to call twice. The tree stays good."""
         for worker in self._workers:
             worker.begin_close()
         for worker in self._workers:
             worker.close()
         self._weights.close()
-        for memory in (self.tree, *self._progress):
+        for memory in self._progress:
             memory.close()

@@ -11,7 +11,7 @@ from plangym_ext.learn.sampling.collected import Collected, Progress, episode_ro
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import plan_games, step_games
 from plangym_ext.planners.plans import Budget
-from plangym_ext.run.training.slot import Finished, Slot
+from plangym_ext.run.training.slot import Finished, Slot, SlotState
 
 
 class Collector:
@@ -137,15 +137,26 @@ class Collector:
         """Return all there is to save between two rounds."""
         return {"games": [slot.state_dict() for slot in self._slots] if self._begun else []}
 
+    def changes(self, known: Mapping[int, tuple[int, int]]) -> list[SlotState]:
+        """Return the games in progress, without those of their steps that are known elsewhere.
+
+        Args:
+            known: episode, and how many of its steps, by slot; see `later_state`.
+        """
+        return [slot.change(*known.get(slot.number, (-1, 0))) for slot in self._slots]
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on bit for bit, with the games of the same slots.
 
         Args:
-            state: of a collector that had at least these slots.
+            state: of a collector that had at least these slots; one without games had not begun.
         """
         saved = {game["slot"]: game for game in state["games"]}
-        for slot in self._slots if saved else ():
-            slot.load_state_dict(saved[slot.number])
+        for slot in self._slots:
+            if saved:
+                slot.load_state_dict(saved[slot.number])
+            else:
+                slot.episode = -1
         self._begun = bool(saved)
 
     def close(self) -> None:

@@ -11,6 +11,9 @@ from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
 from plangym_ext.planners.games import Game
 from plangym_ext.planners.plans import Budget, Plan
 
+#: What `Slot.state_dict` returns: nested dicts of arrays and plain values.
+SlotState = dict[str, Any]
+
 #: What the record of a game in progress is saved as, if there is any of it.
 _PARTS = ("actions", "rewards", "root_values", "observations", "policies", "visits", "q", "legal")
 
@@ -42,10 +45,10 @@ class Slot:
         self.game = Game(env, episode_seed(self.run_seed, self.number, self.episode))
         self.recorder = EpisodeRecorder(self.game.seed, self.game.obs, self.game.legal)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> SlotState:
         """Return all there is to save: nested dicts of arrays and plain values."""
         game = self.game
-        found: dict[str, Any] = {
+        found: SlotState = {
             "slot": self.number,
             "episode": self.episode,
             "state": np.array(game.state),
@@ -60,7 +63,17 @@ class Slot:
             found["record"] = {name: getattr(record, name) for name in _PARTS}
         return found
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def change(self, episode: int, steps: int) -> SlotState:
+        """Return `state_dict` without the first steps of the record, if it is of this episode."""
+        found = self.state_dict()
+        found["first"] = steps if episode == self.episode else 0
+        if found["record"] is not None:
+            # Before each step there is an observation, and after the last one.
+            record: dict[str, Any] = found["record"]
+            found["record"] = {name: _rows(rows, found["first"]) for name, rows in record.items()}
+        return found
+
+    def load_state_dict(self, state: SlotState) -> None:
         """Go on with an episode that was saved."""
         self.episode = state["episode"]
         obs = state["obs"][()]  # a scalar observation is not an array of no dimensions
@@ -70,7 +83,40 @@ class Slot:
         self.recorder = _recorder(state)
 
 
-def _recorder(state: Mapping[str, Any]) -> EpisodeRecorder:
+def steps_of(state: SlotState) -> int:
+    """Return how many steps of its episode a saved slot knows, those left out included."""
+    record = state["record"]
+    return int(state.get("first", 0)) + (0 if record is None else len(record["actions"]))
+
+
+def later_state(before: SlotState | None, change: SlotState) -> SlotState:
+    """Return the `Slot.state_dict` that a `Slot.change` was made of.
+
+    Args:
+        before: the one before, with the steps that were left out; None if there were none.
+        change: what has come since; its arrays may be used.
+    """
+    found = {name: value for name, value in change.items() if name != "first"}
+    if change["first"]:
+        assert before is not None
+        old, new = before["record"], change["record"]
+        found["record"] = {name: _joined(name, old[name], new[name]) for name in old}
+    return found
+
+
+def _joined(name: str, old: Any, new: Any) -> Any:
+    """Return a field of a record of all steps; None if it is not known of some."""
+    if old is None or new is None:
+        return None
+    # The last observation of the one is the first of the other.
+    return np.concatenate([old[:-1] if name == "observations" else old, new])
+
+
+def _rows(rows: Any, first: int) -> Any:
+    return None if rows is None else rows[first:]
+
+
+def _recorder(state: SlotState) -> EpisodeRecorder:
     """Play a saved record into a recorder again."""
     record = state["record"]
     if record is None:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from plangym_ext.core.pending import Pending
+from plangym_ext.errors import WorkerDied
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.training.slot import Finished
+from plangym_ext.run.training.slot import Finished, SlotState, later_state, steps_of
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.protocol import Service
+
+#: Deaths of one worker in one round after which the run is given up.
+_MAX_DEATHS = 3
+
+
+class Played(NamedTuple):
+    """What a worker answers: its part of a round.
+
+    Attributes:
+        finished: the episodes that ended.
+        cost: of all its plans.
+        changes: of its slots since the last round.
+    """
+
+    finished: list[Finished]
+    cost: Budget
+    changes: list[SlotState]
 
 
 class WorkerCollector:
@@ -19,6 +38,10 @@ class WorkerCollector:
     A round begins when every worker has the weights of the day: they travel only if their
     version has changed. What is played in a slot does not depend on who plays it, but for
     the last bits of what the network says: those can change with the rows of a call.
+
+    The states of all games between two rounds are kept here. A worker that dies is replaced,
+    and plays its part of the round again from these, with the same results; after a
+    call of `collect` that failed, the next one plays the same round.
 
     Args:
         parts: how env, network and planner are made, in the worker.
@@ -30,14 +53,19 @@ class WorkerCollector:
 
     def __init__(self, parts: Parts, network: Any) -> None:
         settings = parts.config.collector
-        self._network, self._sent = network, -1
-        slots = [
+        self._network = network
+        self._slots = [
             tuple(range(worker, settings.num_envs, settings.n_workers))
             for worker in range(settings.n_workers)
         ]
+        #: State of each game after the last round, by slot; empty before the first.
+        self._games: dict[int, SlotState] = {}
+        #: The weights that each worker has, and those workers whose games are not these.
+        self._versions: list[int | None] = [None] * settings.n_workers
+        self._stale: set[int] = set()
         self._workers: list[ExternalProcess] = []
         try:
-            for index, mine in enumerate(slots):
+            for index, mine in enumerate(self._slots):
                 service = Service(_Make(parts.alone(), mine))
                 self._workers.append(ExternalProcess(service, index=index, wait=False))
             for worker in self._workers:
@@ -60,29 +88,65 @@ class WorkerCollector:
             on_move: not called.
 
         Raises:
-            WorkerDied: a worker ended; the run can go on from its last checkpoint.
+            WorkerDied: a worker has died three times in this round.
         """
-        weights = None
-        if version != self._sent:
-            state: Mapping[str, Any] = self._network.state_dict()
-            weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
-        promises = [worker.call("collect", moves, version, weights) for worker in self._workers]
-        self._sent = version
-        answers = [promise() for promise in promises]
-        finished = [one for found, _ in answers for one in found]
+        try:
+            asked = [self._ask(index, moves, version) for index in range(len(self._workers))]
+            answers = [self._answer(i, pending, moves, version) for i, pending in enumerate(asked)]
+        except BaseException:
+            # Some have played this round; the round has not happened.
+            self._stale.update(range(len(self._workers)))
+            raise
+        for change in [change for answer in answers for change in answer.changes]:
+            self._games[change["slot"]] = later_state(self._games.get(change["slot"]), change)
+        finished = [one for answer in answers for one in answer.finished]
         # As one process would have met them.
         finished.sort(key=lambda one: (one.move, one.slot))
-        return finished, sum((cost for _, cost in answers), Budget())
+        return finished, sum((answer.cost for answer in answers), Budget())
+
+    def _ask(self, index: int, moves: int, version: int) -> Pending[Played] | None:
+        """Have a worker play, from where it is or from the games kept here; None if it is dead."""
+        weights = games = None
+        if version != self._versions[index]:
+            state: Mapping[str, Any] = self._network.state_dict()
+            weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+        if index in self._stale:
+            games = [self._games[slot] for slot in self._slots[index] if self._games]
+        try:
+            return self._workers[index].call("collect", moves, version, weights, games)
+        except WorkerDied:
+            return None
+
+    def _answer(
+        self, index: int, pending: Pending[Played] | None, moves: int, version: int
+    ) -> Played:
+        """Wait for what a worker has played; one that dies is replaced, and its successor asked."""
+        worker = self._workers[index]
+        for deaths_left in reversed(range(_MAX_DEATHS)):
+            try:
+                if pending is not None:
+                    found = pending.wait()
+                    self._versions[index] = version
+                    self._stale.discard(index)
+                    return found
+            except WorkerDied:
+                pass
+            if not deaths_left:
+                break
+            worker.restart()
+            self._versions[index] = None
+            self._stale.add(index)
+            pending = self._ask(index, moves, version)
+        raise worker.death()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two rounds."""
-        states = [worker.call("state_dict")() for worker in self._workers]
-        return {"games": [game for state in states for game in state["games"]]}
+        """Return all there is to save between two rounds; its arrays are not to be written to."""
+        return {"games": [self._games[slot] for slot in sorted(self._games)]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on bit for bit; any number of workers can have saved it."""
-        for worker in self._workers:
-            worker.call("load_state_dict", dict(state))()
+        self._games = {game["slot"]: dict(game) for game in state["games"]}
+        self._stale.update(range(len(self._workers)))
 
     def close(self) -> None:
         """End the workers."""
@@ -113,23 +177,33 @@ class _Served:
         env = parts.env()
         self._evaluator = parts.evaluator(parts.network(env))
         self._collector = parts.collector(env, self._evaluator, slots)
+        #: Episode and steps of each slot that the parent has.
+        self._sent: dict[int, tuple[int, int]] = {}
 
     def description(self) -> dict[str, Any]:
         """Return nothing: the parent has to know nothing."""
         return {}
 
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the collector."""
-        if name == "collect":
-            return self._collect(*args)
-        return getattr(self._collector, name)(*args, **kwargs)
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Played:
+        """Play; there is no other call."""
+        assert name == "collect", name
+        return self._collect(*args, **kwargs)
 
-    def _collect(self, moves: int, version: int, weights: Any) -> Any:
+    def _collect(
+        self, moves: int, version: int, weights: Any, games: Sequence[SlotState] | None
+    ) -> Played:
+        """Play the worker's part of a round, from some games if they are given."""
         from plangym_ext.learn.tensor_file import tensors_of
 
+        if games is not None:
+            self._collector.load_state_dict({"games": games})
+            self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in games}
         if weights is not None:
             self._evaluator.load(tensors_of(weights), version)
-        return self._collector.collect(moves)
+        finished, cost = self._collector.collect(moves)
+        changes = self._collector.changes(self._sent)
+        self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in changes}
+        return Played(finished, cost, changes)
 
     def close(self) -> None:
         """Close the env."""

@@ -10,6 +10,28 @@ import numpy.typing as npt
 from plangym_ext.planners.plans import Plan, SearchTree
 
 
+def one_step_tree(plan: Plan, num_actions: int) -> SearchTree:
+    """Return what a plan without a tree says, as one: the root, and a node for every action.
+
+    For agents, which do not search; the root alone where the plan knows nothing of the actions.
+    """
+    known = plan.q is not None or plan.weights is not None
+    count = 1 + (num_actions if known else 0)
+    nan = np.full(count - 1, np.nan)
+    node = np.arange(count, dtype=np.int32)
+    q = np.append(plan.value, nan if plan.q is None else plan.q)
+    return SearchTree(
+        parent=np.where(node == 0, -1, 0).astype(np.int32),
+        action=node - 1,
+        visits=np.ones(count, np.int32),
+        q=q.astype(np.float32),
+        reward=np.where(node == 0, 0.0, np.nan),
+        value=np.append(plan.value, nan),
+        prior=np.append(1.0, nan if plan.weights is None else plan.weights).astype(np.float32),
+        ended=np.zeros(count, np.bool_),
+    )
+
+
 def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
     """Return `[K]` rows to draw, ascending and fresh: the most visited whose parents are drawn.
 

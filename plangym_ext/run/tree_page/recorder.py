@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.whole_file import replacing
-from plangym_ext.run.tree_page.drawn import columns, rounded
+from plangym_ext.run.tree_page.drawn import columns, one_step_tree, rounded
 from plangym_ext.run.tree_page.png import png, reduced
 
 #: Pixels of the longer side of a frame; larger ones are reduced by a whole factor.
@@ -55,6 +55,9 @@ class TreeRecorder:
         if self._played > MOST_MOVES:
             return
         plan, budget = move.plan, move.plan.budget
+        tree = plan.tree
+        if tree is None:
+            tree = one_step_tree(plan, len(self._about["names"]))
         content = {
             "action": int(move.action) - self._first,
             "reward": _number(move.reward),
@@ -72,7 +75,7 @@ class TreeRecorder:
             "visits": None if plan.visits is None else plan.visits.tolist(),
             "q": None if plan.q is None else rounded(plan.q),
             "weights": None if plan.weights is None else rounded(plan.weights),
-            "tree": columns(plan.tree, plan, self._first, self._most),
+            "tree": columns(tree, plan, self._first, self._most),
         }
         self._moves.append(_packed(content))
         self._summary.append([content["reward"] or 0.0, content["total"] or 0.0])

@@ -1,0 +1,45 @@
+"""A planner or agent of the user's own, named as `module:function`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from plangym_ext.core.own_modules import import_own
+from plangym_ext.errors import UnknownName, WrongKind, suggestion
+
+
+def is_own(name: str) -> bool:
+    """Return whether the name of a player is that of a function, not of a planner."""
+    return ":" in name
+
+
+def make_own(name: str, env: Any) -> Any:
+    """Return the planner that a function of the user's makes for an env.
+
+    Args:
+        name: "module:function". The function takes the env and returns a planner or an agent.
+        env: where it is to play.
+
+    Raises:
+        UnknownName: there is no such module or function.
+        WrongKind: it returned neither a planner nor an agent.
+    """
+    from plangym_ext.planners.base import Planner, as_planner
+
+    module, _, function = name.partition(":")
+    import_own(module, f"--planner: expected module:function; got {name!r}")
+    make = getattr(sys.modules[module], function, None)
+    if not callable(make):
+        known = suggestion(function, dir(sys.modules[module]))
+        raise UnknownName(
+            f"--planner: module {module!r} must have a function {function!r}, which takes the env "
+            f"and returns a planner or an agent; it has none{known}."
+        )
+    player = as_planner(make(env))
+    if not isinstance(player, Planner):
+        raise WrongKind(
+            f"--planner: {name} must return a planner or an agent; got a {type(player).__name__}. "
+            f"Derive an agent from plangym_ext.learn.Agent."
+        )
+    return player
