@@ -324,7 +324,7 @@ def both_waited(venv):
 
 
 def catch_up(venv, plain):
-    """Step halves of `plain` that are one step behind; fail if it is anything else."""
+    """Step halves of `plain` that have one step less; fail if it is anything else."""
     shown = venv.get_attr("t")
     for half in HALVES:
         for _ in range(2):
