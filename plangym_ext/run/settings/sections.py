@@ -5,7 +5,6 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Self
 
 from plangym_ext.core.own_modules import load_own_class
@@ -132,14 +131,12 @@ class PlannerSettings:
         return make_planner(load_planner(self.name), evaluator, self.options)
 
 
-def make_planner(
-    cls: Any, evaluator: Any, options: Mapping[str, Any] = MappingProxyType({})
-) -> Any:
+def make_planner(cls: Any, evaluator: Any, options: Mapping[str, Any] | None = None) -> Any:
     """Make a planner of a class; it gets the evaluator if it asks any."""
     from plangym_ext.planners import options_of
 
     asks = any(option.name == "evaluator" for option in options_of(cls))
-    return cls(**options, **({"evaluator": evaluator} if asks and evaluator else {}))
+    return cls(**(options or {}), **({"evaluator": evaluator} if asks and evaluator else {}))
 
 
 def _trainer_config(name: str, where: str) -> type[TrainerConfig]:
@@ -147,10 +144,8 @@ def _trainer_config(name: str, where: str) -> type[TrainerConfig]:
     if is_own(name):
         from plangym_ext.learn.trainers.base import Trainer
 
-        found: type[TrainerConfig] = load_own_class(
-            name, f"settings: {where}", Trainer
-        ).config_class
-        return found
+        trainer: type[Trainer] = load_own_class(name, f"settings: {where}", Trainer)
+        return trainer.config_class
     if name not in TRAINERS:
         raise UnknownName(
             f"settings: {where} must be one of {', '.join(TRAINERS)}, or module:Class; got "
