@@ -42,6 +42,7 @@ class RowStep(NamedTuple):
         resets: `[k]` bool, which are reset instead.
         same_step: whether a row that ends is reset at once.
         out: what comes of it is written to, or None.
+        ahead: whether other steps are begun and not finished, which move none of these rows.
     """
 
     rows: Sequence[int]
@@ -49,10 +50,14 @@ class RowStep(NamedTuple):
     resets: np.ndarray
     same_step: bool
     out: StepOut | None = None
+    ahead: bool = False
 
 
 class VectorBackend(ABC):
-    """Rows 0 to n - 1 of a vector env. Of what is begun, one thing is in flight at a time.
+    """Rows 0 to n - 1 of a vector env.
+
+    Of what is begun one thing is in flight at a time, or steps of which no two have a row in
+    common. They are finished, and kept, in the order in which they were begun.
 
     What fails leaves every row where it was before, or else `lost` says so.
 

@@ -230,7 +230,7 @@ class EnvBackend(VectorBackend):
             args = share.inside, share.of(seeds), options
             return RowCall("reset", args, resets_all=share.is_all)
 
-        return self._begin(rows, call_of)
+        return self._begin(self._share(rows, call_of))
 
     def begin_step(self, step: RowStep) -> SharedCall:
         """See `VectorBackend`."""
@@ -241,7 +241,8 @@ class EnvBackend(VectorBackend):
             args = share.inside, share.of(step.actions), share.of(flags), step.same_step
             return RowCall("step", args, None if out is None else OutShare(out, share.places))
 
-        return self._begin(step.rows, call_of, out)
+        call = self._share(step.rows, call_of, out, ahead=step.ahead)
+        return self._send_ahead(call) if step.ahead else self._begin(call)
 
     def finish_rows(self, call: SharedCall, timeout: float | None) -> StepResults:
         """See `VectorBackend`."""
@@ -250,8 +251,7 @@ class EnvBackend(VectorBackend):
             for share, reply in zip(call.shares, replies, strict=True):
                 self._put(share.rows, reply.obs or ())
         assert self._memory is not None
-        parts = zip(call.shares, replies, strict=True)
-        results = self._memory.results(call.rows, [(s.numbers, reply) for s, reply in parts])
+        results = self._memory.results(call.rows, [s.numbers for s in call.shares], replies)
         results = self._values.checked(results, call.rows)
         if call.out is not None:
             self._write_rest(call, results)
@@ -280,7 +280,11 @@ class EnvBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SharedCall:
         """See `VectorBackend`."""
-        return self._begin(rows, lambda share: RowCall("call", (share.inside, name, args, kwargs)))
+
+        def call_of(share: Share) -> RowCall:
+            return RowCall("call", (share.inside, name, args, kwargs))
+
+        return self._begin(self._share(rows, call_of))
 
     def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
         """See `VectorBackend`."""
@@ -295,16 +299,18 @@ class EnvBackend(VectorBackend):
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """See `VectorBackend`."""
-        call = self._begin(
-            rows, lambda share: RowCall("set_attr", (share.inside, name, share.of(values)))
-        )
+
+        def call_of(share: Share) -> RowCall:
+            return RowCall("set_attr", (share.inside, name, share.of(values)))
+
+        call = self._begin(self._share(rows, call_of))
         self._reach(call, self._finish(call, None))
         self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `VectorBackend`."""
-        call = self._begin(rows, lambda share: RowCall("get_states", (share.inside,)))
-        return call.in_order(self._finish(call, None))
+        call = self._share(rows, lambda share: RowCall("get_states", (share.inside,)))
+        return call.in_order(self._finish(self._begin(call), None))
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
@@ -315,7 +321,7 @@ class EnvBackend(VectorBackend):
             shown = None if observations is None else share.of(observations)
             return RowCall("set_states", (share.inside, share.of(states), shown))
 
-        call = self._begin(rows, call_of)
+        call = self._begin(self._share(rows, call_of))
         replies = self._finish(call, None)
         if observations is not None and not self.obs.is_array:
             self._put(rows, observations)
@@ -323,31 +329,49 @@ class EnvBackend(VectorBackend):
 
     # Calls of all processes ---------------------------------------------------------
 
-    def _begin(
-        self, rows: Sequence[int], call_of: Callable[[Share], RowCall], out: OutLayout | None = None
+    def _share(
+        self,
+        rows: Sequence[int],
+        call_of: Callable[[Share], RowCall],
+        out: OutLayout | None = None,
+        *,
+        ahead: bool = False,
     ) -> SharedCall:
-        """Begin a call wherever it concerns a row; `call_of` makes that of each process."""
+        """Return a call of some rows, shared out; `call_of` makes that of each process."""
         whole = isinstance(rows, range)
         shares = self._shares_of_all if whole else shares_of(rows, self._ranges)
+        return SharedCall(rows, shares, [call_of(share) for share in shares], out, ahead, [])
+
+    def _begin(self, call: SharedCall) -> SharedCall:
+        """Begin a call, whose turn has come."""
         checkpoints, _ = self._kept
         self._reached = {}
-        logs = []
-        for share in shares:
+        for share, one in zip(call.shares, call.calls, strict=True):
             log = self.logs[share.host]
-            logs.append(log)
-            log.begin(checkpoints[share.host], call_of(share))
-        if len(shares) < len(checkpoints):
-            logs += self._bring_back_others(logs)
-        return SharedCall(rows, shares, logs, out)
+            call.logs.append(log)
+            log.begin(checkpoints[share.host], one)
+        if len(call.shares) < len(checkpoints):
+            call.logs.extend(self._bring_back_others(call))
+        return call
 
-    def _bring_back_others(self, logs: Sequence[ReplayLog]) -> list[ReplayLog]:
+    def _send_ahead(self, call: SharedCall) -> SharedCall:
+        """Have processes begin a call whose turn has not come, as far as they are in order."""
+        for share, one in zip(call.shares, call.calls, strict=True):
+            self.logs[share.host].send_ahead(self._kept[0][share.host], one)
+        return call
+
+    def _bring_back_others(self, call: SharedCall) -> list[ReplayLog]:
         """Begin to bring rows where they should be that a call of some does not concern.
 
         What they show is part of some results. Returns the logs of those that were elsewhere.
         """
         found = []
         for log, checkpoint in zip(self.logs, self._kept[0], strict=True):
-            if log not in logs and log.is_away(checkpoint) and not log.is_lost(checkpoint):
+            if log in call.logs:
+                continue
+            if not call.ahead:  # so what was sent ahead was interrupted, and will not be finished
+                log.drop_ahead()
+            if log.is_away(checkpoint) and not log.is_lost(checkpoint):
                 found.append(log)
                 log.begin(checkpoint, None)
         return found
@@ -360,6 +384,8 @@ class EnvBackend(VectorBackend):
             WorkerDied: one died again and again.
             Exception: what an env raised: the first process's of those that failed.
         """
+        if not call.logs:
+            self._begin(call)
         self._watch.finish(call.logs, timeout)
         errors = [log.error for log in call.logs if log.error is not None]
         if errors:
@@ -371,7 +397,9 @@ class EnvBackend(VectorBackend):
         for share, log, reply in zip(call.shares, call.logs, replies, strict=False):
             checkpoint = self._kept[0][share.host]
             shown = checkpoint.shown
-            if reply.states or (checkpoint.captures and not self.obs.is_array):
+            if reply.shown is not None:
+                shown = reply.shown
+            elif reply.states or (checkpoint.captures and not self.obs.is_array):
                 shown = self.obs.taken(log.rows)
             reached = checkpoint.after(log.call, reply, shown)
             log.mark_at(reached)

@@ -263,7 +263,10 @@ class EnvRows:
         if own is not None:
             self._checksum.add_values(own)
         states, checksum = self._captured(capture, begun), self._checksum.value
-        return Reply(infos, finals, own, states=states, checksum=checksum)
+        # A step of other rows may change the memory before this is looked at.
+        some = states and begun and self._obs.is_array and not isinstance(rows, range)
+        kept = tuple(leaf.copy() for leaf in self._shown) if some else None
+        return Reply(infos, finals, own, states=states, shown=kept, checksum=checksum)
 
     def _moved(self, rows: Iterable[int]) -> Iterator[int]:
         """Yield the same rows, each noted as the one that is moved."""

@@ -1,4 +1,4 @@
-"""The call of a vector env that was begun and is to be waited for: one at a time."""
+"""What was begun of a vector env and is to be waited for: one call, or steps of other sub-envs."""
 
 from __future__ import annotations
 
@@ -30,24 +30,28 @@ class Begun(NamedTuple):
     out: StepOut | None = None
 
 
-class PendingCall:
-    """What `reset_async`, `step_async` and `call_async` begin, until it is waited for."""
+class PendingCalls:
+    """What `reset_async`, `step_async` and `call_async` begin, until it is waited for.
+
+    There is one of them, or steps of which no two have a sub-env in common: they are waited for
+    in the order in which they were begun.
+    """
 
     def __init__(self) -> None:
-        self._begun: Begun | None = None
+        self._begun: tuple[Begun, ...] = ()
         self._closed = False
 
     @property
     def name(self) -> str:
-        """Name of the call that was begun; "" if there is none."""
-        return "" if self._begun is None else self._begun.name
+        """Name of the call that was begun first; "" if there is none."""
+        return self._begun[0].name if self._begun else ""
 
     def check_idle(self, where: str) -> None:
         """Refuse another call before this one was waited for, and all calls once closed."""
         if self._closed:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
-        if self._begun is not None:
-            name = self._begun.name
+        if self._begun:
+            name = self._begun[0].name
             asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where
             raise VectorPending(  # in gymnasium's words, which programs may look for
                 f"Calling `{asked}` while waiting for a pending call to `{name}` to complete: "
@@ -55,21 +59,57 @@ class PendingCall:
                 name,
             )
 
+    def check_apart(self, rows: Sequence[int]) -> bool:
+        """Refuse a step of sub-envs that others that were begun may move.
+
+        Returns:
+            Whether there are others.
+        """
+        if any(begun.name != "step" for begun in self._begun) or not self._begun:
+            self.check_idle("step")
+        for begun in self._begun:
+            if common := sorted({*rows} & {*begun.rows}):
+                raise VectorPending(
+                    "Calling `step_async` while waiting for a pending call to `step` to complete: "
+                    f"both would step sub-envs {common}. Call step_wait first, or step others.",
+                    "step",
+                )
+        return bool(self._begun)
+
     def begin(self, begun: Begun) -> None:
         """Note that a call was begun."""
-        self._begun = begun
+        self._begun = (*self._begun, begun)
 
-    def take(self, name: str) -> Begun:
-        """Return what `name`_async began, which is pending no more."""
+    def take(self, name: str, rows: Sequence[int] | None = None) -> Begun:
+        """Return what `name`_async began first, which is pending no more.
+
+        Args:
+            name: of the call.
+            rows: numbers of the sub-envs that it has to be for; None for any.
+
+        Raises:
+            NoAsyncCallError: (gymnasium's) there is no such call.
+            VectorPending: others were begun before it.
+        """
         if self._closed:
             raise VectorClosed(f"{name}_wait: this vector env is closed. Make a new one.")
-        if self._begun is None or self._begun.name != name:
+        asked = None if rows is None else list(rows)
+        fit = [b.name == name and (asked is None or list(b.rows) == asked) for b in self._begun]
+        if not any(fit):
+            of = "" if asked is None else f" of sub-envs {asked}"
             raise gym.error.NoAsyncCallError(
-                f"{name}_wait: nothing was begun by {name}_async. Call that first.", name
+                f"{name}_wait: nothing{of} was begun by {name}_async. Call that first.", name
             )
-        begun, self._begun = self._begun, None
+        begun = self._begun[0]
+        if not fit[0]:
+            raise VectorPending(
+                f"{name}_wait: {begun.name}_async of sub-envs {list(begun.rows)} was called before "
+                f"that of {asked}. Wait for it first: workers answer in order.",
+                begun.name,
+            )
+        self._begun = self._begun[1:]
         return begun
 
     def close(self) -> None:
-        """Forget it, and take no others."""
-        self._begun, self._closed = None, True
+        """Forget them, and take no others."""
+        self._begun, self._closed = (), True

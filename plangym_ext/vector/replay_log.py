@@ -12,6 +12,7 @@ next time. So there is no moment at which an interrupt could leave rows half und
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import time
 from collections.abc import Callable, Sequence
@@ -77,6 +78,9 @@ class ReplayLog:
         self._target = Checkpoint((), captures=False)
         self._call: RowCall | None = None
         self._request: int | None = None
+        #: Calls that the host has, or may have, been asked for though their turn has not come,
+        #: and the requests.
+        self._ahead: list[tuple[RowCall, int | None]] = []
         #: Whether the host may still be at an abandoned call; whether its process was started
         #: for this call; and whether it knows the memory.
         self._abandoned, self._is_new, self._opened = False, False, True
@@ -132,11 +136,14 @@ class ReplayLog:
         """
         self.error = self.reply = None
         self._target, self._call = target, call
+        if self._ahead and self._adopt():
+            return
         self._deaths_noted = None
         interrupted, self.phase = self.phase, _SETTLED
         self._is_new = False
         if self._request is not None:
             self._abandon(self._request)
+            self._request = None
         if self.fallen is not None:
             self._died()
         elif not self._opened and interrupted in (Phase.STARTING, Phase.OPENING):
@@ -149,11 +156,45 @@ class ReplayLog:
         else:
             self._bring_back()
 
-    def _abandon(self, request: int) -> None:
+    def send_ahead(self, target: Checkpoint, call: RowCall) -> None:
+        """Ask the host for a call that follows others, if it will be in order when they succeed.
+
+        It is begun all the same when its turn comes. `target` is where rows should be now.
+        """
+        in_order = self.phase is _ASKED or (self.settled and self._at is target)
+        if self._remote is None or self.fallen is not None or not in_order:
+            return
+        # Noted first: an interrupt must not leave a request that is not known of.
+        self._ahead.append((call, None))
+        with contextlib.suppress(WorkerDied, WorkerTimeout):  # seen when its turn has come
+            self._ahead[-1] = call, self.host.start(call)
+
+    def _adopt(self) -> bool:
+        """Wait for the call that was sent ahead, if it is the present one and in order."""
+        call, request = self._ahead[0]
+        if call is not self._call or self._at is not self._target or request is None:
+            self.drop_ahead()
+            return False
+        if self.fallen is not None:
+            return False
+        del self._ahead[0]
+        self._at, self._is_new, self._deaths_noted = None, False, None
+        self._enter(_ASKED, self._patience)
+        self._request = request
+        return True
+
+    def drop_ahead(self) -> None:
+        """Forget calls that were sent ahead: they may have moved rows."""
+        for _, request in self._ahead:
+            self._at = None
+            self._abandon(request)
+        self._ahead.clear()
+
+    def _abandon(self, request: int | None) -> None:
         """Drop the answer to a call that was interrupted."""
-        if self._remote is not None:
+        if self._remote is not None and request is not None:
             self._remote.worker.forget(request)
-        self._request, self._abandoned = None, True
+        self._abandoned = True
 
     def receive(self, ready: Any) -> None:
         """Take in what has come from the host on descriptors that are readable, and go on."""
@@ -189,6 +230,7 @@ class ReplayLog:
     def _start(self) -> None:
         assert self._remote is not None
         self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        self._ahead.clear()
         self._opened, self.renewed = False, True
         self._remote.restart()
         self._enter(Phase.STARTING, max(START_TIMEOUT, self._patience or 0.0))

@@ -41,6 +41,8 @@ class Reply(NamedTuple):
         obs: observations that have no array form, one for each row; else None.
         values: of each row, of any other call.
         moved: whether rows may have changed.
+        shown: with states, what all rows of the process showed then, as `ObsBuffer.taken` gives
+            it; None if the memory has that, for no call of other rows can have followed.
         states: of all rows of the process, None for one that was never reset; empty if they
             turned out not to be capturable; or None if it was not time to capture them.
         checksum: of what the process's rows have shown since their states were captured or
@@ -53,4 +55,5 @@ class Reply(NamedTuple):
     values: Sequence[Any] = ()
     moved: bool = True
     states: list[np.ndarray | None] | None = None
+    shown: tuple[np.ndarray, ...] | None = None
     checksum: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -266,18 +266,19 @@ class RowMemory(NamedTuple):
     progress: np.ndarray
 
     def results(
-        self, rows: Sequence[int], parts: Iterable[tuple[Sequence[int], Reply]]
+        self, rows: Sequence[int], shares: Sequence[Sequence[int]], replies: Sequence[Reply]
     ) -> StepResults:
         """Return what came of a step or a reset of some rows, in the order of the call.
 
         Args:
             rows: numbers of the rows.
-            parts: for each process the places of its rows in the call, and its reply.
+            shares: for each process the places of its rows in the call.
+            replies: of these processes.
         """
         rewards, terminations, truncations = self.steps.taken(rows)
         infos: list[tuple[int, dict[str, Any]]] = []
         finals: list[tuple[int, Any, dict[str, Any]]] = []
-        for places, reply in parts:
+        for places, reply in zip(shares, replies, strict=True):
             infos += [(places[k], info) for k, info in reply.infos]
             for k, obs, info in reply.finals:
                 shown = self.finals.rows([rows[places[k]]])[0] if obs is IN_MEMORY else obs

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.vector.checkpoint import RowCall
 from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.shared_outs import OutLayout
 
@@ -76,14 +77,19 @@ class SharedCall(NamedTuple):
     Attributes:
         rows: numbers of its rows in the vector env.
         shares: those of each process that it concerns.
-        logs: of these processes, and after them of those whose rows are only brought back.
+        calls: what each of these processes does.
         out: what it is written to, or None.
+        ahead: whether it follows calls that were not finished when it was made.
+        logs: of these processes, and after them of those whose rows are only brought back;
+            none before its turn has come.
     """
 
     rows: Sequence[int]
     shares: list[Share]
+    calls: list[RowCall]
+    out: OutLayout | None
+    ahead: bool
     logs: list[ReplayLog]
-    out: OutLayout | None = None
 
     def in_order(self, results: Iterable[Sequence[Any]]) -> list[Any]:
         """Return what each row returned, in the order of the call; `results`: of each share."""

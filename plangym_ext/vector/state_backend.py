@@ -157,9 +157,14 @@ class StateBackend(VectorBackend):
 
     # All rows at once ---------------------------------------------------------------
 
-    def begin_step(self, step: RowStep) -> StepResults:
+    def begin_step(self, step: RowStep) -> StepResults | RowStep:
         """See `VectorBackend`."""
-        rows, actions, resets, same_step, out = step
+        if step.ahead:  # what was begun before is not kept yet
+            return step._replace(actions=copy.deepcopy(step.actions))
+        return self._step(step)
+
+    def _step(self, step: RowStep) -> StepResults:
+        rows, actions, resets, same_step, out, _ = step
         if self._begun or self._before is not None:
             self._forget_unkept()
         if self._kept[1] is not self._none_fresh:
@@ -173,9 +178,13 @@ class StateBackend(VectorBackend):
             out.arrays.write_results(found, shown)
         return found
 
-    def finish_rows(self, call: StepResults, timeout: float | None) -> StepResults:  # noqa: ARG002
-        """Return what came of the call, which was done at once."""
-        return call
+    def finish_rows(
+        self,
+        call: StepResults | RowStep,
+        timeout: float | None,  # noqa: ARG002 - it cannot be stopped
+    ) -> StepResults:
+        """Return what came of the call, which was done at once, or is when its turn has come."""
+        return self._step(call) if isinstance(call, RowStep) else call
 
     def _step_all(
         self,

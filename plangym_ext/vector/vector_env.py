@@ -27,7 +27,7 @@ from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
-from plangym_ext.vector.pending import Begun, PendingCall
+from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import layout_of
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
@@ -99,7 +99,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
         backend.keep(Episodes(num_envs))
-        self._pending = PendingCall()
+        self._pending = PendingCalls()
 
     @property
     def _episodes(self) -> Episodes:
@@ -251,12 +251,23 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 was never reset and refuses to be stepped so.
         """
         with self._one_caller:
-            return self._stepped(self._begin_step(actions, env_ids, out), None)
+            self._pending.check_idle("step")
+            rows = checked_rows(env_ids, self.num_envs)
+            return self._stepped(self._begin_step(rows, actions, out, ahead=False), None)
 
     def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
-        """Begin `step`; `step_wait` gives what it returns."""
+        """Begin `step`; `step_wait` gives what it returns.
+
+        Steps of other sub-envs may be begun before it is waited for: workers begin with them
+        when they have answered the first one; in this process they run when they are waited for.
+
+        Raises:
+            VectorPending: something else was begun, or a step of one of these sub-envs.
+        """
         with self._one_caller:
-            self._pending.begin(self._begin_step(actions, env_ids, out))
+            rows = checked_rows(env_ids, self.num_envs)
+            ahead = self._pending.check_apart(rows)
+            self._pending.begin(self._begin_step(rows, actions, out, ahead=ahead))
 
     def step_out(self, out: Any, num_rows: int | None = None) -> StepOut:
         """Return the arrays of an `out` for `step`, checked once for many calls.
@@ -275,26 +286,34 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             out = out.given
         return checked_out(out, self._backend.obs, num_rows, "step", STEP_FIELDS)
 
-    def _begin_step(self, actions: Any, env_ids: EnvIds, out: Any) -> Begun:
-        self._pending.check_idle("step")
-        rows = checked_rows(env_ids, self.num_envs)
+    def _begin_step(self, rows: Sequence[int], actions: Any, out: Any, ahead: bool) -> Begun:
         space = self.action_space
         if len(rows) != self.num_envs:
             space = batch_space(self.single_action_space, len(rows))
         actions = checked_actions(actions, space, len(rows), arrays=self._flat_actions)
-        if self._backend.lost:
+        if not ahead and self._backend.lost:
             raise self._lost("step")
         episodes, mode = self._episodes, self.autoreset_mode
         episodes.check_steppable(rows, mode)
         resets = episodes.resets(rows, mode)
         out = None if out is None else self.step_out(out, len(rows))
-        step = RowStep(rows, actions, resets, mode is _SAME_STEP, out)
+        step = RowStep(rows, actions, resets, mode is _SAME_STEP, out, ahead)
         return Begun("step", rows, self._backend.begin_step(step), out)
 
-    def step_wait(self, timeout: float | None = None) -> StepResult:
-        """Wait for the step; return what `step` returns; `timeout` as for `reset_wait`."""
+    def step_wait(self, timeout: float | None = None, env_ids: EnvIds = None) -> StepResult:
+        """Wait for the step that was begun first; return what `step` returns.
+
+        Args:
+            timeout: as for `reset_wait`.
+            env_ids: the sub-envs that it was begun with, to be sure which one it is; None for
+                whichever was begun first.
+
+        Raises:
+            VectorPending: others were begun before that of `env_ids`.
+        """
         with self._one_caller:
-            return self._stepped(self._pending.take("step"), timeout)
+            rows = None if env_ids is None else checked_rows(env_ids, self.num_envs)
+            return self._stepped(self._pending.take("step", rows), timeout)
 
     def _stepped(self, begun: Begun, timeout: float | None) -> StepResult:
         _, rows, call, out = begun

@@ -3,12 +3,12 @@
     python tests/benchmarks/vector_kills.py --kills 1000 --out runs/vector_kills.json
 
 A thread kills random workers at random moments (those that start, are brought back, replay or
-reset among them) while a vector env on two workers is stepped, reset in full and in part, and
-brought to states. Every result is compared bit for bit with that of an equal vector env in this
-process. A result that differs is a wrong one; one that cannot be had because sub-envs have to be
-reset is a lost one; one that raises anything is an error, and is asked for again. All have to
-be 0, but for errors of workers that were killed in the very same sub-env's step three times in
-a row.
+reset among them) while a vector env on two workers is stepped (into arrays of the caller's, and
+with two steps in flight, too), reset in full and in part, and brought to states. Every result is
+compared bit for bit with that of an equal vector env in this process. A result that differs is a
+wrong one; one that cannot be had because sub-envs have to be reset is a lost one; one that raises
+anything is an error, and is asked for again. All have to be 0, but for errors of workers that were
+killed in the very same sub-env's step three times in a row.
 
 "seen" is the time from the signal to when the parent knows; "late" what the calls took that saw
 a death, "usual" what the others took. An env that is in the output file already is not run
@@ -29,6 +29,7 @@ import numpy as np
 from kills import Killer, percentiles, run_program  # beside this file
 
 import plangym_ext
+from plangym_ext import Array
 from plangym_ext.errors import PlangymExtError, ResetNeeded
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.vector.env_backend import EnvBackend
@@ -95,12 +96,48 @@ def calls_of(space: gym.Space[Any], rng: np.random.Generator) -> Call:
         return lambda v: v.get_states()
     if kind < 8:
         return lambda v: v.fork(0, [_NUM_ENVS - 1])
+    order = rng.permutation(_NUM_ENVS)
     if kind < 10:
         rows = rng.permutation(_NUM_ENVS)[:2]
         actions = space.sample()[rows]
         return lambda v: v.step(actions, rows)
     actions = space.sample()
+    if kind < 20:
+        return lambda v: step_halves(v, actions, np.split(order, 2))
+    if kind < 30:
+        return lambda v: step_into_arrays(v, actions)
     return lambda v: v.step(actions)
+
+
+def step_halves(venv: PlanVectorEnv, actions: Any, halves: list[np.ndarray]) -> Any:
+    """Step two halves in flight, and again alone what has failed."""
+    for half in halves:
+        venv.step_async(actions[half], half)
+    found: list[Any] = []
+    for _ in halves:
+        try:
+            found.append(venv.step_wait())
+        except PlangymExtError as error:
+            print(f"\n{type(error).__name__}: {error}", flush=True)
+            found.append(None)
+    return [
+        venv.step(actions[half], half) if one is None else one
+        for one, half in zip(found, halves, strict=True)
+    ]
+
+
+def step_into_arrays(venv: PlanVectorEnv, actions: Any) -> Any:
+    """Step, with results written to new arrays in shared memory."""
+    space = venv.single_observation_space
+    shape, num = space.shape, venv.num_envs
+    out = {
+        "obs": Array((num,), space.dtype, feature_shape=shape, storage="shared"),
+        "rewards": Array((num,), np.float64, storage="shared"),
+        "terminateds": Array((num,), bool, storage="shared"),
+        "truncateds": Array((num,), bool, storage="shared"),
+    }
+    *arrays, infos = venv.step(actions, out=out)
+    return *(np.array(array) for array in arrays), infos
 
 
 def equal(got: Any, expected: Any) -> bool:

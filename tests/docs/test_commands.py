@@ -18,6 +18,7 @@ from published import ROOT, Command, published, tox_environments
 
 #: Options that make a program short: the last one given counts.
 REDUCED: dict[str, str] = {
+    "agents.py": "--rounds 1",
     "arrays.py": "--rounds 2",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",

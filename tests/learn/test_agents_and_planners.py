@@ -89,6 +89,11 @@ def test_an_agent_that_looks_at_rewards_must_be_told_them():
         planner.plan(env, state, rng=0, obs=obs)
         with pytest.raises(InvalidOption, match=r"none was told. Call take_rewards\(rewards\)"):
             planner.plan(env, state, rng=0, obs=obs)
+        with (
+            plangym_ext.make("Acrobot-v1") as other,
+            pytest.raises(InvalidOption, match="was made for observations of"),
+        ):
+            play(other, planner, seed=0, max_steps=9)
         again = play(env, planner, seed=0, max_steps=9)
         np.testing.assert_array_equal(again.actions, episodes[0].actions)
 

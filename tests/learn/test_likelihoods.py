@@ -292,3 +292,18 @@ def test_plain_gaussians_are_clipped_and_the_likelihood_is_of_what_was_drawn():
     assert raw.dtype == np.float32
     both = (distribution.log_prob(torch.tensor(params), torch.tensor(a)) for a in (raw, clipped))
     assert (next(both) != next(both)).any()
+
+
+def test_what_is_forbidden_has_no_part_in_likelihood_and_entropy():
+    distribution = distribution_of(Discrete(4, start=3))
+    params = params_of(distribution, 6).requires_grad_()
+    legal = torch.tensor([[True, False, True, True]] * 6)
+    oracle = td.Categorical(logits=params[:, [0, 2, 3]])
+    for action, place in ((3, 0), (5, 1), (6, 2)):
+        mine = distribution.log_prob(params, torch.full((6,), action), legal)
+        torch.testing.assert_close(mine, oracle.log_prob(torch.tensor(place)))
+    entropy = distribution.entropy(params, legal)
+    torch.testing.assert_close(entropy, oracle.entropy())
+    (grad,) = torch.autograd.grad(entropy.sum(), params)
+    assert grad.isfinite().all()
+    assert not grad[:, 1].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +16,10 @@ from plangym_ext.learn import (
     ActorCriticAgent,
     AgentConfig,
     Inputs,
+    NetworkOutput,
     QAgent,
     check_agent,
+    distribution_of,
     log_spaced,
     make_agent_network,
 )
@@ -122,10 +125,42 @@ def test_carries_are_reset_where_episodes_begin_and_are_never_changed():
     np.testing.assert_array_equal(value, after.info["value"])
     with pytest.raises(InvalidAnswer, match=r"{'h': \(20, 128\), 'c': \(20, 128\)}; got None"):
         agent.step(seen, None)
-    with pytest.raises(InvalidAnswer, match=r"carry of 20 rows .*got \[\(3, 128\), \(3, 128\)\]"):
+    with pytest.raises(InvalidAnswer, match=r"carry of 20 rows .*got {'h': \(3, 128\), "):
         agent.step(seen, agent.initial_carry(3))
-    with pytest.raises(InvalidAnswer, match=r"the shapes None; got \[\(20, 128\), \(20, 128\)\]"):
+    with pytest.raises(InvalidAnswer, match=r"the shapes None; got {'h': \(20, 128\), "):
         made().step(seen, carry)
+
+
+class Counter(torch.nn.Module):
+    """A network of one's own: prefers action t in step t of an episode."""
+
+    inputs_used = ("obs", "first")
+
+    def __init__(self):
+        super().__init__()
+        self.distribution = distribution_of(Discrete(3))
+        self.register_buffer("scale", torch.tensor(9.0))
+
+    def initial_carry(self, num_rows):
+        return (torch.zeros(num_rows, dtype=torch.int64),)
+
+    def forward(self, inputs, carry):
+        steps = carry[0].masked_fill(inputs.first, 0)
+        logits = self.scale * torch.nn.functional.one_hot(steps % 3, 3).float()
+        return NetworkOutput(logits, steps.float(), None), (steps + 1,)
+
+
+def test_a_network_of_one_s_own_is_played():
+    agent = ActorCriticAgent(Counter())
+    agent.set_mode("eval")
+    venv = SimpleNamespace(single_observation_space=VECTOR, single_action_space=Discrete(3))
+    check_agent(agent, venv, 5)
+    carry, seen = agent.initial_carry(5), inputs(5)
+    for t in range(4):
+        action, info, carry = agent.step(seen._replace(first=np.full(5, t == 0)), carry)
+        assert action.tolist() == [t % 3] * 5
+        assert info["value"].tolist() == [t] * 5
+    assert agent.state_dict()["network.scale"] == 9
 
 
 # Q values -------------------------------------------------------------------------
@@ -187,6 +222,17 @@ def test_weights_version_and_epsilon_travel_as_arrays():
     assert state["network.heads.bias"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("config", [Q, AgentConfig(init="orthogonal", recurrent="gru")])
+def test_agents_travel_by_value(config):
+    agent = made(config=config)
+    agent.step(inputs(3), agent.initial_carry(3))
+    twin = pickle.loads(pickle.dumps(agent))
+    mine, theirs = (one.step(inputs(20), one.initial_carry(20)) for one in (agent, twin))
+    np.testing.assert_array_equal(mine.action, theirs.action)
+    for name in mine.info:
+        np.testing.assert_array_equal(mine.info[name], theirs.info[name])
+
+
 def test_weights_of_another_network_are_refused():
     agent = made()
     wide = made(config=AgentConfig(hidden=(8,)))
@@ -200,3 +246,23 @@ def test_weights_of_another_network_are_refused():
         QAgent(agent.network).step(inputs(3), None)
     with pytest.raises(InvalidOption, match="estimates no value"):
         made(config=AgentConfig(heads=("policy",))).value(inputs(3), None)
+
+
+def test_an_agent_made_for_other_spaces_is_refused():
+    agent = made(BOX)
+    noise = RowNoise(0, np.arange(3))
+
+    def check(obs, action):
+        venv = SimpleNamespace(single_observation_space=obs, single_action_space=action)
+        check_agent(agent, venv, 3, noise)
+
+    # Bounds of floats that are only looked at do not matter.
+    check(Box(-1.0, 1.0, (4,), np.float64), BOX)
+    with pytest.raises(InvalidOption, match=r"made for observations of Box.*\(4,\).*has .*\(5,\)"):
+        check(Box(-1.0, 1.0, (5,), np.float32), BOX)
+    with pytest.raises(InvalidOption, match=r"made for observations of Box.* has Dict"):
+        check(Dict({"a": VECTOR}), BOX)
+    with pytest.raises(InvalidOption, match=r"made for actions of Box.* has Discrete\(3\)"):
+        check(VECTOR, Discrete(3))
+    with pytest.raises(InvalidOption, match="made for actions of"):
+        check(VECTOR, Box(-1.0, 1.0, (2,), np.float32))

@@ -47,6 +47,7 @@ class AgentPlanner(Planner):
         self.num_simulations = None  # none are made, whatever a planner's default is
         self.mode = checked_mode(self.mode, type(self).__name__)
         self._kept: _KeptSteps = _KeptSteps()
+        self._checked: Any = None  # the last env that the agent has let pass
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Hear what the actions of the last `plan_batch` earned."""
@@ -56,6 +57,7 @@ class AgentPlanner(Planner):
         """Ask the agent about B observations; nothing is stepped."""
         obs = request.needed_obs("an agent")
         space = getattr(request.env, "action_space", None)
+        self._check_spaces(request.env)
         inputs, carry = self._inputs(obs, request.batch, space, request.rngs, request.legal)
         acted = self._asked(inputs, carry)
         self._kept.put(acted.carry, acted.action)
@@ -84,6 +86,13 @@ class AgentPlanner(Planner):
             first, action, reward, carry = kept
             reward = self._rewards(reward, batch)
         return Inputs(obs, action, reward, first, noise, legal), carry
+
+    def _check_spaces(self, env: Any) -> None:
+        """Have the agent refuse an env that its network was not made for, once per env."""
+        check = getattr(self.agent, "check_spaces", None)
+        if check is not None and env is not None and env is not self._checked:
+            check(env.observation_space, env.action_space)
+            self._checked = env
 
     def _rewards(self, reward: Any, batch: int) -> Any:
         """Return the rewards that were told; zeros where the agent does not look at them."""

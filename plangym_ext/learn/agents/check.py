@@ -32,13 +32,15 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
 
     Raises:
         WrongKind: the agent lacks a method, or is a class.
-        InvalidOption: `num_rows` is below 1.
+        InvalidOption: `num_rows` is below 1, or the agent's network is of other spaces.
         InvalidAnswer: actions do not fit the action space; a carry or an info is not of
             B rows; the step changed the carry that it was given, or returned one of another
             layout.
     """
     name = _checked_name(agent)
     num_rows = at_least("check_agent: num_rows", num_rows, 1)
+    if hasattr(agent, "check_spaces"):
+        agent.check_spaces(venv.single_observation_space, venv.single_action_space)
     carry = agent.initial_carry(num_rows)
     _check_rows(f"{name}.initial_carry({num_rows})", carry, num_rows)
     before = None if carry is None else mapped(np.copy, carry)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
-from plangym_ext.arrays.nested import leaves, mapped
-from plangym_ext.errors import ForeignNetwork, InvalidAnswer
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import ForeignNetwork, InvalidAnswer, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.agents.modes import Mode
@@ -33,7 +35,8 @@ class NetworkAgent(Agent):
     of rows; on the CPU for a fixed number of threads (`torch.set_num_threads`).
 
     Args:
-        network: an `AgentNetwork`, or a module like it. It is shared, not copied: what a
+        network: an `AgentNetwork`, or a module with the same `forward` and `initial_carry`, and
+            with the attributes `distribution` and `inputs_used`. It is shared, not copied: what a
             learner changes is played at once.
         device: where it runs; it is moved there.
     """
@@ -44,11 +47,36 @@ class NetworkAgent(Agent):
         self.device = torch.device(device)
         self.distribution = network.distribution
         self._used = frozenset(network.inputs_used)
+        self._carry_of_one = network.initial_carry(1)
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode, and the network's."""
         super().set_mode(mode)
         self.network.train(mode == "train")
+
+    def check_spaces(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    ) -> None:
+        """Refuse spaces that the network was not made for; bounds of observed floats may differ.
+
+        Raises:
+            InvalidOption: they differ otherwise.
+        """
+        made_for: tuple[Any, ...] = tuple(
+            getattr(self.network, name, None) for name in ("observation_space", "action_space")
+        )
+        if made_for == (None, None):  # of a network that does not say
+            return
+        if _looks(observation_space) != _looks(made_for[0]):
+            what, mine, theirs = "observations", made_for[0], observation_space
+        elif action_space != made_for[1]:
+            what, mine, theirs = "actions", made_for[1], action_space
+        else:
+            return
+        raise InvalidOption(
+            f"{type(self).__name__}: the network was made for {what} of {mine}; the env has "
+            f"{theirs}. Make it with the env's single_observation_space and single_action_space."
+        )
 
     def initial_carry(self, num_rows: int) -> Any:
         """Return zeros `[B, H]` float32 by name; None for a network without a carry."""
@@ -121,18 +149,24 @@ class NetworkAgent(Agent):
 
     def _check_carry(self, rows: int, carry: Any) -> None:
         """Refuse a carry that is not one of this agent's for so many rows."""
-        core: Any = self.network.core
-        if core is None and carry is None:
+        example = self._carry_of_one
+        if example is None and carry is None:
             return
-        wanted = {} if core is None else dict.fromkeys(core.parts, (rows, core.size))
-        found = carry if isinstance(carry, Mapping) else {}
-        if {name: np.shape(part) for name, part in found.items()} != wanted or not wanted:
-            shapes = None if carry is None else [np.shape(part) for part in leaves(carry)]
+        wanted = None if example is None else mapped(lambda x: (rows, *x.shape[1:]), example)
+        found = None if carry is None else mapped(np.shape, carry)
+        if found != wanted:
             raise InvalidAnswer(
-                f"{type(self).__name__}: the carry of {rows} rows must have the shapes "
-                f"{wanted or None}; got {shapes}. Begin with initial_carry({rows}), and pass on "
-                f"what step returned."
+                f"{type(self).__name__}: the carry of {rows} rows must have the shapes {wanted}; "
+                f"got {found}. Begin with initial_carry({rows}), and pass on what step returned."
             )
+
+
+def _looks(space: spaces.Space[Any]) -> list[Any]:
+    """Return what a network sees of a space: places, shapes, and bounds of what is no float."""
+    parts = SpaceLayout(space, objects=True).leaves
+    return [
+        (leaf.path, leaf.shape, None if leaf.dtype.kind == "f" else leaf.space) for leaf in parts
+    ]
 
 
 def _first_rows(out: NetworkOutput, rows: int, more: int, device: Any) -> NetworkOutput:

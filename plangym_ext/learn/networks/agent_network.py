@@ -22,9 +22,12 @@ from plangym_ext.learn.torch_extra import nn, torch
 class AgentNetwork(nn.Module):
     """Body, recurrent layer, and all heads of a body as one layer.
 
-    A network of your own is any module with such a `forward`, and these attributes.
+    A network of your own is any module with such a `forward` and `initial_carry`, and with the
+    attributes `distribution` and `inputs_used`.
 
     Attributes:
+        observation_space: of one row.
+        action_space: of one row.
         distribution: what `policy_logits` are numbers of.
         value_scale: see `NetworkConfig`.
         inputs_used: names of the fields of `Inputs` that it looks at.
@@ -38,6 +41,7 @@ class AgentNetwork(nn.Module):
         config: AgentConfig,
     ) -> None:
         super().__init__()
+        self.observation_space, self.action_space = observation_space, action_space
         self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
         self.value_scale = float(config.value_scale)
         self.inputs_used = _inputs_used(config)

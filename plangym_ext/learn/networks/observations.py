@@ -77,8 +77,10 @@ class ObservationEncoder(nn.Module):
             encoded = [functional.one_hot(parts[:, i], n) for i, n in enumerate(self._counts)]
             return torch.cat(encoded, dim=1).float()
         x = obs.to(torch.float32)
-        if self._scale != 1.0 or self._low != 0.0:
-            x = (x - self._low) * self._scale
+        if self._low != 0.0:
+            x = x - self._low
+        if self._scale != 1.0:
+            x = x * self._scale
         if self._axes:
             x = x.permute(self._axes)
         return x.reshape(len(obs), *self.shape)
