@@ -121,7 +121,8 @@ def _aims(results: dict[str, Any]) -> Iterator[str]:
 def _own_cost(results: dict[str, Any]) -> Iterator[str]:
     if OWN_COST not in results:
         return
-    yield "\n| CartPole x64, us a step | all | agent | env | sampler | its share |\n|---|---:|---:|---:|---:|---:|"
+    yield "\n| CartPole x64, us a step | all | agent | env | sampler | its share |"
+    yield "|---|---:|---:|---:|---:|---:|"
     for name, found in results[OWN_COST].items():
         own = found["all"] - found["agent"] - found["env"]
         figures = " | ".join(f"{value:.1f}" for value in (*found.values(), own))

@@ -62,7 +62,9 @@ def torchrl(task: Task, rows: int, *, from_states: bool) -> Runner:
     def make() -> Any:
         return library.GymWrapper(task.make(), categorical_action_encoding=True)
 
-    collector = collectors.SyncDataCollector(
+    # Its name up to version 0.13.
+    kind = getattr(collectors, "SyncDataCollector", None) or collectors.Collector
+    collector = kind(
         library.SerialEnv(rows, make),
         policy,
         frames_per_batch=rows * NUM_STEPS,
