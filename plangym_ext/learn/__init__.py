@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.algorithms.a2c import A2C as A2C
+    from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
+    from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
+    from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.ppo import PPO as PPO
+    from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
+    from plangym_ext.learn.algorithms.schedule import Schedule as Schedule
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -66,6 +73,8 @@ if TYPE_CHECKING:
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
+    "A2C": "algorithms.a2c",
+    "A2CConfig": "algorithms.config",
     "Acted": "agents.agent",
     "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
@@ -78,8 +87,8 @@ _HOME = {
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
-    "EvaluatorAgent": "agents.evaluator_agent",
     "EvaluationSampler": "sampling.evaluation",
+    "EvaluatorAgent": "agents.evaluator_agent",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
@@ -91,16 +100,21 @@ _HOME = {
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
     "POLICY_TARGETS": "targets",
+    "PPO": "algorithms.ppo",
+    "PPOConfig": "algorithms.config",
     "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
     "QTrainer": "trainers.supervised",
+    "REINFORCE": "algorithms.reinforce",
     "RandomAgent": "agents.random_agent",
+    "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
     "RowNoise": "sampling.noise",
     "SamplerOptions": "sampling.options",
+    "Schedule": "algorithms.schedule",
     "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",

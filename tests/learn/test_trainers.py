@@ -229,8 +229,7 @@ def test_a_gaussian_that_is_right_has_no_error_however_wide_it_is():
 def test_adamw_decays_weights_apart_from_the_loss():
     made = torch.nn.Linear(2, 2)
     before = weights_of(made)
-    options = {"learning_rate": 0.5, "l2": 0.1}
-    optimizer = make_optimizer(made, TrainerConfig(optimizer="adamw", **options))
+    optimizer = make_optimizer(made, "adamw", 0.5, 0.1)
     for parameter in made.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()

@@ -63,7 +63,9 @@ class Trainer(ABC):
             )
         self.updates = 0
         self.errors: npt.NDArray[np.float64] = np.zeros(0)
-        self.optimizer = make_optimizer(network, self.config)
+        self.optimizer = make_optimizer(
+            network, self.config.optimizer, self.config.learning_rate, self.config.l2
+        )
 
     @abstractmethod
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:

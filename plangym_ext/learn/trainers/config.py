@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
-from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,
@@ -14,13 +11,14 @@ from plangym_ext.learn.targets import (
     VALUE_TARGETS,
     check_target,
 )
+from plangym_ext.learn.trainers.checked_config import CheckedConfig
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainerConfig:
+class TrainerConfig(CheckedConfig):
     """What all trainers have in common.
 
     Args:
@@ -65,28 +63,6 @@ class TrainerConfig:
         self._number("discount", 0.0, 1.0)
         if self.max_grad_norm is not None:
             self._number("max_grad_norm", 0.0)
-
-    def _option(self, name: str) -> str:
-        return f"{type(self).__name__}: {name}"
-
-    def _choice(self, name: str, known: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in known:
-            raise InvalidOption(
-                f"{self._option(name)} must be one of {', '.join(known)}; "
-                f"got {value!r}{suggestion(str(value), known)}."
-            )
-
-    def _number(
-        self, name: str, low: float, high: float = math.inf, *, whole: bool = False
-    ) -> None:
-        value: Any = getattr(self, name)
-        good = isinstance(value, int if whole else int | float) and math.isfinite(value)
-        if isinstance(value, bool) or not good or not low <= value <= high:
-            kind = "an integer" if whole else "a finite number"
-            raise InvalidOption(
-                f"{self._option(name)} must be {kind} in [{low}, {high}]; got {value!r}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
