@@ -1,10 +1,12 @@
-"""Modules of the user's that register envs when they are imported."""
+"""What the user names as "module:name": modules that register envs, functions and classes."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from typing import Any
 
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import UnknownName, WrongKind, suggestion
 
 
 def import_module_of(name: str) -> str:
@@ -41,3 +43,46 @@ def import_own(module: str, asked_by: str) -> None:
             f"{asked_by}. There is no module {module!r} in sys.path, to which the command line "
             f"adds the current folder ({error})."
         ) from error
+
+
+def load_own(target: str, where: str, kind: str, which: str) -> Any:
+    """Return the callable of the user's that "module:name" names; its module is imported.
+
+    Args:
+        target: "module:name".
+        where: who asks, for messages.
+        kind: "function" or "class".
+        which: what it has to do, such as "which takes the env".
+
+    Raises:
+        UnknownName: there is no such module, or nothing of that name in it that can be called.
+    """
+    module, _, name = target.partition(":")
+    import_own(module, f"{where}: expected module:{kind}; got {target!r}")
+    found = getattr(sys.modules[module], name, None)
+    if not callable(found):
+        known = suggestion(name, dir(sys.modules[module]))
+        raise UnknownName(
+            f"{where}: module {module!r} must have a {kind} {name!r}, {which}; it has none{known}."
+        )
+    return found
+
+
+def load_own_class(target: str, where: str, base: type) -> Any:
+    """Return the class that "module:Class" of the user's names.
+
+    Args:
+        target: "module:Class".
+        where: who asks, for messages.
+        base: what it derives from.
+
+    Raises:
+        UnknownName: there is no such module, or nothing of that name in it.
+        WrongKind: it is no such class.
+    """
+    which = f"which derives from {base.__module__}.{base.__qualname__}"
+    found = load_own(target, where, "class", which)
+    # Before it is called: the name may come from a checkpoint of another's.
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise WrongKind(f"{where}: {target} must be a class {which}; got {found!r}.")
+    return found

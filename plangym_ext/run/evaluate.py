@@ -34,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     )
     parser.add_argument(
         "--player",
-        choices=["network", "planner"],
-        help="the network alone, or the search (default: as the run was evaluated)",
+        metavar="NAME",
+        help='"network" alone, or the search of the "planner", or module:Class of a planner of '
+        "your own (default: as the run was evaluated)",
     )
     parser.add_argument(
         "--seed", type=at_least(0), help="of the first episode (default: the run's)"

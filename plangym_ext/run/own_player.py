@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from plangym_ext.core.own_modules import import_own
-from plangym_ext.errors import UnknownName, WrongKind, suggestion
+from plangym_ext.core.own_modules import load_own
+from plangym_ext.errors import WrongKind
 
 
 def is_own(name: str) -> bool:
@@ -27,15 +26,8 @@ def make_own(name: str, env: Any) -> Any:
     """
     from plangym_ext.planners.base import Planner, as_planner
 
-    module, _, function = name.partition(":")
-    import_own(module, f"--planner: expected module:function; got {name!r}")
-    make = getattr(sys.modules[module], function, None)
-    if not callable(make):
-        known = suggestion(function, dir(sys.modules[module]))
-        raise UnknownName(
-            f"--planner: module {module!r} must have a function {function!r}, which takes the env "
-            f"and returns a planner or an agent; it has none{known}."
-        )
+    which = "which takes the env and returns a planner or an agent"
+    make = load_own(name, "--planner", "function", which)
     player = as_planner(make(env))
     if not isinstance(player, Planner):
         raise WrongKind(

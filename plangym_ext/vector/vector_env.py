@@ -225,8 +225,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             env_ids: `[k]` distinct ints, the sub-envs to step; None for all.
             out: arrays that results are written to: a mapping, an `ArrayDict` or a named tuple
                 with any of the names below, or what `step_out` made of one. They are numpy
-                arrays or `Array`s; those in shared memory workers write to themselves. The same
-                objects are returned. They are the caller's: a later call writes to them only
+                arrays, or each an `Array`; those in shared memory workers write to themselves. The
+                same objects are returned. They are the caller's: a later call writes to them only
                 if it is given them. Undefined after an error.
 
                 * `obs`: `[k, *obs]`, nested as the space.

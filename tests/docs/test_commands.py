@@ -29,6 +29,7 @@ REDUCED: dict[str, str] = {
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
     "resume.py": "--kills 1 --rounds 4",
     "returns.py": "--rounds 2",
+    "sampling.py": "--only CartPole --rounds 1 --seconds 0.02",
     "scores.py": "--envs CartPole-v1 --seeds 0 --num-simulations 4 --max-steps 5",
     "search.py": "--only cartpole --rounds 1 --seconds 0.02",
     "states.py": "--envs CartPole-v1 --seconds 0.02",

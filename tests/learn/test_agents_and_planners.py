@@ -113,9 +113,9 @@ def test_a_planner_plays_the_envs_of_a_vector_env():
         venv = plangym_ext.make_vec("CartPole-v1", 3, autoreset_mode="same_step")
         try:
             agent = PlannerAgent(MCTS(8), model, venv)
-            obs, _ = venv.reset(seed=0)
             noise = GeneratorNoise(np.random.default_rng(0).spawn(3))
             check_agent(agent, venv, 3, noise)
+            obs, _ = venv.reset(seed=0)
             acted = agent.step(first_inputs(obs, venv.single_action_space, 3, noise=noise), None)
             assert acted.info["model_steps"].min() > 0
             assert acted.info["weights"].shape == (3, 2)

@@ -77,6 +77,35 @@ def test_every_action_space_is_played_and_learned_from(space, mode):
     np.testing.assert_array_equal(acted.info["value"], agent.value(inputs(32, space), None))
 
 
+@pytest.mark.parametrize("recurrent", ["lstm", "gru"])
+def test_a_learner_finds_the_likelihoods_of_a_recurrent_agent(recurrent):
+    config = AgentConfig(
+        init="orthogonal", recurrent=recurrent, previous_action=True, previous_reward=True
+    )
+    agent, rng = made(config=config), np.random.default_rng(3)
+    start = carry = agent.initial_carry(16)
+    seen, told = [], []
+    action = np.zeros(16, np.int64)
+    for t in range(6):
+        first = rng.random(16) < 0.3
+        obs, reward = rng.normal(size=(16, 4)).astype("f"), rng.normal(size=16).astype("f")
+        seen.append(Inputs(obs, action, reward, first))
+        action, info, carry = agent.step(seen[-1]._replace(noise=RowNoise(t, range(16))), carry)
+        told.append((action, info["log_prob"], info["value"]))
+    whole = Inputs(
+        *(
+            torch.from_numpy(np.stack(parts))
+            for parts in zip(*(one[:4] for one in seen), strict=True)
+        )
+    )
+    out, end = agent.network(whole, {k: torch.from_numpy(v) for k, v in start.items()})
+    actions, log_prob, value = (torch.from_numpy(np.stack(p)) for p in zip(*told, strict=True))
+    assert torch.equal(agent.distribution.log_prob(out.policy_logits, actions), log_prob)
+    assert torch.equal(out.value, value)
+    for name, part in end.items():
+        np.testing.assert_array_equal(part.detach().numpy(), carry[name])
+
+
 def test_only_what_is_clipped_has_a_raw_action():
     wide = AgentConfig(init="orthogonal", initial_log_std=1.0)
     acted = made(BOX, wide, keep_params=True).step(inputs(64, BOX), None)
@@ -266,3 +295,12 @@ def test_an_agent_made_for_other_spaces_is_refused():
         check(VECTOR, Discrete(3))
     with pytest.raises(InvalidOption, match="made for actions of"):
         check(VECTOR, Box(-1.0, 1.0, (2,), np.float32))
+
+
+@pytest.mark.parametrize("config", [AgentConfig(init="orthogonal"), Q])
+def test_what_is_no_number_is_not_played(config):
+    agent, seen = made(config=config), inputs(20)
+    obs = seen.obs.copy()
+    obs[7, 2] = np.nan
+    with pytest.raises(InvalidAnswer, match=r"must be finite; got \[?nan.* in row 7. Look for"):
+        agent.step(seen._replace(obs=obs), None)

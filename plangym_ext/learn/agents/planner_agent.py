@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import ResetNeeded
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.model import SearchModel
+from plangym_ext.planners.episode import PlayableEnv
 from plangym_ext.planners.plans import Plan
 
 
@@ -37,11 +38,12 @@ class PlannerAgent(Agent):
     Args:
         planner: of any kind; it keeps what it keeps from step to step, and forgets the rows
             in which an episode begins.
-        model: what it steps, such as `plangym_ext.make` returns for the same env.
+        model: what it steps, such as `plangym_ext.make` returns for the same env. It is reset
+            if a step is asked for before the vector env is.
         venv: where it is played; row i of the agent is row `inputs.noise.rows[i]` of it.
     """
 
-    def __init__(self, planner: Planner, model: SearchModel, venv: StatefulEnvs) -> None:
+    def __init__(self, planner: Planner, model: PlayableEnv, venv: StatefulEnvs) -> None:
         self.planner, self._model, self._venv = planner, model, venv
         self._layout = SpaceLayout(model.action_space)
         self._rows: Any = None
@@ -59,12 +61,21 @@ class PlannerAgent(Agent):
         self._rows = rows
         plans = self.planner.plan_batch(
             self._model,
-            self._venv.get_states()[rows],
+            self._states(rows),
             rngs=[np.random.default_rng(seed) for seed in seeds],
             obs=inputs.obs,
             legal=inputs.legal,
         )
         return Acted(self._layout.stack([plan.action for plan in plans]), _told(plans), carry)
+
+    def _states(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """Return `[B, S]`: where the rows of the vector env are."""
+        try:
+            return self._venv.get_states()[rows]
+        except ResetNeeded:
+            # Before the first reset only an example step is asked for, as by `check_agent`.
+            state, _, _ = self._model.reset(seed=0)
+            return np.repeat(state[None], len(rows), axis=0)
 
     def as_planner(self) -> Planner:
         """Return the planner itself."""

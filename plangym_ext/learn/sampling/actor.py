@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves
+from plangym_ext.core.jit import kernel
 from plangym_ext.errors import IncompleteState, InvalidAnswer
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
@@ -72,8 +73,9 @@ class Actor:
         ]
         self._carry: Any = None
         self._begun = False
-        #: Steps `[b]` that were played before this fragment.
+        #: Steps `[b]` that were played before this fragment, and before each of its steps.
         self._before = np.zeros(len(rows), np.uint64)
+        self._steps_of_rows: list[Ndarray] = []
 
     # A fragment -------------------------------------------------------------------------
 
@@ -91,6 +93,8 @@ class Actor:
             _copy(leaves(nested[0]), leaves(nested[-1]))
         _copy(columns.carry, self._carry_leaves())
         columns.version[:] = version
+        steps = np.arange(columns.num_steps, dtype=np.uint64)
+        self._steps_of_rows = list(self._before + steps[:, None])
         self._endings.clear()
         if self._waiting is not None:
             self._waiting.begin()
@@ -98,10 +102,10 @@ class Actor:
     def begin(self, t: int) -> None:
         """Have the agent choose the actions of step t, and the envs begin it."""
         columns, noise = self._columns, self._noise
-        noise.move_to(self._before + np.uint64(t))
+        noise.move_to(self._steps_of_rows[t])
         action, info, self._carry = self._agent.step(self._inputs[t], self._carry)
         parts = self._spaces.action.split(action)
-        for target, part in zip(leaves(columns.action[t]), parts, strict=True):
+        for target, part in zip(columns.played[t][0], parts, strict=True):
             _write(target, part)
         if self._info_nest is None:
             self._info_nest = Nest(info)
@@ -117,15 +121,15 @@ class Actor:
         """Wait for step t; write what came of it, and what the next action answers to."""
         columns = self._columns
         stepped = self._steps.finish(t)
-        first = columns.first[t + 1]
-        np.logical_or(columns.terminated[t], columns.truncated[t], out=first)
-        columns.prev_reward[t + 1] = columns.reward[t]
-        _copy(leaves(columns.prev_action[t + 1]), leaves(columns.action[t]))
-        if np.count_nonzero(first):
-            rows = np.flatnonzero(first)
+        results = columns.results[t]
+        ended = follow(*results)
+        for action, shown in zip(*columns.played[t], strict=True):
+            shown[...] = action
+            if ended:
+                shown[results[3]] = 0
+        if ended:
+            rows = np.flatnonzero(results[3])
             self._endings.add(t, rows, stepped)
-            for previous in (columns.prev_reward[t + 1], *leaves(columns.prev_action[t + 1])):
-                previous[rows] = 0
             if self._waiting is not None:
                 self._waiting.add(t, rows)
         if self._waiting is not None:
@@ -207,6 +211,28 @@ class Actor:
             venv.set_states(states)
 
 
+@kernel
+def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward: Any) -> int:
+    """Write what is shown after a step.
+
+    Args:
+        terminated: `[b]` bool.
+        truncated: `[b]` bool.
+        reward: `[b]`.
+        first: `[b]` bool, written: whether the episode ended, so that another one begins.
+        prev_reward: `[b]`, written: the reward, 0 where an episode begins.
+
+    Returns:
+        How many episodes ended.
+    """
+    ended = 0
+    for row in range(len(reward)):
+        first[row] = terminated[row] or truncated[row]
+        prev_reward[row] = 0 if first[row] else reward[row]
+        ended += first[row]
+    return ended
+
+
 def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:
     for target, source in zip(targets, sources, strict=True):
         target[...] = source
@@ -219,4 +245,4 @@ def _write(target: Ndarray, source: Any) -> None:
             f"sampler: the agent must return arrays of one shape in every step, here "
             f"{target.shape}; got {source.shape}."
         )
-    np.copyto(target, source, casting="same_kind")
+    np.copyto(target, source)  # which does not cast to another kind of number

@@ -27,6 +27,10 @@ class Columns:
         num_steps, num_rows: T and b.
         obs, prev_action: lists of T + 1, nested.
         action, final_obs: lists of T, nested.
+        played: lists of T: of each step the leaves of the action, and those of the previous
+            action that is shown after it.
+        results: lists of T: terminated, truncated and reward of each step, and `first` and
+            the previous reward that are shown after it.
         first, prev_reward: `[T + 1, b]`.
         reward, terminated, truncated, valid: `[T, b]`.
         agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
@@ -40,16 +44,24 @@ class Columns:
         self.num_rows = len(rows)
         self.obs = [spaces.obs.join(tuple(row)) for row in self._over_time("obs", steps + 1)]
         self.final_obs = [spaces.obs.join(tuple(row)) for row in self._over_time("final_obs")]
-        self.action = [spaces.action.join(tuple(row)) for row in self._over_time("action")]
-        self.prev_action = [
-            spaces.action.join(tuple(row)) for row in self._over_time("prev_action", steps + 1)
-        ]
+        actions, previous = self._over_time("action"), self._over_time("prev_action", steps + 1)
+        self.prev_action = [spaces.action.join(tuple(row)) for row in previous]
+        self.action = [spaces.action.join(tuple(row)) for row in actions]
+        self.played = list(zip(actions, previous[1:], strict=True))
         (self.first,), (self.prev_reward,) = (
             self._arrays(name, steps + 1) for name in ("first", "prev_reward")
         )
         (self.reward,), (self.terminated,), (self.truncated,), (self.valid,) = (
             self._arrays(name, steps) for name in ("reward", "terminated", "truncated", "valid")
         )
+        steps_of = (
+            self.terminated,
+            self.truncated,
+            self.reward,
+            self.first[1:],
+            self.prev_reward[1:],
+        )
+        self.results = list(zip(*steps_of, strict=True))
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
         self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
         (self.version,) = self._rows_of("version")

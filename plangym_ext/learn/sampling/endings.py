@@ -45,9 +45,10 @@ class Endings:
     def add(self, t: int, rows: Ndarray, stepped: Stepped) -> None:
         """Read the infos of rows that ended in step t."""
         finals = stepped.infos.get("final_info", {})
-        entries = stepped.where(rows)
-        over = np.ones(len(rows), bool)
         told, known = info_column(finals, GAME_OVER)
+        if told is None and not self._fields:
+            return
+        entries, over = stepped.where(rows), np.ones(len(rows), bool)
         if told is not None:
             over = told[entries].astype(bool) | ~known[entries]
             self.going_on[t, rows] = ~over

@@ -21,6 +21,8 @@ class Nest:
     def __init__(self, example: Any) -> None:
         self._example = example
         self.paths = _paths(example)
+        self._is_flat = all(len(path) == 1 for path in self.paths)
+        self._names = [path[0] for path in self.paths if path]
 
     def split(self, value: Any) -> list[Any]:
         """Return the leaves of a value.
@@ -28,6 +30,8 @@ class Nest:
         Raises:
             KeyError, IndexError, TypeError: it has another form.
         """
+        if self._is_flat:
+            return [value[name] for name in self._names]
         found = []
         for path in self.paths:
             leaf = value

@@ -81,12 +81,13 @@ class ReplaySettings:
     """What is remembered, and how batches are drawn.
 
     Args:
-        kind: "uniform", "prioritized" or "balanced".
+        kind: "uniform", "prioritized" or "balanced"; or "module:Class" of a `Replay` of your own.
         capacity: rows; per group if balanced.
         min_rows: rows that must be there before learning begins.
         balance_by: attribute of episodes whose values are the groups of "balanced".
         alpha: how much priorities matter, for "prioritized".
         beta: how far weights undo it, for "prioritized".
+        options: further arguments of a replay of your own, after `capacity` and `seed`.
     """
 
     kind: str = "uniform"
@@ -95,6 +96,7 @@ class ReplaySettings:
     balance_by: str = "solved"
     alpha: float = 0.6
     beta: float = 0.4
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -115,7 +117,8 @@ class EvaluationSettings:
     Args:
         every: rounds between evaluations, the last round included; 0: never.
         episodes: played side by side.
-        player: "network" plays without search, "planner" searches.
+        player: "network" plays without search, "planner" searches; or "module:Class" of a
+            `Planner` of your own, which gets the `evaluator` if it has a field of that name.
         planner: options of the planner that differ from training.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.trainers.config import (
     AlphaZeroConfig,
@@ -43,7 +44,8 @@ class TrainerSettings:
     """A trainer and its settings, side by side in a file: `{name = "value", l2 = 0.0}`.
 
     Args:
-        name: "alphazero", "value", "q", "histogram", "supervised" or "td".
+        name: "alphazero", "value", "q", "histogram", "supervised" or "td"; or "module:Class" of
+            a `Trainer` of your own.
         config: of that trainer.
     """
 
@@ -54,13 +56,18 @@ class TrainerSettings:
     def from_settings(cls, values: Mapping[str, Any], where: str) -> Self:
         """Make it from one flat mapping; see `settings.build`."""
         name = str(values.get("name", cls.name))
-        if name not in TRAINERS:
-            raise UnknownName(
-                f"settings: {dotted(where, 'name')} must be one of {', '.join(TRAINERS)}; got "
-                f"{name!r}{suggestion(name, TRAINERS)}"
-            )
         rest = {key: value for key, value in values.items() if key != "name"}
-        return cls(name, build(TRAINERS[name][1], rest, where))
+        return cls(name, build(_trainer_config(name, dotted(where, "name")), rest, where))
+
+    def make(self, network: Any) -> Any:
+        """Make the trainer of a network."""
+        import plangym_ext.learn
+
+        if is_own(self.name):
+            trainer = load_own_class(self.name, "settings: trainer.name", plangym_ext.learn.Trainer)
+        else:
+            trainer = getattr(plangym_ext.learn, TRAINERS[self.name][0])
+        return trainer(network, self.config)
 
     def to_settings(self) -> dict[str, Any]:
         """Return it as one flat mapping."""
@@ -68,7 +75,8 @@ class TrainerSettings:
 
     def listed(self, where: str) -> list[Setting]:
         """List its settings; see `settings.listed`."""
-        name = Setting(dotted(where, "name"), self.name, f"one of: {', '.join(TRAINERS)}")
+        known = f"one of: {', '.join(TRAINERS)}; or module:Class"
+        name = Setting(dotted(where, "name"), self.name, known)
         return [name, *listed(self.config, where)]
 
 
@@ -118,11 +126,37 @@ class PlannerSettings:
         Raises:
             InvalidOption: an option has a value that it cannot have.
         """
-        from plangym_ext.planners import load_planner, options_of
+        from plangym_ext.planners import load_planner
 
-        cls: Any = load_planner(self.name)
-        asks = any(option.name == "evaluator" for option in options_of(cls))
-        return cls(**self.options, **({"evaluator": evaluator} if asks and evaluator else {}))
+        return make_planner(load_planner(self.name), evaluator, self.options)
+
+
+def make_planner(cls: Any, evaluator: Any, options: Mapping[str, Any] | None = None) -> Any:
+    """Make a planner of a class; it gets the evaluator if it asks any."""
+    from plangym_ext.planners import options_of
+
+    asks = any(option.name == "evaluator" for option in options_of(cls))
+    return cls(**(options or {}), **({"evaluator": evaluator} if asks and evaluator else {}))
+
+
+def _trainer_config(name: str, where: str) -> type[TrainerConfig]:
+    """Return the class of a trainer's settings."""
+    if is_own(name):
+        from plangym_ext.learn.trainers.base import Trainer
+
+        trainer: type[Trainer] = load_own_class(name, f"settings: {where}", Trainer)
+        return trainer.config_class
+    if name not in TRAINERS:
+        raise UnknownName(
+            f"settings: {where} must be one of {', '.join(TRAINERS)}, or module:Class; got "
+            f"{name!r}{suggestion(name, TRAINERS)}"
+        )
+    return TRAINERS[name][1]
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is "module:Class" of the user's own."""
+    return ":" in name
 
 
 def planner_kinds(name: str) -> dict[str, Any]:
@@ -137,10 +171,10 @@ def planner_kinds(name: str) -> dict[str, Any]:
 
 
 def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of those known."""
-    if value not in known:
+    """Refuse a value that is neither one of those known nor "module:Class"."""
+    if value not in known and not is_own(value):
         raise InvalidOption(
-            f"settings: {where} must be one of {', '.join(known)}; got {value!r}"
+            f"settings: {where} must be one of {', '.join(known)}, or module:Class; got {value!r}"
             f"{suggestion(value, known)}."
         )
 

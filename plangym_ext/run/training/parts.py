@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
-from plangym_ext.run.settings.sections import TRAINERS
+from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.collector import Collector
 
 #: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`
@@ -73,10 +74,7 @@ class Parts:
 
     def trainer(self, network: Any) -> Any:
         """Make the trainer."""
-        import plangym_ext.learn
-
-        settings = self.config.trainer
-        return getattr(plangym_ext.learn, TRAINERS[settings.name][0])(network, settings.config)
+        return self.config.trainer.make(network)
 
     def algorithm(self, network: Any) -> Algorithm:
         """Make what learns: a trainer and a replay, empty."""
@@ -95,8 +93,12 @@ class Parts:
     def replay(self) -> Any:
         """Make the replay, empty."""
         from plangym_ext.learn import BalancedReplay, PrioritizedReplay, ReplayBuffer
+        from plangym_ext.learn.replay.base import Replay
 
         settings, seed = self.config.replay, self.config.seed
+        if is_own(settings.kind):
+            kind = load_own_class(settings.kind, "settings: replay.kind", Replay)
+            return kind(settings.capacity, seed=seed, **settings.options)
         if settings.kind == "prioritized":
             return PrioritizedReplay(
                 settings.capacity, seed=seed, alpha=settings.alpha, beta=settings.beta
@@ -120,10 +122,14 @@ class Parts:
     def player(self, evaluator: Any) -> Any:
         """Make the planner that is evaluated."""
         from plangym_ext.learn import NetworkPolicy
+        from plangym_ext.planners.base import Planner
 
         settings = self.config.evaluation
         if settings.player == "network":
             return NetworkPolicy(evaluator=evaluator)
+        if is_own(settings.player):
+            cls = load_own_class(settings.player, "settings: evaluation.player", Planner)
+            return make_planner(cls, evaluator)
         changed = self.config.planner.changed(settings.planner, "evaluation.planner")
         return changed.make(evaluator)
 

@@ -17,7 +17,7 @@ from plangym_ext.run.files import write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.settings import plain
+from plangym_ext.run.settings.settings import build, plain
 from plangym_ext.run.training.callbacks import Callback, StopAt
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -256,6 +256,8 @@ class Runner(Closing):
 
     def _read(self, path: Path) -> dict[str, Any]:
         saved = read_checkpoint(path)
+        # A setting that was not known then has its default.
+        saved["config"] = plain(build(RunConfig, saved["config"]))
         check_same_run(str(path), saved["config"], plain(self.config))
         return saved
 

@@ -8,6 +8,8 @@ from sampling_envs import Games, Oracle, Tally, assert_same, copied, oracle_venv
 
 from plangym_ext import make_vec
 from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.sampling.actor import follow
+from plangym_ext.learn.sampling.episode_statistics import count_episodes
 from plangym_ext.learn.sampling.serial import SerialSampler
 
 ENDS = ["reset", "wait", "sticky"]
@@ -239,3 +241,27 @@ def test_mujoco_gives_the_same_bytes():
     ]
     for one, want in zip(found[1][0], found[0][0], strict=True):
         assert_same(one, want)
+
+
+def test_the_compiled_part_is_the_same_as_python():
+    terminated, truncated = np.array([True, False, False]), np.array([False, True, False])
+    reward = np.array([1.0, 2.0, 3.0], np.float32)
+    for run in (follow, follow.py_func):
+        first, shown = np.zeros(3, bool), np.full(3, 9, np.float32)
+        assert run(terminated, truncated, reward, first, shown) == 2
+        assert first.tolist() == [True, True, False]
+        assert shown.tolist() == [0, 0, 3]
+
+
+def test_episodes_are_counted_by_hand():
+    reward = np.array([[1.0, 5.0], [2.0, 5.0], [4.0, 5.0], [8.0, 5.0]], np.float32)
+    ends, never = np.zeros((4, 2), bool), np.zeros((4, 2), bool)
+    ends[[1, 3], 0] = True
+    valid = ~never
+    valid[2:, 1] = False
+    for run in (count_episodes, count_episodes.py_func):
+        sums, out = np.array([[0.0] * 2] * 3 + [[1.0] * 2]), np.zeros((8, 6))
+        assert run(reward, ends, never, valid, never, sums, 0.5, out) == 2
+        # 1 + 2 and 4 + 8; discounted 1 + 2 / 2 and 4 + 8 / 2; row 1 goes on after two steps.
+        assert out[:2].tolist() == [[1, 0, 3, 2, 2, 1], [3, 0, 12, 2, 8, 1]]
+        assert sums.T.tolist() == [[0, 0, 0, 1], [10, 2, 7.5, 0.25]]

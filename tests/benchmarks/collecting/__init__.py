@@ -1,0 +1,1 @@
+"""Contestants of `sampling.py`."""

@@ -1,0 +1,80 @@
+"""Our samplers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from table.contest import Runner
+from table.tasks import Task
+
+import plangym_ext
+from collecting.policies import NUM_STEPS
+from plangym_ext.learn import (
+    ActorCriticAgent,
+    AgentConfig,
+    AlternatingSampler,
+    SerialSampler,
+    WorkerSampler,
+    make_agent_network,
+)
+
+
+def made(task: Task, rows: int, *, n_workers: int | None = None) -> Any:
+    """Return a vector env of the task: natively where there is one, else with workers."""
+    name = task.ours.get("name", task.env_id)
+    options = {key: value for key, value in task.ours.items() if key != "name"}
+    if n_workers is not None:
+        options["n_workers"] = n_workers
+    return plangym_ext.make_vec(name, rows, autoreset_mode="same_step", **options)
+
+
+def agent_for(venv: Any) -> ActorCriticAgent:
+    """Return an agent with the network that all contestants have."""
+    torch.set_num_threads(1)
+    image = len(venv.single_observation_space.shape) == 3
+    config = (
+        AgentConfig(kind="nature")
+        if image
+        else AgentConfig(hidden=(64, 64), activation="tanh", shared_body=False)
+    )
+    spaces = venv.single_observation_space, venv.single_action_space
+    return ActorCriticAgent(make_agent_network(*spaces, config, seed=0))
+
+
+def serial(task: Task, rows: int, *, from_states: bool, n_workers: int | None = None) -> Runner:
+    """`SerialSampler`: central inference where the vector env has workers."""
+    del from_states
+    venv = made(task, rows, n_workers=n_workers)
+    return _runner(SerialSampler(venv, agent_for(venv), NUM_STEPS), rows)
+
+
+def alternating(task: Task, rows: int, *, from_states: bool) -> Runner:
+    """`AlternatingSampler` of two vector envs with a worker each."""
+    del from_states
+    halves = tuple(made(task, rows // 2, n_workers=1) for _ in range(2))
+    return _runner(AlternatingSampler(halves, agent_for(halves[0]), NUM_STEPS), rows)
+
+
+def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
+    """`WorkerSampler` with two workers."""
+    del from_states
+    probe = made(task, 1)
+    agent = agent_for(probe)
+    probe.close()
+    make = functools.partial(_rows, task)
+    return _runner(WorkerSampler(make, agent, NUM_STEPS, rows, n_workers=2), rows)
+
+
+def _rows(task: Task, rows: range) -> Any:
+    native = task.native is not None
+    return made(task, len(rows), n_workers=None if native else 0)
+
+
+def _runner(sampler: Any, rows: int) -> Runner:
+    return Runner(sampler.collect, rows * NUM_STEPS, sampler.close, warm_up=2)
+
+
+two_workers = functools.partial(serial, n_workers=2)
+one_worker = functools.partial(serial, n_workers=1)

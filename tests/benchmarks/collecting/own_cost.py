@@ -1,0 +1,54 @@
+"""What a sampler costs beside env and network: its own share of the time of a step."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+OWN_COST = "own cost"
+
+
+def own_cost(rounds: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Return microseconds a step of all, the agent and the env: medians over the rounds.
+
+    Agent and env are measured by clocks around their calls, in the very steps that are counted;
+    what is left is the sampler.
+    """
+    from table.tasks import task_named
+
+    from collecting.ours import agent_for, made
+    from collecting.policies import NUM_STEPS
+    from plangym_ext.learn import SerialSampler
+
+    venv = made(task_named("CartPole-v1"), 64)
+    agent = agent_for(venv)
+    with SerialSampler(venv, agent, NUM_STEPS) as sampler:
+        clock = {"agent": 0.0, "env": 0.0}
+        agent.step = _clocked(agent.step, clock, "agent")  # type: ignore[method-assign]
+        for name in ("step_async", "step_wait"):
+            setattr(venv, name, _clocked(getattr(venv, name), clock, "env"))
+        found: dict[str, list[float]] = {"all": [], "agent": [], "env": []}
+        sampler.collect()
+        for _ in range(rounds):
+            clock.update(agent=0.0, env=0.0)
+            steps, began = 0, time.perf_counter()
+            while time.perf_counter() < began + seconds:
+                sampler.collect()
+                steps += NUM_STEPS
+            found["all"].append((time.perf_counter() - began) / steps * 1e6)
+            for name, spent in clock.items():
+                found[name].append(spent / steps * 1e6)
+    return {"serial": {name: statistics.median(values) for name, values in found.items()}}
+
+
+def _clocked(call: Callable[..., Any], clock: dict[str, float], name: str) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            clock[name] += time.perf_counter() - began
+
+    return timed

@@ -1,0 +1,75 @@
+"""Samplers beside others' collectors: the same network, envs, T and B, in turn.
+
+    python tests/benchmarks/sampling.py --peer-python PATH
+
+Ours beside the collection of Stable-Baselines3's PPO, TorchRL's and Tianshou's collectors and a
+plain loop over EnvPool; alternating halves beside central inference; and what a sampler costs
+beside env and network. A peer runs in the first Python that has it: ours or one of
+`--peer-python`; others are left out, and the table says so. A cell that is in the output file is
+not measured again, unless with --again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+from collecting.cells import CELLS, CONTESTANTS, table_of
+from collecting.own_cost import OWN_COST, own_cost
+from table.cells import add_options, kept_results, measure, pythons_of
+from table.contestants import Process
+
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+
+
+def parsed() -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="cells whose name has it")
+    add_options(parser, rounds=5, seconds=1.0, out="runs/sampling.json")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    began = time.monotonic()
+    options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
+    kept = kept_results(options.out, peers)
+    line = ProgressLine()
+    for name in (*(cell.name for cell in CELLS), OWN_COST):
+        if options.only and not any(text in name for text in options.only):
+            continue
+        if name in kept["results"] and not options.again:
+            continue
+        if time.monotonic() - began > options.stop_after:
+            line.update(f"stopped before {name}; run it again to go on", force=True)
+            break
+        line.update(f"measuring {name}", force=True)
+        if name == OWN_COST:
+            kept["results"][name] = own_cost(options.rounds, options.seconds)
+        else:
+            kept["results"][name] = measured(name, options)
+        write_json(options.out, kept)
+    print(table_of(kept["results"]))
+    line.end(f"{len(kept['results'])} cells are in {options.out}")
+
+
+def measured(name: str, options: argparse.Namespace) -> dict[str, object]:
+    """All contestants of one cell."""
+    (cell,) = (one for one in CELLS if one.name == name)
+    processes: dict[str, Process] = {}
+    try:
+        found = measure(cell.task, cell.rows, cell.contestants, processes, options)
+    finally:
+        for process in processes.values():
+            process.kill()
+    found["medians"] = {who: statistics.median(rates) for who, rates in found["rates"].items()}
+    return found
+
+
+if __name__ == "__main__":
+    main()
