@@ -68,8 +68,11 @@ def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
 
 
 def _rows(task: Task, rows: range) -> Any:
-    native = task.native is not None
-    return made(task, len(rows), n_workers=None if native else 0)
+    if task.native == "mujoco":  # one thread each: the other workers have the processors
+        return plangym_ext.make_vec(
+            task.env_id, len(rows), backend="mujoco", threads=1, autoreset_mode="same_step"
+        )
+    return made(task, len(rows), n_workers=None if task.native else 0)
 
 
 def _runner(sampler: Any, rows: int) -> Runner:
