@@ -1,4 +1,4 @@
-"""Learning from plans: networks that learn from them, and that planners ask.
+"""Learning: networks, agents and samplers, and what learns from plans and is asked by planners.
 
 Names are loaded when they are first used: torch, and numba, only by those that need them.
 """

@@ -152,12 +152,15 @@ class CallWatch:
 
     def _watch(self) -> None:
         """Poll the processes of now: some have been replaced since the last time."""
-        self._poller, self._by_fd = select.poll(), {}
+        poller, by_fd = select.poll(), {}
+        for log in self._logs:
+            for fd in log.signs:
+                poller.register(fd, select.POLLIN)
+                by_fd[fd] = log
+        self._poller, self._by_fd = poller, by_fd
+        # Last: what an interrupt has left undone is done by the next wait.
         for log in self._logs:
             log.renewed = False
-            for fd in log.signs:
-                self._poller.register(fd, select.POLLIN)
-                self._by_fd[fd] = log
 
 
 def _next_check(waiting: Sequence[ReplayLog], began: float, timeout: float | None) -> float:

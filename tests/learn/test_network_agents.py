@@ -295,3 +295,12 @@ def test_an_agent_made_for_other_spaces_is_refused():
         check(VECTOR, Discrete(3))
     with pytest.raises(InvalidOption, match="made for actions of"):
         check(VECTOR, Box(-1.0, 1.0, (2,), np.float32))
+
+
+@pytest.mark.parametrize("config", [AgentConfig(init="orthogonal"), Q])
+def test_what_is_no_number_is_not_played(config):
+    agent, seen = made(config=config), inputs(20)
+    obs = seen.obs.copy()
+    obs[7, 2] = np.nan
+    with pytest.raises(InvalidAnswer, match=r"must be finite; got \[?nan.* in row 7. Look for"):
+        agent.step(seen._replace(obs=obs), None)

@@ -17,6 +17,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
+from plangym_ext.vector.shared_call import CallWatch
 
 pytestmark = pytest.mark.slow
 
@@ -214,6 +215,33 @@ def test_interrupts_during_recovery_leave_all_at_the_same_step():
                     break
             assert_same(got, expected)
         plain.close()
+
+
+class Renewed:
+    """A process that was replaced, as `CallWatch` sees it."""
+
+    def __init__(self):
+        self.signs, self.renewed = os.pipe(), True
+
+
+def test_an_interrupt_leaves_no_process_unwatched():
+    logs = [Renewed(), Renewed()]
+    for number in range(1, 100):
+        watch = CallWatch(logs)
+        for log in logs:
+            log.renewed = True
+        try:
+            with InterruptAt(number):
+                watch._watch()
+            break
+        except KeyboardInterrupt:
+            # Else the next wait does it all again.
+            if not any(log.renewed for log in logs):
+                assert sorted(watch._by_fd) == sorted(fd for log in logs for fd in log.signs)
+    assert number > 8
+    for log in logs:
+        for fd in log.signs:
+            os.close(fd)
 
 
 # Deaths -----------------------------------------------------------------------------

@@ -161,6 +161,28 @@ class NetworkAgent(Agent):
             )
 
 
+def refuse_infinite(rows: npt.NDArray[Any], agent: str, what: str) -> None:
+    """Refuse to play what a network says that has lost its numbers.
+
+    Args:
+        rows: `[B, ...]`, what the choice depends on.
+        agent: as messages call it.
+        what: `rows` are, likewise.
+
+    Raises:
+        InvalidAnswer: NaN or an infinity is among them; the message names the first row.
+    """
+    finite = np.isfinite(rows)
+    if finite.all():
+        return
+    i = int(np.argmin(finite.reshape(len(rows), -1).all(axis=1)))
+    raise InvalidAnswer(
+        f"{agent}.step: {what} must be finite; got {rows[i].tolist()} in row {i}. Look for what is "
+        f"not finite among its observations, then among the weights: a lower learning rate, or "
+        f"max_grad_norm, keeps them finite."
+    )
+
+
 def _looks(space: spaces.Space[Any]) -> list[Any]:
     """Return what a network sees of a space: places, shapes, and bounds of what is no float."""
     parts = SpaceLayout(space, objects=True).leaves

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch
@@ -62,6 +62,7 @@ class QAgent(NetworkAgent):
         with torch.inference_mode():
             out, carry = self._forward(inputs, carry)
             q = self._q(out).numpy()
+        refuse_infinite(q, type(self).__name__, "Q values")
         legal = inputs.legal
         index = np.argmax(q if legal is None else _masked(q, legal), axis=1)
         epsilon = self.eval_epsilon if self.mode == "eval" else self._epsilons(inputs)
