@@ -14,7 +14,6 @@ from collecting.policies import NUM_STEPS
 from plangym_ext.learn import (
     ActorCriticAgent,
     AgentConfig,
-    AlternatingSampler,
     SerialSampler,
     WorkerSampler,
     make_agent_network,
@@ -50,13 +49,6 @@ def serial(task: Task, rows: int, *, from_states: bool, n_workers: int | None = 
     return _runner(SerialSampler(venv, agent_for(venv), NUM_STEPS), rows)
 
 
-def alternating(task: Task, rows: int, *, from_states: bool) -> Runner:
-    """`AlternatingSampler` of two vector envs with a worker each."""
-    del from_states
-    halves = tuple(made(task, rows // 2, n_workers=1) for _ in range(2))
-    return _runner(AlternatingSampler(halves, agent_for(halves[0]), NUM_STEPS), rows)
-
-
 def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
     """`WorkerSampler` with two workers."""
     del from_states
@@ -80,4 +72,3 @@ def _runner(sampler: Any, rows: int) -> Runner:
 
 
 two_workers = functools.partial(serial, n_workers=2)
-one_worker = functools.partial(serial, n_workers=1)
