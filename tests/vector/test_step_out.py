@@ -259,6 +259,28 @@ def test_nested_observations_lie_in_trees(options, storage):
         assert finals
 
 
+def test_arrays_that_were_checked_serve_another_vector_env_too():
+    makes = {"n_workers": 2}, {"n_workers": 1}, {"backend": "serial"}, {}
+    venvs = [plangym_ext.make_vec("CartPole-v1", 3, **options) for options in makes]
+    tree = tree_of(venvs[0], 3, "shared")
+    outs = [venvs[0].step_out(at(tree, t)) for t in range(2)]
+    other = tree_of(venvs[0], 3, "shared")  # has the numbers of the first one elsewhere
+    venvs[1].reset(seed=0)
+    venvs[1].step(np.ones(3, int), out=at(other, 0))
+    for venv in venvs:
+        with venv:
+            venv.reset(seed=0)
+            for out in outs:
+                tree["obs"][...] = 0.0
+                obs, *_ = venv.step(np.ones(3, int), out=out)
+                assert_same(np.asarray(obs), venv.observations())
+                assert np.asarray(obs).any()
+    with plangym_ext.make_vec("MountainCar-v0", 3) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(ValueError, match=r"\(3, 2\) float32; got \(3, 4\)"):
+            venv.step(np.zeros(3, int), out=outs[0])
+
+
 # What is refused -----------------------------------------------------------------------
 
 
