@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import toy_envs
+from interrupting import InterruptAt, points
 from nested_env import Nested
 from same_results import assert_same
 
@@ -459,6 +460,35 @@ def test_a_worker_that_dies_has_its_rows_written_to_the_same_arrays(storage, tmp
         rows = [np.asarray(at(tree, t)["rewards"]).tobytes() for t in range(T)]
         tree["rewards"][...] = 0.0
         assert len(set(rows)) > 3, "they differ from each other"
+
+
+@pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 2}, {}], ids=str)
+def test_an_interrupt_at_any_line_leaves_the_step_done_or_not(options):
+    name, num = "CartPole-v1", 4
+    with (
+        plangym_ext.make_vec(name, num, autoreset_mode="same_step", **options) as venv,
+        plangym_ext.make_vec(name, num, autoreset_mode="same_step", backend="serial") as plain,
+    ):
+        for one in (venv, plain):
+            one.reset(seed=0)
+        actions = np.ones(num, int)
+        with InterruptAt(-1) as count:
+            venv.step(actions, out=at(tree_of(venv, num, "shared"), 0))
+        want = plain.step(actions)
+        for number in points(count.lines, 4):
+            # New memory each time, so that workers have to be told.
+            out = at(tree_of(venv, num, "shared"), 0)
+            try:
+                with InterruptAt(number):
+                    venv.step(actions, out=out)
+            except KeyboardInterrupt:
+                got = venv.step(actions, out=out)[:4]
+                want = plain.step(actions)
+                if not np.array_equal(np.asarray(got[0]), want[0]):
+                    want = plain.step(actions)
+            else:
+                want = plain.step(actions)
+            assert_same(results_of(out), want[:4])
 
 
 def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypatch):
