@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
     from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
     from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
+    from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
+    from plangym_ext.learn.schedule import Schedule as Schedule
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -78,8 +80,8 @@ _HOME = {
     "BalancedReplay": "replay.balanced",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
-    "EvaluatorAgent": "agents.evaluator_agent",
     "EvaluationSampler": "sampling.evaluation",
+    "EvaluatorAgent": "agents.evaluator_agent",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
@@ -90,6 +92,7 @@ _HOME = {
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
+    "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
     "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
@@ -101,6 +104,7 @@ _HOME = {
     "ReplayBuffer": "replay.uniform",
     "RowNoise": "sampling.noise",
     "SamplerOptions": "sampling.options",
+    "Schedule": "schedule",
     "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",

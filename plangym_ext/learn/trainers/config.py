@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,
@@ -22,6 +23,9 @@ SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
     """What all trainers have in common.
+
+    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
+    `{start, end, over}`, or a function of your own, "module:function".
 
     Args:
         optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
@@ -41,14 +45,14 @@ class TrainerConfig:
     """
 
     optimizer: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: Number = 1e-3
     schedule: str = "constant"
     schedule_updates: int = 10_000
     warmup_updates: int = 0
     final_rate: float = 0.0
     batch_size: int = 256
-    l2: float = 1e-4
-    max_grad_norm: float | None = 10.0
+    l2: Number = 1e-4
+    max_grad_norm: Number | None = 10.0
     discount: float = 0.99
     n_steps: int = 10
 
@@ -59,12 +63,12 @@ class TrainerConfig:
         for name in ("schedule_updates", "batch_size", "n_steps"):
             self._number(name, 1, whole=True)
         self._number("warmup_updates", 0, whole=True)
-        self._number("learning_rate", 0.0)
-        self._number("l2", 0.0)
+        self._scheduled("learning_rate", 0.0)
+        self._scheduled("l2", 0.0)
         self._number("final_rate", 0.0, 1.0)
         self._number("discount", 0.0, 1.0)
         if self.max_grad_norm is not None:
-            self._number("max_grad_norm", 0.0)
+            self._scheduled("max_grad_norm", 0.0)
 
     def _option(self, name: str) -> str:
         return f"{type(self).__name__}: {name}"
@@ -77,10 +81,23 @@ class TrainerConfig:
                 f"got {value!r}{suggestion(str(value), known)}."
             )
 
+    def _scheduled(self, name: str, low: float, high: float = math.inf) -> None:
+        """Check a `Number`; what a function returns is seen when it is called."""
+        value: Number = getattr(self, name)
+        if isinstance(value, Schedule):
+            self._check(f"{name}.start", value.start, low, high)
+            self._check(f"{name}.end", value.end, low, high)
+        elif not isinstance(value, OwnSchedule):
+            self._check(name, value, low, high)
+
     def _number(
         self, name: str, low: float, high: float = math.inf, *, whole: bool = False
     ) -> None:
-        value: Any = getattr(self, name)
+        self._check(name, getattr(self, name), low, high, whole=whole)
+
+    def _check(
+        self, name: str, value: Any, low: float, high: float, *, whole: bool = False
+    ) -> None:
         good = isinstance(value, int if whole else int | float) and math.isfinite(value)
         if isinstance(value, bool) or not good or not low <= value <= high:
             kind = "an integer" if whole else "a finite number"
@@ -105,9 +122,9 @@ class SupervisedConfig(TrainerConfig):
     value_target: str | None = None
     policy_target: str | None = None
     q_target: str | None = None
-    value_weight: float = 1.0
-    policy_weight: float = 1.0
-    q_weight: float = 1.0
+    value_weight: Number = 1.0
+    policy_weight: Number = 1.0
+    q_weight: Number = 1.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -117,7 +134,7 @@ class SupervisedConfig(TrainerConfig):
         check_target(self._option("policy_target"), self.policy_target, policies)
         check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
         for name in ("value_weight", "policy_weight", "q_weight"):
-            self._number(name, 0.0)
+            self._scheduled(name, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +182,9 @@ class TDConfig(TrainerConfig):
     """
 
     n_steps: int = 1
-    target_rate: float = 1.0
+    target_rate: Number = 1.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        self._number("target_rate", 0.0, 1.0)
+        self._scheduled("target_rate", 0.0, 1.0)

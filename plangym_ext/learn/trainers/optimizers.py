@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.config import TrainerConfig
+from plangym_ext.learn.trainers.schedules import learning_rate
 
 
 def make_optimizer(network: nn.Module, config: TrainerConfig) -> torch.optim.Optimizer:
@@ -13,12 +15,22 @@ def make_optimizer(network: nn.Module, config: TrainerConfig) -> torch.optim.Opt
     parameters = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         # Biases, and the scales of normalisations, are one-dimensional.
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.l2},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": at(config.l2, 0)},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    rate = config.learning_rate
+    rate = at(config.learning_rate, 0)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=rate, momentum=0.9)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
     return kinds[config.optimizer](groups, lr=rate)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, config: TrainerConfig, updates: int) -> float:
+    """Set what the config says for the update after `updates` others; return the learning rate."""
+    rate = learning_rate(config, updates)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+        if group["params"][0].ndim > 1:
+            group["weight_decay"] = at(config.l2, updates)
+    return rate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.trainers.config import TrainerConfig
 
 
@@ -12,7 +13,7 @@ def learning_rate(config: TrainerConfig, updates: int) -> float:
     """Return the rate of the update after `updates` others."""
     warm = min(1.0, (updates + 1) / config.warmup_updates) if config.warmup_updates else 1.0
     share = _SHARES[config.schedule](updates / config.schedule_updates, config.final_rate)
-    return config.learning_rate * warm * share
+    return at(config.learning_rate, updates) * warm * share
 
 
 def _constant(done: float, final: float) -> float:  # noqa: ARG001
