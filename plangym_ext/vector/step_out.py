@@ -328,9 +328,17 @@ def _ndarray(value: Any, where: str) -> np.ndarray:
 def _writable(array: np.ndarray, where: str) -> np.ndarray:
     if not array.flags.writeable:
         raise ValueError(f"{where} must be writable; got a read-only array")
-    if any(not step and size > 1 for step, size in zip(array.strides, array.shape, strict=True)):
+    if 0 in array.strides and len(np.unique(_addresses(array))) < array.size:
         raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
     return array
+
+
+def _addresses(array: np.ndarray) -> np.ndarray:
+    """Return the byte at which each element lies, counted from the first."""
+    found = np.zeros((), np.intp)
+    for step, size in zip(array.strides, array.shape, strict=True):
+        found = found[..., None] + step * np.arange(size)
+    return found
 
 
 def _check_apart(fields: Mapping[str, np.ndarray], where: str) -> None:
