@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
-    from plangym_ext.learn.algorithms.schedule import Schedule as Schedule
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
     from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
     from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
+    from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
+    from plangym_ext.learn.schedule import Schedule as Schedule
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
     from plangym_ext.learn.trainers.base import Trainer as Trainer
@@ -99,6 +100,7 @@ _HOME = {
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
+    "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
     "PPO": "algorithms.ppo",
     "PPOConfig": "algorithms.config",
@@ -114,7 +116,7 @@ _HOME = {
     "ReplayBuffer": "replay.uniform",
     "RowNoise": "sampling.noise",
     "SamplerOptions": "sampling.options",
-    "Schedule": "algorithms.schedule",
+    "Schedule": "schedule",
     "SerialSampler": "sampling.serial",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",

@@ -227,9 +227,9 @@ class EnvRows:
 
     def _results_of(self, rows: Rows) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """Return rewards and endings of rows, and the leaves of what they show."""
-        if isinstance(rows, range):  # all of them, in order
+        if isinstance(rows, range) and len(rows) == len(self.envs):
             return self._arrays, self._shown
-        some = list(rows)
+        some: Any = slice(rows.start, rows.stop) if isinstance(rows, range) else list(rows)
         return (
             tuple(array[some] for array in self._arrays),
             tuple(leaf[some] for leaf in self._shown),
@@ -262,9 +262,9 @@ class EnvRows:
         own = None if self._obs.is_array else obs
         if own is not None:
             self._checksum.add_values(own)
-        states, checksum = self._captured(capture, begun), self._checksum.value
+        states, checksum = self._captured(capture, begun, len(rows)), self._checksum.value
         # A step of other rows may change the memory before this is looked at.
-        some = states and begun and self._obs.is_array and not isinstance(rows, range)
+        some = states and begun and self._obs.is_array and len(rows) < len(self.envs)
         kept = tuple(leaf.copy() for leaf in self._shown) if some else None
         return Reply(infos, finals, own, states=states, shown=kept, checksum=checksum)
 
@@ -299,7 +299,7 @@ class EnvRows:
             if callable(value):
                 moved, value = True, value(*args, **kwargs)
             found.append(value)
-        states = self._captured(capture, begun) if moved else None
+        states = self._captured(capture, begun, len(rows)) if moved else None
         return Reply(values=found, moved=moved, states=states)
 
     def set_attr(
@@ -361,7 +361,7 @@ class EnvRows:
         if observations is not None:
             for row, obs in zip(rows, observations, strict=True):
                 self._obs.put(self._first + row, obs)
-        return Reply(states=self._captured(capture, begun))
+        return Reply(states=self._captured(capture, begun, len(rows)))
 
     def _restore(self, rows: Rows, states: Sequence[np.ndarray]) -> None:
         for row, state in zip(self._moved(rows), states, strict=True):
@@ -400,10 +400,17 @@ class EnvRows:
         return state
 
     def _captured(
-        self, capture: bool | None, begun: float | None = None
+        self, capture: bool | None, begun: float | None = None, num_rows: int = 0
     ) -> list[np.ndarray | None] | None:
-        """Return all states if they are wanted; `begun`: when the call began that is over now."""
-        due = begun is not None and self._pace.note(time.perf_counter() - begun)
+        """Return all states if they are wanted.
+
+        Args:
+            capture: as for `reset`.
+            begun: when the call began that is over now.
+            num_rows: how many rows it was for.
+        """
+        share = num_rows / len(self.envs)
+        due = begun is not None and self._pace.note(time.perf_counter() - begun, share)
         if capture is False or (capture is None and not due):
             return None
         if self._ahead.open(self._fresh):

@@ -161,17 +161,17 @@ class CapturePace:
     """Measures what steps and captures cost."""
 
     def __init__(self) -> None:
-        self._calls, self._seconds = 0, 0.0
+        self._calls, self._seconds = 0.0, 0.0
         self._longest, self._bound = _CALLS, _LEAST
 
-    def note(self, seconds: float) -> bool:
-        """Note a call that took some seconds; whether states should be captured now."""
-        self._calls += 1
+    def note(self, seconds: float, share: float) -> bool:
+        """Note a call of a share of the rows; whether states should be captured now."""
+        self._calls += share
         self._seconds += seconds
         return self._calls >= self._longest or self._seconds >= self._bound
 
     def captured(self, seconds: float, nbytes: int) -> None:
         """Note that states of some bytes were captured, which took some seconds."""
-        self._calls, self._seconds = 0, 0.0
+        self._calls, self._seconds = 0.0, 0.0
         self._longest = max(_CALLS, nbytes // _BYTES_PER_CALL)
         self._bound = max(_LEAST, min(_MOST, _CHEAP * seconds), _DEAR * seconds)

@@ -29,8 +29,8 @@ class Share:
     Attributes:
         host: number of the process.
         rows: their numbers in the vector env.
-        inside: their numbers in the process.
-        places: where they stand in the call, as an index: a slice, or a list.
+        inside: their numbers in the process: a range if they adjoin, or a list.
+        places: where they stand in the call, as an index: a slice if they adjoin, or a list.
         numbers: the same one by one.
         is_all: whether they are all rows of the process.
     """
@@ -42,9 +42,7 @@ class Share:
         self.numbers: Sequence[int] = (
             range(places.start, places.stop) if isinstance(places, slice) else places
         )
-        self.inside: Sequence[int] = (
-            range(len(rows)) if isinstance(rows, range) else [row - hosted.start for row in rows]
-        )
+        self.inside = _adjoining([row - hosted.start for row in rows])
         self.is_all = len(rows) == len(hosted)
 
     def of(self, values: Any) -> Any:
@@ -67,8 +65,16 @@ def shares_of(rows: Sequence[int], ranges: Sequence[range]) -> list[Share]:
     for k, hosted in enumerate(ranges):
         places = [place for place, row in enumerate(rows) if row in hosted]
         if places:
-            found.append(Share(k, hosted, [rows[place] for place in places], places))
+            at = _adjoining(places)
+            index = slice(at.start, at.stop) if isinstance(at, range) else at
+            found.append(Share(k, hosted, [rows[place] for place in places], index))
     return found
+
+
+def _adjoining(numbers: list[int]) -> range | list[int]:
+    """Return numbers that follow each other as a range: arrays give views of those."""
+    found = range(numbers[0], numbers[0] + len(numbers))
+    return found if numbers == list(found) else numbers
 
 
 class SharedCall(NamedTuple):

@@ -58,7 +58,7 @@ class OutArrays:
         self,
         places: Places,
         shown: Sequence[np.ndarray],
-        steps: Sequence[np.ndarray],
+        steps: Sequence[Any],
         infos: Iterable[tuple[int, dict[str, Any]]],
         finals: Iterable[tuple[int, Any, dict[str, Any]]],
     ) -> None:
@@ -67,15 +67,15 @@ class OutArrays:
         Args:
             places: where the rows stand in the arrays: a slice, or a list.
             shown: their observations, `[k, ...]` for each leaf.
-            steps: rewards, terminations and truncations, `[k]` each.
+            steps: rewards, terminations and truncations, `[k]` each; what follows is ignored.
             infos: as of `StepResults`, by number among the k rows.
             finals: the same.
 
         Raises:
             InvalidOption: a value of an info does not fit its array.
         """
-        for target, leaf in zip(self._obs, shown, strict=False):
-            if target is not leaf:  # else it was written there
+        for k, target in enumerate(self._obs):
+            if target is not (leaf := shown[k]):  # else it was written there
                 target[places] = leaf
         for number, array in self._steps:
             if array is not (values := steps[number]):
@@ -86,7 +86,7 @@ class OutArrays:
     def write_results(self, results: StepResults, shown: Sequence[np.ndarray]) -> None:
         """Write what came of all rows of a call; `shown` as for `write`."""
         infos, finals = results.infos, results.finals
-        self.write(_EVERY, shown, results[:3], infos, finals)
+        self.write(_EVERY, shown, results, infos, finals)
         if self._finals is None:
             return
         for k, obs, _ in finals:
@@ -188,20 +188,27 @@ class StepOut:
         given: the caller's objects by name.
         num_rows: k, how many rows they have.
         arrays: numpy views of them.
+        owner: observations of the vector env that it was checked for.
         has_obs: whether observations are among them.
-        layout: what a backend keeps of them; None before it has used them.
+        layout: what the backend of that vector env keeps of them; None before it has used them.
     """
 
-    def __init__(self, given: dict[str, Any], num_rows: int, arrays: OutArrays) -> None:
-        self.given, self.num_rows, self.arrays = given, num_rows, arrays
+    def __init__(
+        self, given: dict[str, Any], num_rows: int, arrays: OutArrays, owner: ObsBuffer
+    ) -> None:
+        self.given, self.num_rows, self.arrays, self.owner = given, num_rows, arrays, owner
         self.has_obs = "obs" in given
         self.layout: Any = None
+        #: Observations, rewards, terminations and truncations, None for those not given.
+        self._first = tuple(map(given.get, STEP_FIELDS[:4]))
+        self._all = all(name in given for name in STEP_FIELDS[:4])
 
     def in_place_of(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return results of a step with the caller's objects in the place of what was fresh."""
+        if self._all:
+            return (*self._first, results[4])
         *fresh, infos = results
-        names = STEP_FIELDS[: len(fresh)]
-        return *map(self.given.get, names, fresh), infos
+        return *map(self.given.get, STEP_FIELDS, fresh), infos
 
 
 def checked_out(
@@ -242,7 +249,7 @@ def checked_out(
             dtypes = _REWARDS if name == "rewards" else _FLAGS
             fields[name] = _view(value, (num_rows,), dtypes, place)
     _check_apart(fields, where)
-    return StepOut(given, num_rows, OutArrays(obs.space, fields))
+    return StepOut(given, num_rows, OutArrays(obs.space, fields), obs)
 
 
 def _leaves(fields: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
@@ -321,9 +328,17 @@ def _ndarray(value: Any, where: str) -> np.ndarray:
 def _writable(array: np.ndarray, where: str) -> np.ndarray:
     if not array.flags.writeable:
         raise ValueError(f"{where} must be writable; got a read-only array")
-    if any(not step and size > 1 for step, size in zip(array.strides, array.shape, strict=True)):
+    if 0 in array.strides and len(np.unique(_addresses(array))) < array.size:
         raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
     return array
+
+
+def _addresses(array: np.ndarray) -> np.ndarray:
+    """Return the byte at which each element lies, counted from the first."""
+    found = np.zeros((), np.intp)
+    for step, size in zip(array.strides, array.shape, strict=True):
+        found = found[..., None] + step * np.arange(size)
+    return found
 
 
 def _check_apart(fields: Mapping[str, np.ndarray], where: str) -> None:

@@ -281,7 +281,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         num_rows = self.num_envs if num_rows is None else num_rows
         if type(out) is StepOut:
-            if out.num_rows == num_rows:
+            if out.num_rows == num_rows and out.owner is self._backend.obs:
                 return out
             out = out.given
         return checked_out(out, self._backend.obs, num_rows, "step", STEP_FIELDS)

@@ -240,6 +240,9 @@ def test_weights_version_and_epsilon_travel_as_arrays():
         name: np.array(part) if isinstance(part, np.ndarray) else part
         for name, part in state.items()
     }
+    for part in copied.values():
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False  # as memory that actors only read
     one.load_state_dict(copied)
     assert (one.version, float(one.epsilon)) == (7, 0.25)
     mine, theirs = (agent.step(inputs(20), None) for agent in (one, other))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import numpy as np
@@ -17,6 +18,7 @@ from plangym_ext.learn import (
     PrioritizedReplay,
     QConfig,
     QTrainer,
+    Schedule,
     SupervisedConfig,
     SupervisedTrainer,
     TDConfig,
@@ -229,7 +231,8 @@ def test_a_gaussian_that_is_right_has_no_error_however_wide_it_is():
 def test_adamw_decays_weights_apart_from_the_loss():
     made = torch.nn.Linear(2, 2)
     before = weights_of(made)
-    optimizer = make_optimizer(made, "adamw", 0.5, 0.1)
+    options = {"learning_rate": 0.5, "l2": 0.1}
+    optimizer = make_optimizer(made, TrainerConfig(optimizer="adamw", **options))
     for parameter in made.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -465,3 +468,55 @@ def test_the_target_follows_slowly():
         expected = start[name] + 0.25 * (now - start[name])
         torch.testing.assert_close(trainer.target.state_dict()[name], expected)
     assert TDTrainer(network()).target is not trainer.target
+
+
+# Numbers that change -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "start", "end"),
+    [
+        (AlphaZeroTrainer, "learning_rate", 0.1, 0.01),
+        (AlphaZeroTrainer, "l2", 0.0, 0.5),
+        (AlphaZeroTrainer, "max_grad_norm", 1.0, 0.1),
+        (AlphaZeroTrainer, "value_weight", 0.0, 2.0),
+        (AlphaZeroTrainer, "policy_weight", 2.0, 0.0),
+        (QTrainer, "q_weight", 2.0, 0.5),
+        (TDTrainer, "target_rate", 0.5, 1.0),
+    ],
+)
+def test_a_number_with_a_schedule_is_set_anew_for_every_update(cls, name, start, end):
+    # Stochastic gradient descent: Adam would hide what only scales the gradient.
+    first = cls.config_class(optimizer="sgd", **{name: start})
+    config = dataclasses.replace(first, **{name: Schedule(start=start, end=end, over=2)})
+    one, other = cls(network(), config), cls(network(), first)
+    batch = one.samples(record())
+    for value in (start, 0.5 * start + 0.5 * end, end, end):
+        before = weights_of(one.network)
+        # The same trainer, whose constant is changed by hand.
+        other.config = dataclasses.replace(first, **{name: value})
+        assert one.update(batch) == other.update(batch)
+        assert same(weights_of(one.network), weights_of(other.network))
+        assert not same(weights_of(one.network), before)
+        if cls is TDTrainer:
+            assert same(weights_of(one.target), weights_of(other.target))
+
+
+def test_a_trainer_with_schedules_goes_on_from_its_state():
+    rate = Schedule(start=0.1, end=0.0, over=5)
+    config = AlphaZeroConfig(learning_rate=rate, l2=Schedule(start=0.1, end=0.0, over=5))
+    whole, broken = (AlphaZeroTrainer(network(), config) for _ in range(2))
+    batch = whole.samples(record())
+    fitted(whole, batch, 4)
+    fitted(broken, batch, 2)
+    resumed = AlphaZeroTrainer(network(seed=3), config)
+    resumed.load_state_dict(broken.state_dict())
+    fitted(resumed, batch, 2)
+    assert same(weights_of(resumed.network), weights_of(whole.network))
+
+
+def test_what_a_schedule_cannot_be_is_an_error():
+    with pytest.raises(InvalidOption, match=r"TDConfig: target_rate\.end must be .* got 1\.5"):
+        TDConfig(target_rate=Schedule(start=0.5, end=1.5, over=3))
+    with pytest.raises(InvalidOption, match="discount must be a finite number"):
+        TrainerConfig(discount=Schedule(start=0.5, end=0.9, over=3))

@@ -35,3 +35,17 @@ def test_what_needs_torch_says_how_to_get_it(name):
     assert found.returncode == 1
     assert found.stderr.strip().endswith("pip install -c constraints.txt '.[learn]'")
     assert "plangym_ext.errors.MissingExtra" in found.stderr
+
+
+@pytest.mark.slow
+def test_an_agent_of_ones_own_needs_no_torch():
+    code = """
+import numpy as np
+import plangym_ext
+from plangym_ext.learn import GeneratorNoise, RandomAgent, check_agent
+from plangym_ext.planners import play
+with plangym_ext.make("CartPole-v1", backend="serial") as env:
+    print(play(env, RandomAgent(env.action_space), seed=0, max_steps=3).length)
+"""
+    found = python(code)
+    assert (found.stdout, found.stderr) == ("3\n", "")

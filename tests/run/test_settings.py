@@ -7,10 +7,19 @@ import json
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.learn.schedule import OwnSchedule, Schedule
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.presets import PRESETS
-from plangym_ext.run.settings.settings import Text, build, differences, merged, nested, plain
+from plangym_ext.run.settings.settings import (
+    Text,
+    build,
+    differences,
+    listed,
+    merged,
+    nested,
+    plain,
+)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -104,6 +113,27 @@ def test_typed_text_is_read_as_the_kind_that_is_wanted():
     assert (config.env.frameskip, config.env.trust, config.env.id) == (None, True, "5")
     assert config.env.kwargs == {"n": 5, "dim": [6, 6], "word": "abc"}
     assert config.evaluation.planner == {"temperature": 0.5}
+
+
+def test_numbers_of_a_trainer_may_have_a_schedule():
+    line = {"start": 1e-3, "end": 0, "over": 500}
+    settings = {"trainer": {"learning_rate": line, "l2": "schedules:mine", "max_grad_norm": None}}
+    config = compose(["cartpole", settings])
+    trainer = config.trainer.config
+    assert trainer.learning_rate == Schedule(start=1e-3, end=0.0, over=500)
+    assert (trainer.l2, trainer.max_grad_norm) == (OwnSchedule("schedules:mine"), None)
+    assert build(RunConfig, json.loads(json.dumps(plain(config)))) == config
+    typed = nested({"trainer.learning_rate": Text("{start = 1e-3, end = 0, over = 500}")})
+    assert compose(["cartpole", typed]).trainer.config.learning_rate == trainer.learning_rate
+    # A number takes the place of a schedule, and is one option of the command line.
+    assert compose([settings, {"trainer": {"learning_rate": 0.5}}]).trainer.config.l2 == trainer.l2
+    keys = [setting.key for setting in listed(config)]
+    assert "trainer.learning_rate" in keys
+    assert "trainer.learning_rate.start" not in keys
+    with pytest.raises(UnknownName, match="did you mean 'start'"):
+        compose([{"trainer": {"l2": {**line, "strat": 3}}}])
+    with pytest.raises(InvalidOption, match=r"l2 must be a number, or a schedule .* no 'over'"):
+        compose([{"trainer": {"l2": {"start": 3, "end": 4}}}])
 
 
 def test_a_section_of_another_name_begins_anew():

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import toy_envs
+from interrupting import InterruptAt, points
 from nested_env import Nested
 from same_results import assert_same
 
@@ -102,16 +103,18 @@ def check_finals(out, infos):
 
 
 @pytest.mark.parametrize(
-    ("storage", "mode"),
-    [("local", "same_step"), ("shared", "same_step"), ("shared", "next_step")],
-)
-@pytest.mark.parametrize(
-    ("name", "host"),
+    ("name", "host", "storage", "mode"),
     [
-        *(("CartPole-v1", host) for host in HOSTS),
-        ("InvertedPendulum-v5", "process"),
-        ("InvertedPendulum-v5", "native"),
-        ("FrozenLake-v1", "native"),
+        ("CartPole-v1", "serial", "local", "same_step"),
+        ("CartPole-v1", "serial", "shared", "next_step"),
+        ("CartPole-v1", "process", "local", "same_step"),
+        ("CartPole-v1", "process", "shared", "same_step"),
+        ("CartPole-v1", "process", "shared", "next_step"),
+        ("CartPole-v1", "native", "local", "next_step"),
+        ("CartPole-v1", "native", "shared", "same_step"),
+        ("InvertedPendulum-v5", "native", "local", "next_step"),
+        ("InvertedPendulum-v5", "native", "shared", "same_step"),
+        ("FrozenLake-v1", "native", "shared", "same_step"),
     ],
 )
 def test_results_lie_where_the_caller_says_with_the_same_bytes(name, host, storage, mode):
@@ -174,8 +177,9 @@ def test_infos_are_what_the_step_itself_said(options, mode):
                 assert shown["begun"].tolist() == ["begun" in info for info in said]
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("host", "mode"), [("native", "next_step"), ("native", "same_step"), ("process", "same_step")]
+)
 def test_infos_are_the_same_on_every_backend(host, mode):
     options = {"max_episode_steps": 6, "autoreset_mode": mode, **HOSTS[host]}
     with plangym_ext.make_vec("HalfCheetah-v5", 3, **options) as venv:
@@ -194,8 +198,16 @@ def test_infos_are_the_same_on_every_backend(host, mode):
             assert shown["_x_velocity"].tolist() == ["x_velocity" in info for info in said]
 
 
-@pytest.mark.parametrize("storage", ["local", "shared"])
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("host", "storage"),
+    [
+        ("serial", "local"),
+        ("process", "local"),
+        ("process", "shared"),
+        ("native", "local"),
+        ("native", "shared"),
+    ],
+)
 def test_some_rows_are_written_in_the_order_of_env_ids(host, storage):
     name = "CartPole-v1"
     with (
@@ -257,6 +269,28 @@ def test_nested_observations_lie_in_trees(options, storage):
                 assert np.asarray(got["count"])[row] == want["count"]
                 assert (np.asarray(got["pair"]["0"])[row] == want["pair"][0]).all()
         assert finals
+
+
+def test_arrays_that_were_checked_serve_another_vector_env_too():
+    makes = {"n_workers": 2}, {"n_workers": 1}, {"backend": "serial"}, {}
+    venvs = [plangym_ext.make_vec("CartPole-v1", 3, **options) for options in makes]
+    tree = tree_of(venvs[0], 3, "shared")
+    outs = [venvs[0].step_out(at(tree, t)) for t in range(2)]
+    other = tree_of(venvs[0], 3, "shared")  # has the numbers of the first one elsewhere
+    venvs[1].reset(seed=0)
+    venvs[1].step(np.ones(3, int), out=at(other, 0))
+    for venv in venvs:
+        with venv:
+            venv.reset(seed=0)
+            for out in outs:
+                tree["obs"][...] = 0.0
+                obs, *_ = venv.step(np.ones(3, int), out=out)
+                assert_same(np.asarray(obs), venv.observations())
+                assert np.asarray(obs).any()
+    with plangym_ext.make_vec("MountainCar-v0", 3) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(ValueError, match=r"\(3, 2\) float32; got \(3, 4\)"):
+            venv.step(np.zeros(3, int), out=outs[0])
 
 
 # What is refused -----------------------------------------------------------------------
@@ -437,6 +471,35 @@ def test_a_worker_that_dies_has_its_rows_written_to_the_same_arrays(storage, tmp
         rows = [np.asarray(at(tree, t)["rewards"]).tobytes() for t in range(T)]
         tree["rewards"][...] = 0.0
         assert len(set(rows)) > 3, "they differ from each other"
+
+
+@pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 2}, {}], ids=str)
+def test_an_interrupt_at_any_line_leaves_the_step_done_or_not(options):
+    name, num = "CartPole-v1", 4
+    with (
+        plangym_ext.make_vec(name, num, autoreset_mode="same_step", **options) as venv,
+        plangym_ext.make_vec(name, num, autoreset_mode="same_step", backend="serial") as plain,
+    ):
+        for one in (venv, plain):
+            one.reset(seed=0)
+        actions = np.ones(num, int)
+        with InterruptAt(-1) as count:
+            venv.step(actions, out=at(tree_of(venv, num, "shared"), 0))
+        want = plain.step(actions)
+        for number in points(count.lines, 4):
+            # New memory each time, so that workers have to be told.
+            out = at(tree_of(venv, num, "shared"), 0)
+            try:
+                with InterruptAt(number):
+                    venv.step(actions, out=out)
+            except KeyboardInterrupt:
+                got = venv.step(actions, out=out)[:4]
+                want = plain.step(actions)
+                if not np.array_equal(np.asarray(got[0]), want[0]):
+                    want = plain.step(actions)
+            else:
+                want = plain.step(actions)
+            assert_same(results_of(out), want[:4])
 
 
 def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypatch):

@@ -93,8 +93,9 @@ def both(venv, plain, actions=(0, 0, 0, 0)):
         assert_same(venv.step_wait(env_ids=half), plain.step(np.zeros(2, int), half))
 
 
-@pytest.mark.parametrize("mode", ["same_step", "next_step"])
-@pytest.mark.parametrize("out", [False, True], ids=["fresh", "out"])
+@pytest.mark.parametrize(
+    ("out", "mode"), [(False, "next_step"), (True, "same_step")], ids=["fresh", "out"]
+)
 @pytest.mark.parametrize("host", HOSTS)
 def test_halves_in_flight_have_the_bytes_of_halves_in_turn(host, out, mode):
     options = {"num_envs": 4, "autoreset_mode": mode}

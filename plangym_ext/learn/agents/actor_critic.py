@@ -8,7 +8,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
+from plangym_ext.learn.agents.network_agent import NetworkAgent, as_tensor, refuse_infinite
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch
 
@@ -50,8 +50,8 @@ class ActorCriticAgent(NetworkAgent):
             out, carry = self._forward(inputs, carry)
             params = self._params(out)
             drawn = self._drawn(params.numpy(), inputs)
-            tensors = mapped(torch.from_numpy, drawn)
-            legal = None if inputs.legal is None else torch.from_numpy(inputs.legal)
+            tensors = mapped(as_tensor, drawn)
+            legal = None if inputs.legal is None else as_tensor(inputs.legal)
             log_prob = self.distribution.log_prob(params, tensors, legal)
             info: dict[str, Any] = {"log_prob": log_prob.numpy()}
             refuse_infinite(info["log_prob"], type(self).__name__, "log probabilities")

@@ -141,10 +141,12 @@ class _KeptSteps(Kept):
     def taken(self, batch: int) -> tuple[Any, Any, Any, Any] | None:
         """Take out first, action, reward and carry; None if nothing is kept of such a batch."""
         steps, first, rewards = self._steps, self._first, self.rewards
+        # So that nothing goes on from a step that ends in an error.
         self.clear()
-        return (
-            None if steps is None or len(first) != batch else (first, steps[1], rewards, steps[0])
-        )
+        if steps is None or len(first) != batch:
+            return None
+        carry, action = steps
+        return first, action, rewards, carry
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
         """Forget all rows but some."""

@@ -104,7 +104,7 @@ class NetworkAgent(Agent):
                 f"state_dict returned."
             )
         weights = {
-            name.removeprefix(_NETWORK): torch.as_tensor(np.asarray(part))
+            name.removeprefix(_NETWORK): as_tensor(part)
             for name, part in state.items()
             if name.startswith(_NETWORK)
         }
@@ -138,13 +138,7 @@ class NetworkAgent(Agent):
         return mapped(lambda rows: self._tensor(rows, more), value)
 
     def _tensor(self, rows: Any, more: int) -> Any:
-        rows = np.asarray(rows)
-        if more:
-            rows = _padded(rows, more)
-        elif not rows.flags.writeable or min(rows.strides, default=0) < 0:
-            # torch refuses memory that it may not write, and strides that run backwards.
-            rows = rows.copy()
-        tensor = torch.from_numpy(rows)
+        tensor = as_tensor(_padded(rows, more) if more else rows)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
     def _check_carry(self, rows: int, carry: Any) -> None:
@@ -159,6 +153,17 @@ class NetworkAgent(Agent):
                 f"{type(self).__name__}: the carry of {rows} rows must have the shapes {wanted}; "
                 f"got {found}. Begin with initial_carry({rows}), and pass on what step returned."
             )
+
+
+def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
+    """Return a tensor on the array's memory, or on a copy where torch refuses that.
+
+    It refuses memory that it may not write, and strides that run backwards.
+    """
+    rows = np.asarray(array)
+    if not rows.flags.writeable or min(rows.strides, default=0) < 0:
+        rows = rows.copy()
+    return torch.from_numpy(rows)
 
 
 def refuse_infinite(rows: npt.NDArray[Any], agent: str, what: str) -> None:
@@ -198,8 +203,9 @@ def _first_rows(out: NetworkOutput, rows: int, more: int, device: Any) -> Networ
     return NetworkOutput(*(None if part is None else part[:rows].cpu() for part in out))
 
 
-def _padded(rows: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+def _padded(array: npt.ArrayLike, more: int) -> npt.NDArray[Any]:
     """Return the rows and `more` rows of zeros."""
+    rows = np.asarray(array)
     whole = np.zeros((len(rows) + more, *rows.shape[1:]), rows.dtype)
     whole[: len(rows)] = rows
     return whole

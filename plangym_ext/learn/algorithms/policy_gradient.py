@@ -7,8 +7,8 @@ from typing import Any
 from plangym_ext.learn.algorithms.losses import mean_of, policy_gradient_loss, value_loss
 from plangym_ext.learn.algorithms.rollout import Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
-from plangym_ext.learn.algorithms.schedule import number_at
 from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -26,7 +26,7 @@ class PolicyGradient(RolloutAlgorithm):
         if out.value is not None:
             value = value_loss(out.value, rows.target, rows.valid)
         entropy = mean_of(distribution.entropy(out.policy_logits), rows.valid)
-        bonus = number_at(self.config.entropy_weight, self.steps)
+        bonus = at(self.config.entropy_weight, self.updates)
         loss = policy + self.config.value_weight * value - bonus * entropy
         logged: dict[str, Any] = {
             "loss": loss.detach(),

@@ -17,9 +17,9 @@ from plangym_ext.learn.algorithms.losses import (
 )
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
-from plangym_ext.learn.algorithms.schedule import number_at
 from plangym_ext.learn.returns import gae, normalized
 from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 
 #: The epochs end where the divergence is larger than so many times its target.
@@ -116,19 +116,19 @@ class PPO(RolloutAlgorithm):
 
     def _losses(self, out: Any, log_prob: Any, part: Rows) -> dict[str, Any]:
         """Return the loss of a minibatch, and its parts without gradient."""
-        config, valid, steps = self.config, part.valid, self.steps
+        config, valid, updates = self.config, part.valid, self.updates
         advantage = part.advantage
         if config.normalize_advantage == "minibatch":
             advantage = normalized(advantage, valid)
-        clip = number_at(config.clip, steps)
+        clip = at(config.clip, updates)
         policy = clipped_policy_loss(log_prob, part.log_prob, advantage, clip, valid)
         if config.value_clip is None:
             value = value_loss(out.value, part.target, valid)
         else:
-            reach = number_at(config.value_clip, steps)
+            reach = at(config.value_clip, updates)
             value = clipped_value_loss(out.value, part.value, part.target, reach, valid)
         loss = policy + config.value_weight * value
-        bonus = number_at(config.entropy_weight, steps)
+        bonus = at(config.entropy_weight, updates)
         if bonus:
             entropy = self.network.distribution.entropy(out.policy_logits)
             loss = loss - bonus * mean_of(entropy, valid)
@@ -138,7 +138,7 @@ class PPO(RolloutAlgorithm):
         out, _ = self.network(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
         log_prob = distribution.log_prob(out.policy_logits, rows.action)
-        clip = number_at(self.config.clip, self.steps)
+        clip = at(self.config.clip, self.updates)
         return super()._diagnosed(rows) | {
             "entropy": mean_of(distribution.entropy(out.policy_logits), valid),
             "kl": approximate_kl(log_prob, rows.log_prob, valid),

@@ -53,7 +53,8 @@ class Rows(NamedTuple):
     def _changed(self, change: Any, valid: Any = None, carry: Any = None) -> Rows:
         """Return all but `valid` and `carry` changed leaf by leaf."""
         inputs = Inputs(*(_or_none(change, part) for part in self.inputs[:4]))
-        return Rows(inputs, *(_or_none(change, part) for part in self[1:6]), valid, carry)
+        action, log_prob, value, advantage, target = (_or_none(change, part) for part in self[1:6])
+        return Rows(inputs, action, log_prob, value, advantage, target, valid, carry)
 
 
 class Rollout(NamedTuple):
@@ -221,6 +222,8 @@ class _Reader:
         if self._carry_of_one is None:
             return None
         found = self.tree[name]
-        arrays = [leaf for _, leaf in found.leaves()] if isinstance(found, ArrayDict) else [found]
+        arrays: list[Any] = [found]
+        if isinstance(found, ArrayDict):
+            arrays = [leaf for _, leaf in found.leaves()]
         tensors = (torch.from_numpy(array.to_ndarray(copy=False)) for array in arrays)
         return mapped(lambda _: next(tensors).to(self._device), self._carry_of_one)

@@ -13,11 +13,11 @@ from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.losses import explained_variance
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
-from plangym_ext.learn.algorithms.schedule import number_at
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.optimizers import make_optimizer
 
@@ -32,8 +32,8 @@ class RolloutAlgorithm(ABC):
         seed: of what is drawn while learning: minibatches, and by the network.
 
     Attributes:
-        updates: how many were made, ever: the version of the weights.
-        steps: steps of all envs that were taken in, ever: the time of schedules.
+        updates: how many were made, ever: the version of the weights, and the time of schedules.
+        steps: steps of all envs that were taken in, ever.
 
     Raises:
         InvalidOption: the config is of another algorithm.
@@ -63,8 +63,7 @@ class RolloutAlgorithm(ABC):
         if config.optimizer != "rmsprop":
             # One pass over all parameters instead of ten small operations on each.
             options["fused"] = True
-        rate = number_at(config.learning_rate, 0)
-        return make_optimizer(self.network, config.optimizer, rate, config.l2, **options)
+        return make_optimizer(self.network, config, **options)
 
     # Taking in ------------------------------------------------------------------
 
@@ -118,15 +117,14 @@ class RolloutAlgorithm(ABC):
         rows, self._rows = self._rows, None
         if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
             return found
-        self._set_rate()
         self.network.train()
         try:
             with self._random.used():
                 means = self._learn(rows, progress)
         finally:
             self.network.eval()
-        means["learning_rate"] = number_at(self.config.learning_rate, self.steps)
         with torch.no_grad():
+            means["learning_rate"] = self.optimizer.param_groups[0]["lr"]
             means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
         found["updates"] = self.updates
         return found | {f"train/{name}": number for name, number in means.items()}
@@ -141,17 +139,13 @@ class RolloutAlgorithm(ABC):
             return {}
         return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
 
-    def _set_rate(self) -> None:
-        rate = number_at(self.config.learning_rate, self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-
     def _update(self, loss: Any) -> float:
         """Take one step down the gradient of a loss; return the norm of it before clipping."""
         self.optimizer.zero_grad()
         loss.backward()
-        most = self.config.max_grad_norm
-        norm = float(nn.utils.clip_grad_norm_(self._parameters, math.inf if most is None else most))
+        number = self.config.max_grad_norm
+        most = math.inf if number is None else at(number, self.updates)
+        norm = float(nn.utils.clip_grad_norm_(self._parameters, most))
         if not math.isfinite(norm):
             self.optimizer.zero_grad()
             raise LossNotFinite(
@@ -159,6 +153,9 @@ class RolloutAlgorithm(ABC):
                 f"its norm is {norm}, of a loss of {float(loss.detach())}. Look at rewards and "
                 f"observations for what is not finite; else lower learning_rate."
             )
+        rate = at(self.config.learning_rate, self.updates)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         self.optimizer.step()
         self.updates += 1
         return norm

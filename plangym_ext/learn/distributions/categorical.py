@@ -53,8 +53,8 @@ class Categorical(Distribution):
             logits = logits / temperature
         # In float64 a number below 1 times the total is below the total, so that a last
         # action without a chance is never chosen.
-        reached = _weights(logits, legal).cumsum(axis=1, dtype=np.float64)
-        index = (reached <= uniform * reached[:, -1:]).sum(axis=1)
+        reached = np.add.accumulate(_weights(logits, legal), axis=1, dtype=np.float64)
+        index = (reached > uniform * reached[:, -1:]).argmax(axis=1)
         return index + self.start if self.start else index
 
     def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
@@ -104,7 +104,7 @@ def _weights(
     if legal is not None:
         # A row that allows nothing is not played from; it is treated as one that allows all.
         logits = np.where(legal | ~legal.any(axis=1, keepdims=True), logits, -np.inf)
-    return np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
 
 
 def _masked(params: Any, legal: Any) -> Any:

@@ -112,17 +112,24 @@ class AgentNetwork(nn.Module):
             steps = x.reshape(*first.shape, -1)
             x, carry = self.core(steps, carry, first)
             x = x.flatten(0, 1)
-        policy, value, q = torch.split(self.heads(x), self._widths, dim=1)
-        if self.value_body is not None and self.value_head is not None:
-            value = self.value_head(self.value_body(rows))
-        out = NetworkOutput(
-            self._policy(policy) if self._widths[0] else None,
-            self._scaled(value[:, 0]) if self._widths[1] or self._value_apart else None,
-            self._scaled(q) if self._widths[2] else None,
-        )
+        out = self._heads(x, rows)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, carry
+
+    def _heads(self, x: torch.Tensor, rows: Inputs) -> NetworkOutput:
+        """Return the heads of features `[N, F]`."""
+        out = self.heads(x)
+        # Slices, which take a third of the time of a split.
+        at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
+        value = out[:, at_value] if self._widths[1] else None
+        if self.value_body is not None and self.value_head is not None:
+            value = self.value_head(self.value_body(rows))[:, 0]
+        return NetworkOutput(
+            self._policy(out[:, :at_value]) if self._widths[0] else None,
+            None if value is None else self._scaled(value),
+            self._scaled(out[:, at_q:]) if self._widths[2] else None,
+        )
 
     def _policy(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return `[N, P]`, free deviations joined in."""

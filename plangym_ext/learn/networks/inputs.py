@@ -43,21 +43,16 @@ class InputBody(nn.Module):
         super().__init__()
         self._layout = SpaceLayout(observation_space, objects=True)
         encoders = [_encoder(leaf.space, config) for leaf in self._layout.leaves]
-        self.encoders = nn.ModuleList(encoders)
-        shapes = [encoder.shape for encoder in encoders]
-        images = [shape for shape in shapes if len(shape) == 3]
-        # Named for all parts: a config that asks for convolutions gets them where images are.
-        kind = kind_of(images[0] if images else shapes[0], config)
+        images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
+        # One kind for all parts: a config that asks for convolutions gets them where images are.
+        shape = images[0] if images else encoders[0].shape
+        kind = kind_of(shape, config)
         if not images and kind != "mlp":
-            image_layers(shapes[0], kind, config)  # which refuses vectors
-        self.images = nn.ModuleList()
-        joined = 0
-        for shape in shapes:
-            features = int(np.prod(shape))
-            over: nn.Module = nn.Identity()
-            if len(shape) == 3 and kind != "mlp":
-                over, features = image_layers(shape, kind, config)
-            self.images.append(over)
+            image_layers(shape, kind, config)  # which refuses vectors
+        self.parts, joined = nn.ModuleList(), 0
+        for encoder in encoders:
+            part, features = _vector(encoder, kind, config)
+            self.parts.append(part)
             joined += features
         self.previous = ActionEncoder(action_space) if config.previous_action else None
         joined += self.previous.width if self.previous else 0
@@ -68,8 +63,8 @@ class InputBody(nn.Module):
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, width]` of inputs with one leading axis."""
-        observed = zip(self.encoders, self.images, self._layout.split(inputs.obs), strict=True)
-        parts = [image(encoder(rows)).flatten(1) for encoder, image, rows in observed]
+        observed = zip(self.parts, self._layout.split(inputs.obs), strict=True)
+        parts = [part(rows) for part, rows in observed]
         if self.previous is not None:
             encoded = self.previous(inputs.action)
             parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))
@@ -90,6 +85,16 @@ def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncode
             f"gymnasium.wrappers.FilterObservation, or encode it with a TransformObservation."
         )
     return ObservationEncoder(space, config.image_channels)
+
+
+def _vector(encoder: ObservationEncoder, kind: str, config: AgentConfig) -> tuple[nn.Module, int]:
+    """Return what makes a vector of one part of an observation, and how long it is."""
+    if len(encoder.shape) == 1:
+        return encoder, encoder.shape[0]
+    if kind == "mlp":
+        return nn.Sequential(encoder, nn.Flatten()), int(np.prod(encoder.shape))
+    layers, features = image_layers(encoder.shape, kind, config)
+    return nn.Sequential(encoder, layers, nn.Flatten()), features
 
 
 class ActionEncoder(nn.Module):

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.config import TrainerConfig
-from plangym_ext.learn.trainers.optimizers import make_optimizer
-from plangym_ext.learn.trainers.schedules import learning_rate
+from plangym_ext.learn.trainers.optimizers import make_optimizer, set_rates
 
 
 class Part(NamedTuple):
@@ -63,9 +63,7 @@ class Trainer(ABC):
             )
         self.updates = 0
         self.errors: npt.NDArray[np.float64] = np.zeros(0)
-        self.optimizer = make_optimizer(
-            network, self.config.optimizer, self.config.learning_rate, self.config.l2
-        )
+        self.optimizer = make_optimizer(network, self.config)
 
     @abstractmethod
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
@@ -106,9 +104,7 @@ class Trainer(ABC):
             self._refuse_infinite(found, batch)
             found["grad_norm"] = self._gradients(loss)
             self._refuse_infinite(found, batch)
-            found["learning_rate"] = learning_rate(self.config, self.updates)
-            for group in self.optimizer.param_groups:
-                group["lr"] = found["learning_rate"]
+            found["learning_rate"] = set_rates(self.optimizer, self.config, self.updates)
             self.optimizer.step()
         self.errors = _errors(parts)
         self.updates += 1
@@ -118,9 +114,9 @@ class Trainer(ABC):
         """Compute and clip the gradients; return their norm before that."""
         self.optimizer.zero_grad()
         loss.backward()
-        most = self.config.max_grad_norm
-        parameters = self.network.parameters()
-        return float(nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most))
+        number = self.config.max_grad_norm
+        most = math.inf if number is None else at(number, self.updates)
+        return float(nn.utils.clip_grad_norm_(self.network.parameters(), most))
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, optimiser and counters: tensors and plain values, no objects.

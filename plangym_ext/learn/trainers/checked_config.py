@@ -1,4 +1,4 @@
-"""Checks that dataclasses of settings share. Needs nothing beyond the standard library."""
+"""Checks that dataclasses of settings share. Needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule
 
 
 class CheckedConfig:
@@ -22,10 +23,23 @@ class CheckedConfig:
                 f"got {value!r}{suggestion(str(value), known)}."
             )
 
+    def _scheduled(self, name: str, low: float, high: float = math.inf) -> None:
+        """Check a `Number`; what a function returns is seen when it is called."""
+        value: Number = getattr(self, name)
+        if isinstance(value, Schedule):
+            self._check(f"{name}.start", value.start, low, high)
+            self._check(f"{name}.end", value.end, low, high)
+        elif not isinstance(value, OwnSchedule):
+            self._check(name, value, low, high)
+
     def _number(
         self, name: str, low: float, high: float = math.inf, *, whole: bool = False
     ) -> None:
-        value: Any = getattr(self, name)
+        self._check(name, getattr(self, name), low, high, whole=whole)
+
+    def _check(
+        self, name: str, value: Any, low: float, high: float, *, whole: bool = False
+    ) -> None:
         good = isinstance(value, int if whole else int | float) and math.isfinite(value)
         if isinstance(value, bool) or not good or not low <= value <= high:
             kind = "an integer" if whole else "a finite number"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plangym_ext.learn.schedule import Number
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,
@@ -20,6 +21,9 @@ SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig(CheckedConfig):
     """What all trainers have in common.
+
+    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
+    `{start, end, over}`, or a function of your own, "module:function".
 
     Args:
         optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
@@ -39,14 +43,14 @@ class TrainerConfig(CheckedConfig):
     """
 
     optimizer: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: Number = 1e-3
     schedule: str = "constant"
     schedule_updates: int = 10_000
     warmup_updates: int = 0
     final_rate: float = 0.0
     batch_size: int = 256
-    l2: float = 1e-4
-    max_grad_norm: float | None = 10.0
+    l2: Number = 1e-4
+    max_grad_norm: Number | None = 10.0
     discount: float = 0.99
     n_steps: int = 10
 
@@ -57,12 +61,12 @@ class TrainerConfig(CheckedConfig):
         for name in ("schedule_updates", "batch_size", "n_steps"):
             self._number(name, 1, whole=True)
         self._number("warmup_updates", 0, whole=True)
-        self._number("learning_rate", 0.0)
-        self._number("l2", 0.0)
+        self._scheduled("learning_rate", 0.0)
+        self._scheduled("l2", 0.0)
         self._number("final_rate", 0.0, 1.0)
         self._number("discount", 0.0, 1.0)
         if self.max_grad_norm is not None:
-            self._number("max_grad_norm", 0.0)
+            self._scheduled("max_grad_norm", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +85,9 @@ class SupervisedConfig(TrainerConfig):
     value_target: str | None = None
     policy_target: str | None = None
     q_target: str | None = None
-    value_weight: float = 1.0
-    policy_weight: float = 1.0
-    q_weight: float = 1.0
+    value_weight: Number = 1.0
+    policy_weight: Number = 1.0
+    q_weight: Number = 1.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -93,7 +97,7 @@ class SupervisedConfig(TrainerConfig):
         check_target(self._option("policy_target"), self.policy_target, policies)
         check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
         for name in ("value_weight", "policy_weight", "q_weight"):
-            self._number(name, 0.0)
+            self._scheduled(name, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +145,9 @@ class TDConfig(TrainerConfig):
     """
 
     n_steps: int = 1
-    target_rate: float = 1.0
+    target_rate: Number = 1.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        self._number("target_rate", 0.0, 1.0)
+        self._scheduled("target_rate", 0.0, 1.0)

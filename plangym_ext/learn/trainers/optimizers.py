@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+from plangym_ext.learn.schedule import Number, at
 from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.config import TrainerConfig
+from plangym_ext.learn.trainers.schedules import learning_rate
+
+
+class OptimizerConfig(Protocol):
+    """What configs of trainers and algorithms say of their optimiser."""
+
+    @property
+    def optimizer(self) -> str:
+        """Its name."""
+
+    @property
+    def learning_rate(self) -> Number:
+        """Its step size."""
+
+    @property
+    def l2(self) -> Number:
+        """Weight decay."""
 
 
 def make_optimizer(
-    network: nn.Module, name: str, rate: float, l2: float = 0.0, **options: Any
+    network: nn.Module, config: OptimizerConfig, **options: Any
 ) -> torch.optim.Optimizer:
-    """Return an optimiser over all parameters of a network.
+    """Return the optimiser of a config over all parameters of a network.
 
     Args:
         network: whose parameters.
-        name: one of `plangym_ext.learn.trainers.config.OPTIMIZERS`.
-        rate: the learning rate it begins with.
-        l2: weight decay; biases are free.
+        config: name, learning rate and weight decay.
         **options: of the optimiser's class, such as `eps`.
     """
     parameters = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         # Biases, and the scales of normalisations, are one-dimensional.
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": l2},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": at(config.l2, 0)},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if name == "sgd":
+    rate = at(config.learning_rate, 0)
+    if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=rate, momentum=0.9, **options)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
-    return kinds[name](groups, lr=rate, **options)
+    return kinds[config.optimizer](groups, lr=rate, **options)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, config: TrainerConfig, updates: int) -> float:
+    """Set what the config says for the update after `updates` others; return the learning rate."""
+    rate = learning_rate(config, updates)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+        if group["params"][0].ndim > 1:
+            group["weight_decay"] = at(config.l2, updates)
+    return rate

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.trainers.config import TrainerConfig
 
 
 def learning_rate(config: TrainerConfig, updates: int) -> float:
     """Return the rate of the update after `updates` others."""
     warm = min(1.0, (updates + 1) / config.warmup_updates) if config.warmup_updates else 1.0
-    share = SHARES[config.schedule](updates / config.schedule_updates, config.final_rate)
-    return config.learning_rate * warm * share
+    share = _SHARES[config.schedule](updates / config.schedule_updates, config.final_rate)
+    return at(config.learning_rate, updates) * warm * share
 
 
 def _constant(done: float, final: float) -> float:  # noqa: ARG001
@@ -31,8 +32,7 @@ def _rsqrt(done: float, final: float) -> float:  # noqa: ARG001
     return 1.0 / math.sqrt(max(1.0, done))
 
 
-#: Share of the first value that is left: (share of the time that is over, last share) -> share.
-SHARES: Mapping[str, Callable[[float, float], float]] = {
+_SHARES: Mapping[str, Callable[[float, float], float]] = {
     "constant": _constant,
     "linear": _linear,
     "cosine": _cosine,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, qualities
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.base import Part, Trainer
@@ -95,15 +96,15 @@ class SupervisedTrainer(Trainer):
             logits = self._head("policy", out.policy_logits)
             loss = self._distribution.loss(logits, batch["policy"], batch.get("legal"))
             least = self._distribution.least_loss(logits, batch["policy"])
-            parts["policy"] = Part(config.policy_weight, loss, least)
+            parts["policy"] = Part(at(config.policy_weight, self.updates), loss, least)
         if config.value_target is not None:
             error = (self._head("value", out.value) - batch["value"]) / scale
-            parts["value"] = Part(config.value_weight, error**2)
+            parts["value"] = Part(at(config.value_weight, self.updates), error**2)
         if config.q_target is not None:
             error = (self._head("q", out.q) - batch["q"]) / scale
             known = batch["q_mask"]
             loss = (error**2 * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
-            parts["q"] = Part(config.q_weight, loss)
+            parts["q"] = Part(at(config.q_weight, self.updates), loss)
         return parts
 
     def _head(self, name: str, out: Any) -> torch.Tensor:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.returns.n_step import n_step_rewards
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.base import Part, Trainer
 from plangym_ext.learn.trainers.config import TDConfig, TrainerConfig
@@ -33,7 +34,8 @@ class TDTrainer(Trainer):
     def __init__(self, network: nn.Module, config: TrainerConfig | None = None) -> None:
         super().__init__(network, config)
         self.target = network
-        if self.config.target_rate < 1.0:
+        rate = self.config.target_rate
+        if callable(rate) or rate < 1.0:
             self.target = copy.deepcopy(network).eval().requires_grad_(False)
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
@@ -54,13 +56,14 @@ class TDTrainer(Trainer):
         self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
         """Take one step on a batch; see `Trainer.update`. Then the target follows."""
+        rate = at(self.config.target_rate, self.updates)
         found = super().update(batch, weights)
         if self.target is not self.network:
             with torch.no_grad():
                 theirs = self.target.state_dict()
                 for name, mine in self.network.state_dict().items():
                     if mine.is_floating_point():
-                        theirs[name].lerp_(mine, self.config.target_rate)
+                        theirs[name].lerp_(mine, rate)
                     else:
                         theirs[name].copy_(mine)
         return found

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.schedule import OwnSchedule, Schedule
 from plangym_ext.planners.options import described
 
 
@@ -103,10 +104,33 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 
 def _read_optional(kind: Any, value: Any, where: str) -> Any:
-    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
-    if value is None or (isinstance(value, Text) and value.lower() == "none"):
+    kinds = typing.get_args(kind)
+    if type(None) in kinds and (
+        value is None or (isinstance(value, Text) and value.lower() == "none")
+    ):
         return None
+    if Schedule in kinds and (schedule := _read_schedule(value, where)) is not None:
+        return schedule
     return read(kinds[0], value, where)
+
+
+def _read_schedule(value: Any, where: str) -> Schedule | OwnSchedule | None:
+    """Return the schedule that `{start, end, over}` or "module:function" means; else None."""
+    if isinstance(value, Text) and value.lstrip().startswith("{"):
+        value = free(value)
+    if isinstance(value, Mapping):
+        names = [field.name for field in dataclasses.fields(Schedule)]
+        check_names(value, names, where)
+        if missing := [name for name in names if name not in value]:
+            raise InvalidOption(
+                f"settings: {where} must be a number, or a schedule with {', '.join(names)}; it "
+                f"has no {missing[0]!r}."
+            )
+        schedule: Schedule = build(Schedule, value, where)
+        return schedule
+    if isinstance(value, str) and ":" in value:
+        return OwnSchedule(str(value))
+    return value if isinstance(value, Schedule | OwnSchedule) else None
 
 
 def free(value: Any) -> Any:
@@ -215,7 +239,7 @@ def listed(section: Any, where: str = "") -> list[Setting]:
         helps = described(cls) | helps
     for field in dataclasses.fields(section):
         value, key = getattr(section, field.name), dotted(where, field.name)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and not callable(value):  # a schedule is one value
             found += listed(value, key)
         elif field.init:
             free = isinstance(value, Mapping)

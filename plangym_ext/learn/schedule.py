@@ -1,0 +1,90 @@
+"""Numbers that change with the number of updates. Needs nothing but Python."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Union
+
+from plangym_ext.core.own_modules import load_own
+from plangym_ext.errors import InvalidOption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A straight line from `start` to `end`, over so many updates; `end` from then on.
+
+    Args:
+        start: before the first update.
+        end: after `over` updates.
+        over: updates, at least 1.
+
+    Raises:
+        InvalidOption: `over` is below 1.
+    """
+
+    start: float
+    end: float
+    over: int
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not self.over >= 1:
+            raise InvalidOption(f"Schedule: over must be at least 1 update; got {self.over}.")
+
+    def __call__(self, updates: int) -> float:
+        """Return the number for the update after `updates` others."""
+        done = min(1.0, updates / self.over)
+        return (1.0 - done) * self.start + done * self.end  # exact at both ends
+
+    def __str__(self) -> str:
+        return f"{{start = {self.start}, end = {self.end}, over = {self.over}}}"
+
+
+@dataclass(frozen=True)
+class OwnSchedule:
+    """What a function of your own returns for the number of updates.
+
+    Args:
+        name: "module:function"; the function takes an int and returns a finite number.
+    """
+
+    name: str
+
+    @functools.cached_property
+    def _function(self) -> Callable[[int], Any]:
+        which = "which takes the number of updates and returns a number"
+        found: Callable[[int], Any] = load_own(self.name, "schedule", "function", which)
+        return found
+
+    def __call__(self, updates: int) -> float:
+        """Return the number for the update after `updates` others.
+
+        Raises:
+            UnknownName: there is no such function.
+            InvalidOption: it returned no finite number.
+        """
+        found = self._function(updates)
+        if not (isinstance(found, int | float) and math.isfinite(found)):
+            raise InvalidOption(
+                f"schedule: {self.name}({updates}) must be a finite number; got {found!r}."
+            )
+        return float(found)
+
+    def to_settings(self) -> str:
+        """Return the name, as settings have it."""
+        return self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: What a setting may be that is asked anew for each update.
+Number = Union[float, Schedule, OwnSchedule]  # noqa: UP007 - read at run time
+
+
+def at(number: Number, updates: int) -> float:
+    """Return a number as it is for the update after `updates` others."""
+    return number(updates) if callable(number) else number
