@@ -97,6 +97,30 @@ def cartpole_rows(rows, backend="serial"):
     return make_vec("CartPole-v1", len(rows), backend=backend, autoreset_mode="same_step")
 
 
+class NestedOracle(Oracle):
+    """An oracle whose observations and actions are nested."""
+
+    observation_space = spaces.Dict(
+        {
+            "place": spaces.Tuple((Oracle.observation_space, spaces.Discrete(100))),
+            "mask": spaces.MultiBinary(2),
+        }
+    )
+    action_space = spaces.Tuple((spaces.Discrete(3), spaces.Dict({"x": spaces.Box(-1, 1, (2,))})))
+
+    def _nested(self, obs):
+        return {"place": (obs, int(obs[2])), "mask": np.array([1, obs[2] % 2], np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return self._nested(obs), info
+
+    def step(self, action):
+        which, more = action
+        obs, reward, *rest = super().step(0)
+        return self._nested(obs), reward + which + float(more["x"].sum()), *rest
+
+
 class Marked(Oracle):
     """An oracle that does something in step 2 of its episode 1 while there is a file.
 

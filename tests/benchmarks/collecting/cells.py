@@ -13,7 +13,8 @@ from table.tasks import PREPROCESSED_PONG, Task, task_named
 from collecting.own_cost import OWN_COST
 
 _SERIAL, _CENTRAL = "ours, serial", "ours, central, two workers"
-_ONE, _ALTERNATING = "ours, central, one worker", "ours, alternating"
+_BUSY, _BUSY_TWO = "central, one worker", "central, two workers"
+_BUSY_HALVES = "alternating, a worker for each half"
 _WORKERS = "ours, actors in two workers"
 _DUMMY, _SUBPROC = "SB3, DummyVecEnv", "SB3, SubprocVecEnv"
 _TORCHRL, _TIANSHOU, _ENVPOOL = "TorchRL", "Tianshou", "EnvPool"
@@ -23,8 +24,9 @@ _BY_NAME = {
     for who in [
         Contestant(_SERIAL, "collecting.ours:serial"),
         Contestant(_CENTRAL, "collecting.ours:two_workers"),
-        Contestant(_ONE, "collecting.ours:one_worker"),
-        Contestant(_ALTERNATING, "collecting.ours:alternating"),
+        Contestant(_BUSY, "collecting.balanced:central"),
+        Contestant(_BUSY_TWO, "collecting.balanced:two_workers"),
+        Contestant(_BUSY_HALVES, "collecting.balanced:alternating"),
         Contestant(_WORKERS, "collecting.ours:in_workers"),
         Contestant(_DUMMY, "collecting.peers:dummy", "stable_baselines3"),
         Contestant(_SUBPROC, "collecting.peers:subproc", "stable_baselines3"),
@@ -45,17 +47,19 @@ class Cell:
         rows: B.
         names: of the contestants.
         aims: one of ours, one of the others, and the least ratio of their speeds.
+        title: name, if not that of the task.
     """
 
     task: Task
     rows: int
     names: tuple[str, ...]
     aims: tuple[tuple[str, str, float], ...]
+    title: str = ""
 
     @property
     def name(self) -> str:
         """In the file of results."""
-        return f"{self.task.env_id} x{self.rows}"
+        return self.title or f"{self.task.env_id} x{self.rows}"
 
     @property
     def contestants(self) -> list[Contestant]:
@@ -79,8 +83,16 @@ CELLS = [
     Cell(
         PREPROCESSED_PONG,
         16,
-        (_CENTRAL, _WORKERS, _ONE, _ALTERNATING, _SUBPROC, _ENVPOOL),
-        ((_CENTRAL, _SUBPROC, 1.5), (_WORKERS, _SUBPROC, 1.5), (_ALTERNATING, _ONE, 1.5)),
+        (_CENTRAL, _WORKERS, _SUBPROC, _ENVPOOL),
+        ((_CENTRAL, _SUBPROC, 1.5), (_WORKERS, _SUBPROC, 1.5)),
+    ),
+    # Envs that take as long as the network, for which the name of the task is of no meaning.
+    Cell(
+        task_named("CartPole-v1"),
+        64,
+        (_BUSY, _BUSY_TWO, _BUSY_HALVES),
+        ((_BUSY_HALVES, _BUSY, 1.5),),
+        title="Envs as slow as the network x64",
     ),
 ]
 

@@ -14,7 +14,6 @@ from collecting.policies import NUM_STEPS
 from plangym_ext.learn import (
     ActorCriticAgent,
     AgentConfig,
-    AlternatingSampler,
     SerialSampler,
     WorkerSampler,
     make_agent_network,
@@ -50,13 +49,6 @@ def serial(task: Task, rows: int, *, from_states: bool, n_workers: int | None = 
     return _runner(SerialSampler(venv, agent_for(venv), NUM_STEPS), rows)
 
 
-def alternating(task: Task, rows: int, *, from_states: bool) -> Runner:
-    """`AlternatingSampler` of two vector envs with a worker each."""
-    del from_states
-    halves = tuple(made(task, rows // 2, n_workers=1) for _ in range(2))
-    return _runner(AlternatingSampler(halves, agent_for(halves[0]), NUM_STEPS), rows)
-
-
 def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
     """`WorkerSampler` with two workers."""
     del from_states
@@ -68,8 +60,11 @@ def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
 
 
 def _rows(task: Task, rows: range) -> Any:
-    native = task.native is not None
-    return made(task, len(rows), n_workers=None if native else 0)
+    if task.native == "mujoco":  # one thread each: the other workers have the processors
+        return plangym_ext.make_vec(
+            task.env_id, len(rows), backend="mujoco", threads=1, autoreset_mode="same_step"
+        )
+    return made(task, len(rows), n_workers=None if task.native else 0)
 
 
 def _runner(sampler: Any, rows: int) -> Runner:
@@ -77,4 +72,3 @@ def _runner(sampler: Any, rows: int) -> Runner:
 
 
 two_workers = functools.partial(serial, n_workers=2)
-one_worker = functools.partial(serial, n_workers=1)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampling_envs import Games, Oracle, Tally, assert_same, copied, oracle_venv, played
+from sampling_envs import (
+    Games,
+    NestedOracle,
+    Oracle,
+    Tally,
+    assert_same,
+    copied,
+    oracle_venv,
+    played,
+)
 
 from plangym_ext import make_vec
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.actor import follow
+from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.episode_statistics import count_episodes
 from plangym_ext.learn.sampling.serial import SerialSampler
 
@@ -201,6 +211,37 @@ def test_the_discounted_return_is_of_the_rewards_of_one_episode():
         end, row, length = (episodes[name][k] for name in ("step", "row", "length"))
         rewards = reward[end - length + 1 : end + 1, row].astype(float)
         assert episodes["discounted_return"][k] == rewards @ 0.5 ** np.arange(length)
+
+
+def test_nested_observations_and_actions_are_written_leaf_by_leaf():
+    space = NestedOracle.action_space
+    trees = []
+    for on_end in ("reset", "wait"):
+        for options in ({}, {"backend": "process", "n_workers": 2}):
+            venv = oracle_venv(3, NestedOracle, **options)
+            with SerialSampler(venv, RandomAgent(space), 9, on_end=on_end) as sampler:
+                sampler.collect()
+                state = sampler.state_dict()
+                trees.append(copied(sampler.collect().data))
+        assert_same(trees[-1], trees[-2])
+        halves = [oracle_venv(n, NestedOracle, first) for n, first in ((1, 0), (2, 1))]
+        with AlternatingSampler(halves, RandomAgent(space), 9, on_end=on_end) as sampler:
+            sampler.load_state_dict(state)
+            assert_same(copied(sampler.collect().data), trees[-1])
+    tree = trees[0]
+    step = tree["obs.place.0"][..., 2]
+    np.testing.assert_array_equal(tree["obs.place.1"], step)
+    np.testing.assert_array_equal(tree["obs.mask"][..., 1], step % 2)
+    np.testing.assert_array_equal(tree["first"], step == 0)
+    ended = tree["first"][1:]
+    assert (tree["final_obs.place.1"][ended] >= 2).all()
+    for name in ("0", "1.x"):
+        shown, taken = tree[f"prev_action.{name}"], tree[f"action.{name}"]
+        assert not shown[1:][ended].any()
+        np.testing.assert_array_equal(shown[1:][~ended], taken[~ended])
+    reward = tree["action.0"] + tree["action.1.x"].sum(-1)
+    row, episode, count = np.moveaxis(tree["obs.place.0"][:-1], -1, 0)
+    np.testing.assert_allclose(tree["reward"], 100 * row + 10 * episode + count + 1 + reward, 1e-6)
 
 
 # The same bytes ------------------------------------------------------------------------------
