@@ -94,7 +94,7 @@ class _Part:
     def __init__(self, parameters: Sequence[Any]) -> None:
         self.parameters = parameters
         self.vector: Any = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
-        pieces = self.vector.detach().split([p.numel() for p in parameters])
+        pieces = torch.split(self.vector.detach(), [p.numel() for p in parameters])
         self._pieces = [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
 
     @torch.no_grad()
