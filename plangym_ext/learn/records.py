@@ -122,6 +122,14 @@ class EpisodeRecorder:
         self._rewards.append(float(reward))
         self._ended = (bool(terminated), bool(truncated))
 
+    def since(self, first: int) -> EpisodeRecorder:
+        """Return a recorder of the steps from the one of this number on; they are not copied."""
+        later = copy.copy(self)
+        later._plans, later._rewards = self._plans[first:], self._rewards[first:]
+        # Before each step there is an observation, and after the last one.
+        later._observations, later._legal = self._observations[first:], self._legal[first:]
+        return later
+
     def _stacked_observations(self) -> Any:
         if self._layout is not None:
             return self._layout.stack(self._observations)

@@ -248,8 +248,7 @@ class EnvBackend(VectorBackend):
         """See `VectorBackend`."""
         replies: list[Reply] = self._finish(call, timeout)
         if not self.obs.is_array:
-            for share, reply in zip(call.shares, replies, strict=True):
-                self._put(share.rows, reply.obs or ())
+            self._put_own(call, replies)
         assert self._memory is not None
         results = self._memory.results(call.rows, [s.numbers for s in call.shares], replies)
         results = self._values.checked(results, call.rows)
@@ -264,6 +263,11 @@ class EnvBackend(VectorBackend):
         if call.out.rest.fields:
             shown = self.obs.leaves(slice(None) if isinstance(call.rows, range) else call.rows)
             call.out.rest.write_results(results, shown)
+
+    def _put_own(self, call: SharedCall, replies: Sequence[Reply]) -> None:
+        """Keep observations that have no array form, as they came."""
+        for share, reply in zip(call.shares, replies, strict=True):
+            self._put(share.rows, reply.obs or ())
 
     def _put(self, rows: Sequence[int], observations: Sequence[Any]) -> None:
         for row, obs in zip(rows, observations, strict=True):

@@ -35,8 +35,17 @@ def infos_of(
         columns = _columns(list(by_env.values()))
         if columns is not None:
             return columns
-    batch: dict[str, Any] = {}
     ended = {rows[k]: (obs, info) for k, obs, info in finals}
+    return _added(by_env, ended, add_info)
+
+
+def _added(
+    by_env: dict[int, dict[str, Any]],
+    ended: dict[int, tuple[Any, dict[str, Any]]],
+    add_info: AddInfo,
+) -> dict[str, Any]:
+    """Return infos, and observations and infos of envs that ended, added one after another."""
+    batch: dict[str, Any] = {}
     for env in sorted({*ended, *by_env}):
         if env in ended:
             obs, info = ended[env]

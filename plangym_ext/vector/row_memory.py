@@ -153,7 +153,10 @@ class ObsBuffer:
             elif copy:
                 leaves = tuple(leaf.copy() for leaf in leaves)
             return self.layout.join(leaves)
-        chosen = range(self.num_rows) if rows is None else rows
+        return self._stacked(range(self.num_rows) if rows is None else rows)
+
+    def _stacked(self, chosen: Sequence[int]) -> Any:
+        """Return observations that have no array form as gymnasium batches them."""
         values = [self._values[row] for row in chosen]
         out: Any = create_empty_array(self.space, n=len(values), fn=np.zeros)
         return concatenate(self.space, values, out)

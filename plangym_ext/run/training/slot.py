@@ -45,8 +45,12 @@ class Slot:
         self.game = Game(env, episode_seed(self.run_seed, self.number, self.episode))
         self.recorder = EpisodeRecorder(self.game.seed, self.game.obs, self.game.legal)
 
-    def state_dict(self) -> SlotState:
-        """Return all there is to save: nested dicts of arrays and plain values."""
+    def state_dict(self, first: int = 0) -> SlotState:
+        """Return all there is to save: nested dicts of arrays and plain values.
+
+        Args:
+            first: the first step of the episode to include; see `later_state`.
+        """
         game = self.game
         found: SlotState = {
             "slot": self.number,
@@ -58,20 +62,15 @@ class Slot:
             "seed": self.recorder.seed,
             "record": None,
         }
-        if len(self.recorder):
-            record = self.recorder.record()
+        if len(self.recorder) > first:
+            record = self.recorder.since(first).record()
             found["record"] = {name: getattr(record, name) for name in _PARTS}
         return found
 
     def change(self, episode: int, steps: int) -> SlotState:
         """Return `state_dict` without the first steps of the record, if it is of this episode."""
-        found = self.state_dict()
-        found["first"] = steps if episode == self.episode else 0
-        if found["record"] is not None:
-            # Before each step there is an observation, and after the last one.
-            record: dict[str, Any] = found["record"]
-            found["record"] = {name: _rows(rows, found["first"]) for name, rows in record.items()}
-        return found
+        first = steps if episode == self.episode else 0
+        return {**self.state_dict(first), "first": first}
 
     def load_state_dict(self, state: SlotState) -> None:
         """Go on with an episode that was saved."""
@@ -100,7 +99,8 @@ def later_state(before: SlotState | None, change: SlotState) -> SlotState:
     if change["first"]:
         assert before is not None
         old, new = before["record"], change["record"]
-        found["record"] = {name: _joined(name, old[name], new[name]) for name in old}
+        both = new is not None
+        found["record"] = {n: _joined(n, old[n], new[n]) for n in old} if both else old
     return found
 
 
@@ -110,10 +110,6 @@ def _joined(name: str, old: Any, new: Any) -> Any:
         return None
     # The last observation of the one is the first of the other.
     return np.concatenate([old[:-1] if name == "observations" else old, new])
-
-
-def _rows(rows: Any, first: int) -> Any:
-    return None if rows is None else rows[first:]
 
 
 def _recorder(state: SlotState) -> EpisodeRecorder:
