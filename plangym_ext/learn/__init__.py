@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.algorithms.a2c import A2C as A2C
+    from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
+    from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
+    from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.ppo import PPO as PPO
+    from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -68,6 +74,8 @@ if TYPE_CHECKING:
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
+    "A2C": "algorithms.a2c",
+    "A2CConfig": "algorithms.config",
     "Acted": "agents.agent",
     "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
@@ -94,12 +102,16 @@ _HOME = {
     "NetworkPolicy": "network_policy",
     "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
+    "PPO": "algorithms.ppo",
+    "PPOConfig": "algorithms.config",
     "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QConfig": "trainers.config",
     "QTrainer": "trainers.supervised",
+    "REINFORCE": "algorithms.reinforce",
     "RandomAgent": "agents.random_agent",
+    "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
     "RowNoise": "sampling.noise",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
-from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule
+from plangym_ext.learn.schedule import Number
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,
@@ -15,13 +12,14 @@ from plangym_ext.learn.targets import (
     VALUE_TARGETS,
     check_target,
 )
+from plangym_ext.learn.trainers.checked_config import CheckedConfig
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainerConfig:
+class TrainerConfig(CheckedConfig):
     """What all trainers have in common.
 
     A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
@@ -69,41 +67,6 @@ class TrainerConfig:
         self._number("discount", 0.0, 1.0)
         if self.max_grad_norm is not None:
             self._scheduled("max_grad_norm", 0.0)
-
-    def _option(self, name: str) -> str:
-        return f"{type(self).__name__}: {name}"
-
-    def _choice(self, name: str, known: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in known:
-            raise InvalidOption(
-                f"{self._option(name)} must be one of {', '.join(known)}; "
-                f"got {value!r}{suggestion(str(value), known)}."
-            )
-
-    def _scheduled(self, name: str, low: float, high: float = math.inf) -> None:
-        """Check a `Number`; what a function returns is seen when it is called."""
-        value: Number = getattr(self, name)
-        if isinstance(value, Schedule):
-            self._check(f"{name}.start", value.start, low, high)
-            self._check(f"{name}.end", value.end, low, high)
-        elif not isinstance(value, OwnSchedule):
-            self._check(name, value, low, high)
-
-    def _number(
-        self, name: str, low: float, high: float = math.inf, *, whole: bool = False
-    ) -> None:
-        self._check(name, getattr(self, name), low, high, whole=whole)
-
-    def _check(
-        self, name: str, value: Any, low: float, high: float, *, whole: bool = False
-    ) -> None:
-        good = isinstance(value, int if whole else int | float) and math.isfinite(value)
-        if isinstance(value, bool) or not good or not low <= value <= high:
-            kind = "an integer" if whole else "a finite number"
-            raise InvalidOption(
-                f"{self._option(name)} must be {kind} in [{low}, {high}]; got {value!r}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from plangym_ext.learn.schedule import at
+from plangym_ext.learn.schedule import Number, at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.config import TrainerConfig
 from plangym_ext.learn.trainers.schedules import learning_rate
 
 
-def make_optimizer(network: nn.Module, config: TrainerConfig) -> torch.optim.Optimizer:
-    """Return the optimiser of a config over all parameters of a network."""
+class OptimizerConfig(Protocol):
+    """What configs of trainers and algorithms say of their optimiser."""
+
+    @property
+    def optimizer(self) -> str:
+        """Its name."""
+
+    @property
+    def learning_rate(self) -> Number:
+        """Its step size."""
+
+    @property
+    def l2(self) -> Number:
+        """Weight decay."""
+
+
+def make_optimizer(
+    network: nn.Module, config: OptimizerConfig, **options: Any
+) -> torch.optim.Optimizer:
+    """Return the optimiser of a config over all parameters of a network.
+
+    Args:
+        network: whose parameters.
+        config: name, learning rate and weight decay.
+        **options: of the optimiser's class, such as `eps`.
+    """
     parameters = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         # Biases, and the scales of normalisations, are one-dimensional.
@@ -21,9 +45,9 @@ def make_optimizer(network: nn.Module, config: TrainerConfig) -> torch.optim.Opt
     groups = [group for group in groups if group["params"]]
     rate = at(config.learning_rate, 0)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=0.9)
+        return torch.optim.SGD(groups, lr=rate, momentum=0.9, **options)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
-    return kinds[config.optimizer](groups, lr=rate)
+    return kinds[config.optimizer](groups, lr=rate, **options)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, config: TrainerConfig, updates: int) -> float:

@@ -1,0 +1,35 @@
+"""A2C: advantages from values, and one update on each fragment."""
+
+from __future__ import annotations
+
+from typing import final
+
+from plangym_ext.learn.algorithms.config import A2CConfig
+from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
+from plangym_ext.learn.algorithms.rollout import Rollout, Rows
+from plangym_ext.learn.returns import gae
+
+
+@final
+class A2C(PolicyGradient):
+    """Advantage actor-critic, without the asynchrony of A3C.
+
+    Recurrent networks learn from the whole sequences of the fragment.
+
+    Source: Mnih et al. 2016, "Asynchronous methods for deep reinforcement learning".
+    """
+
+    config_class = A2CConfig
+    config: A2CConfig
+
+    def _estimate(self, rollout: Rollout) -> Rows:
+        value, config = self._values(rollout), self.config
+        advantage = gae(
+            rollout.reward,
+            value,
+            rollout.terminated,
+            gamma=config.discount,
+            lam=config.gae_lambda,
+            **rollout.ends,
+        )
+        return rollout.rows(advantage, advantage + value)

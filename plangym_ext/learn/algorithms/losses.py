@@ -1,0 +1,163 @@
+"""Losses of policies and values: pure functions of tensors, whose means count valid rows alone."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+from plangym_ext.learn.returns import multistep, vtrace
+from plangym_ext.learn.returns.checked import Ends
+from plangym_ext.learn.torch_extra import torch
+
+
+def mean_of(rows: Any, valid: Any = None) -> Any:
+    """Return the mean of the rows that count, a scalar; 0 if none does.
+
+    Args:
+        rows: `[...]`.
+        valid: bool, the same shape; None: all count. The others may be anything, NaN too,
+            and get no gradient.
+    """
+    if valid is None:
+        return rows.mean()
+    return torch.where(valid, rows, 0.0).sum() / valid.sum().clamp(min=1)
+
+
+def policy_gradient_loss(log_prob: Any, advantage: Any, valid: Any = None) -> Any:
+    """Return minus the mean of advantage times log-probability.
+
+    Args:
+        log_prob: `[...]`, of the actions that were played, by the policy that learns.
+        advantage: `[...]`, without gradient.
+        valid: see `mean_of`.
+
+    Source: Williams 1992, "Simple statistical gradient-following algorithms for connectionist
+    reinforcement learning"; Mnih et al. 2016, "Asynchronous methods for deep reinforcement
+    learning".
+    """
+    return -mean_of(advantage * log_prob, valid)
+
+
+def clipped_policy_loss(
+    log_prob: Any, old_log_prob: Any, advantage: Any, clip: float, valid: Any = None
+) -> Any:
+    """Return minus the mean of min(r A, clip(r, 1 - clip, 1 + clip) A), r the likelihood ratio.
+
+    Args:
+        log_prob: `[...]`, of whole actions: logarithms are summed over their numbers, so that
+            equal policies have the ratio 1 exactly.
+        old_log_prob: `[...]`, when they were played.
+        advantage: `[...]`, without gradient.
+        clip: how far from 1 a ratio gets a gradient.
+        valid: see `mean_of`.
+
+    Source: Schulman et al. 2017, "Proximal policy optimization algorithms", equation 7.
+    """
+    ratio = (log_prob - old_log_prob).exp()
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    return -mean_of(torch.minimum(ratio * advantage, clipped * advantage), valid)
+
+
+def value_loss(value: Any, target: Any, valid: Any = None) -> Any:
+    """Return the mean squared error of values `[...]`."""
+    return mean_of((value - target) ** 2, valid)
+
+
+def clipped_value_loss(
+    value: Any, old_value: Any, target: Any, clip: float, valid: Any = None
+) -> Any:
+    """Return the mean of the larger squared error, of the value and of one near the old value.
+
+    Args:
+        value: `[...]`, of the network that learns.
+        old_value: `[...]`, when the rows were played.
+        target: `[...]`, without gradient.
+        clip: how far from the old value the other one may be.
+        valid: see `mean_of`.
+    """
+    near = old_value + (value - old_value).clamp(-clip, clip)
+    return mean_of(torch.maximum((value - target) ** 2, (near - target) ** 2), valid)
+
+
+def approximate_kl(log_prob: Any, old_log_prob: Any, valid: Any = None) -> Any:
+    """Return an estimate of KL(old || new) from actions of the old: the mean of r - 1 - log r.
+
+    It is never negative and needs no parameters of the old policy; arguments as in
+    `clipped_policy_loss`.
+
+    Source: Schulman 2020, "Approximating KL divergence", estimator k3.
+    """
+    log_ratio = log_prob - old_log_prob
+    return mean_of(torch.expm1(log_ratio) - log_ratio, valid)
+
+
+def clip_share(log_prob: Any, old_log_prob: Any, clip: float, valid: Any = None) -> Any:
+    """Return the share of rows whose ratio is farther than `clip` from 1."""
+    far = ((log_prob - old_log_prob).exp() - 1).abs() > clip
+    return mean_of(far.to(log_prob.dtype), valid)
+
+
+def explained_variance(value: Any, target: Any, valid: Any = None) -> Any:
+    """Return 1 - Var(target - value) / Var(target) of the rows that count; 0 if none varies."""
+    if valid is not None:
+        value, target = value[valid], target[valid]
+    if not target.numel():
+        return target.new_zeros(())
+    whole = target.var(correction=0)
+    return torch.where(whole > 0, 1 - (target - value).var(correction=0) / whole, 0.0)
+
+
+class VTraceLosses(NamedTuple):
+    """Scalars."""
+
+    policy: Any
+    value: Any
+
+
+def vtrace_losses(
+    log_prob: Any,
+    old_log_prob: Any,
+    value: Any,
+    reward: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    ratio_clip: float | None = 1.0,
+    trace_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> VTraceLosses:
+    """Return IMPALA's losses of policy and value, for rows that an older policy played.
+
+    Args:
+        log_prob: `[T, B]`, of the actions that were played, by the policy that learns.
+        old_log_prob: `[T, B]`, when they were played.
+        value: `[T, B]`, of the network that learns.
+        reward: `[T, B]`.
+        terminated: `[T, B]` bool.
+        gamma: discount.
+        ratio_clip: limit of the ratio in errors and in the policy's gradient; None: none.
+        trace_clip: limit of the ratio in the trace; None: none.
+        **ends: see `plangym_ext.learn.returns.returns`.
+
+    Source: Espeholt et al. 2018, "IMPALA", section 4.
+    """
+    log_ratio = (log_prob - old_log_prob).detach()
+    target = vtrace(
+        reward,
+        value,
+        terminated,
+        gamma=gamma,
+        log_ratio=log_ratio,
+        ratio_clip=ratio_clip,
+        trace_clip=trace_clip,
+        **ends,
+    )
+    # Of one step: the reward, and the target of what follows it.
+    quality = multistep(reward, target, terminated, gamma=gamma, n=1, **ends)
+    ratio = log_ratio.exp()
+    if ratio_clip is not None:
+        ratio = ratio.clamp(max=ratio_clip)
+    valid = ends.get("valid")
+    advantage = ratio * (quality - value.detach())
+    return VTraceLosses(
+        policy_gradient_loss(log_prob, advantage, valid), value_loss(value, target, valid)
+    )

@@ -1,0 +1,147 @@
+"""PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.config import PPOConfig
+from plangym_ext.learn.algorithms.losses import (
+    approximate_kl,
+    clip_share,
+    clipped_policy_loss,
+    clipped_value_loss,
+    mean_of,
+    value_loss,
+)
+from plangym_ext.learn.algorithms.rollout import Rollout, Rows
+from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
+from plangym_ext.learn.returns import gae, normalized
+from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+
+#: The epochs end where the divergence is larger than so many times its target.
+_KL_FACTOR = 1.5
+
+
+@final
+class PPO(RolloutAlgorithm):
+    """Proximal policy optimisation with a clipped ratio.
+
+    Recurrent networks learn from whole columns of the fragment, with the carry that they
+    began with: `PPOConfig(minibatch="env")`.
+
+    Source: Schulman et al. 2017, "Proximal policy optimization algorithms".
+
+    Args:
+        network: see `RolloutAlgorithm`.
+        config: None: the defaults.
+        seed: see `RolloutAlgorithm`.
+
+    Raises:
+        InvalidOption: a recurrent network is to learn from single steps.
+    """
+
+    config_class = PPOConfig
+    config: PPOConfig
+
+    def __init__(
+        self, network: nn.Module, config: PPOConfig | None = None, *, seed: int = 0
+    ) -> None:
+        super().__init__(network, config, seed=seed)
+        if self.config.minibatch == "step" and self.network.initial_carry(1) is not None:
+            raise InvalidOption(
+                "PPO: a recurrent network needs minibatch='env', whole sequences; got 'step'. "
+                "Set PPOConfig(minibatch='env')."
+            )
+
+    def _estimate(self, rollout: Rollout) -> Rows:
+        value, config = self._values(rollout), self.config
+        advantage = gae(
+            rollout.reward,
+            value,
+            rollout.terminated,
+            gamma=config.discount,
+            lam=config.gae_lambda,
+            **rollout.ends,
+        )
+        return rollout.rows(advantage, advantage + value)
+
+    def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
+        by_step = self.config.minibatch == "step"
+        if by_step:
+            rows = rows.steps()
+        logged: list[dict[str, Any]] = []
+        for _ in range(self.config.epochs):
+            for part in self._drawn_steps(rows) if by_step else self._drawn_columns(rows):
+                out, _ = self.network(part.inputs, part.carry)
+                distribution = self.network.distribution
+                log_prob = distribution.log_prob(out.policy_logits, part.action)
+                if self._too_far(log_prob, part):
+                    return means_of(logged)
+                losses = self._losses(out, log_prob, part)
+                losses["grad_norm"] = self._update(losses["loss"])
+                losses["loss"] = losses["loss"].detach()
+                logged.append(losses)
+                if progress is not None:
+                    progress(len(logged))
+        return means_of(logged)
+
+    def _drawn_steps(self, rows: Rows) -> Iterator[Rows]:
+        """Yield all N steps once, in minibatches, in an order that is drawn."""
+        count = len(rows.advantage)
+        # Shuffled once, so that a minibatch is a view.
+        shuffled = rows.take(torch.randperm(count).to(rows.advantage.device))
+        parts = -(-count // self.config.batch_size)
+        for i in range(parts):
+            yield shuffled.part(i * count // parts, (i + 1) * count // parts)
+
+    def _drawn_columns(self, rows: Rows) -> Iterator[Rows]:
+        """Yield all B columns once, in minibatches, in an order that is drawn."""
+        steps, count = rows.advantage.shape
+        parts = -(-count // max(1, self.config.batch_size // steps))
+        order = torch.randperm(count).to(rows.advantage.device)
+        for index in torch.tensor_split(order, parts):
+            yield rows.columns(index)
+
+    def _too_far(self, log_prob: Any, part: Rows) -> bool:
+        """Return whether the policy has moved farther than it is to in one round."""
+        most = self.config.target_kl
+        if most is None:
+            return False
+        moved = approximate_kl(log_prob.detach(), part.log_prob, part.valid)
+        return float(moved) > _KL_FACTOR * most
+
+    def _losses(self, out: Any, log_prob: Any, part: Rows) -> dict[str, Any]:
+        """Return the loss of a minibatch, and its parts without gradient."""
+        config, valid, updates = self.config, part.valid, self.updates
+        advantage = part.advantage
+        if config.normalize_advantage == "minibatch":
+            advantage = normalized(advantage, valid)
+        clip = at(config.clip, updates)
+        policy = clipped_policy_loss(log_prob, part.log_prob, advantage, clip, valid)
+        if config.value_clip is None:
+            value = value_loss(out.value, part.target, valid)
+        else:
+            reach = at(config.value_clip, updates)
+            value = clipped_value_loss(out.value, part.value, part.target, reach, valid)
+        loss = policy + config.value_weight * value
+        bonus = at(config.entropy_weight, updates)
+        if bonus:
+            entropy = self.network.distribution.entropy(out.policy_logits)
+            loss = loss - bonus * mean_of(entropy, valid)
+        return {"loss": loss, "policy_loss": policy.detach(), "value_loss": value.detach()}
+
+    def _diagnosed(self, rows: Rows) -> dict[str, Any]:
+        out, _ = self.network(rows.inputs, rows.carry)
+        distribution, valid = self.network.distribution, rows.valid
+        log_prob = distribution.log_prob(out.policy_logits, rows.action)
+        clip = at(self.config.clip, self.updates)
+        return super()._diagnosed(rows) | {
+            "entropy": mean_of(distribution.entropy(out.policy_logits), valid),
+            "kl": approximate_kl(log_prob, rows.log_prob, valid),
+            "clip_share": clip_share(log_prob, rows.log_prob, clip, valid),
+            "clip": clip,
+        }

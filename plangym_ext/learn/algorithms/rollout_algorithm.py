@@ -1,0 +1,209 @@
+"""What algorithms share that learn from a fragment once: taking it in, and one update."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.config import RolloutConfig
+from plangym_ext.learn.algorithms.losses import explained_variance
+from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.repeatable import TorchRandom
+from plangym_ext.learn.returns import normalized
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.optimizers import make_optimizer
+
+
+class RolloutAlgorithm(ABC):
+    """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
+
+    Args:
+        network: with a policy head, such as `make_agent_network` makes and an
+            `ActorCriticAgent` plays; changed in place by `train`.
+        config: None: the defaults of this algorithm.
+        seed: of what is drawn while learning: minibatches, and by the network.
+
+    Attributes:
+        updates: how many were made, ever: the version of the weights, and the time of schedules.
+        steps: steps of all envs that were taken in, ever.
+
+    Raises:
+        InvalidOption: the config is of another algorithm.
+    """
+
+    config_class: ClassVar[type[RolloutConfig]]
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        self.network: Any = network
+        self.config = config or self.config_class()
+        if not isinstance(self.config, self.config_class):
+            raise InvalidOption(
+                f"{type(self).__name__}: config must be a {self.config_class.__name__}; got a "
+                f"{type(self.config).__name__}."
+            )
+        self.updates = self.steps = 0
+        self.optimizer = self._make_optimizer()
+        self._parameters = [p for p in network.parameters() if p.requires_grad]
+        self._random = TorchRandom(seed)
+        self._rows: Rows | None = None
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        config = self.config
+        options: dict[str, Any] = {}
+        if config.optimizer != "sgd":
+            options["eps"] = config.epsilon
+        if config.optimizer != "rmsprop":
+            # One pass over all parameters instead of ten small operations on each.
+            options["fused"] = True
+        return make_optimizer(self.network, config, **options)
+
+    # Taking in ------------------------------------------------------------------
+
+    def take(self, collected: Collected) -> None:
+        """Work out the returns of a fragment, for the next `train`; see `Algorithm.take`.
+
+        The tree is not copied: train before it is collected into again. What was taken before,
+        and not trained on, is forgotten.
+
+        Raises:
+            InvalidOption: the agent did not keep its log-probabilities, or no values although
+                the network has a value head.
+        """
+        rollout = rollout_of(collected.data, self.network)
+        rows = self._estimate(rollout)
+        if self.config.normalize_advantage == "batch":
+            rows = rows._replace(advantage=normalized(rows.advantage, rows.valid))
+        self._rows = rows
+        self.steps += collected.cost.model_steps
+
+    @abstractmethod
+    def _estimate(self, rollout: Rollout) -> Rows:
+        """Return the rows with their advantages and the targets of their values."""
+
+    def _values(self, rollout: Rollout) -> Any:
+        """Return the values `[T, B]` of when the rows were played.
+
+        Raises:
+            InvalidOption: there are none.
+        """
+        if rollout.value is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a value head, so that agent_info "
+                f"has 'value'; it has none. Name it in AgentConfig(heads=('policy', 'value'))."
+            )
+        return rollout.value
+
+    # Learning -------------------------------------------------------------------
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Learn from what was taken last; see `Algorithm.train`.
+
+        Returns:
+            "updates", and of what was learned "train/loss", its parts, "train/grad_norm"
+            before clipping, "train/learning_rate", "train/entropy", and what the algorithm adds.
+
+        Raises:
+            LossNotFinite: the gradient is NaN or infinite; the last update was not made.
+        """
+        found: dict[str, float] = {"updates": self.updates}
+        rows, self._rows = self._rows, None
+        if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
+            return found
+        self.network.train()
+        try:
+            with self._random.used():
+                means = self._learn(rows, progress)
+        finally:
+            self.network.eval()
+        with torch.no_grad():
+            means["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+            means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
+        found["updates"] = self.updates
+        return found | {f"train/{name}": number for name, number in means.items()}
+
+    @abstractmethod
+    def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
+        """Make the updates; return means of the losses."""
+
+    def _diagnosed(self, rows: Rows) -> dict[str, Any]:
+        """Return scalars that tell how learning went, of the network as it is now."""
+        if rows.value is None:
+            return {}
+        return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
+
+    def _update(self, loss: Any) -> float:
+        """Take one step down the gradient of a loss; return the norm of it before clipping."""
+        self.optimizer.zero_grad()
+        loss.backward()
+        number = self.config.max_grad_norm
+        most = math.inf if number is None else at(number, self.updates)
+        norm = float(nn.utils.clip_grad_norm_(self._parameters, most))
+        if not math.isfinite(norm):
+            self.optimizer.zero_grad()
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: update {self.updates} must have a finite gradient; "
+                f"its norm is {norm}, of a loss of {float(loss.detach())}. Look at rewards and "
+                f"observations for what is not finite; else lower learning_rate."
+            )
+        rate = at(self.config.learning_rate, self.updates)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.updates += 1
+        return norm
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser, counters and random stream; see `Algorithm.state_dict`.
+
+        What was taken and not trained on is not part of it. The tensors are the algorithm's
+        own: save or copy them before the next update.
+        """
+        return {
+            "trainer": {
+                "trainer": type(self).__name__,
+                "optimizer": self.config.optimizer,
+                "updates": self.updates,
+                "steps": self.steps,
+                "network": self.network.state_dict(),
+                "moments": self.optimizer.state_dict()["state"],
+            },
+            "torch_random": self._random.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
+                changed.
+        """
+        theirs = state["trainer"]
+        where, mine = f"{type(self).__name__}.load_state_dict", self.state_dict()["trainer"]
+        for name in ("trainer", "optimizer"):
+            if theirs[name] != mine[name]:
+                raise ForeignNetwork(
+                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is "
+                    f"{mine[name]!r}. Make the algorithm with the same config."
+                )
+        check_network_state(self.network, theirs["network"], where)
+        self.network.load_state_dict(theirs["network"])
+        settings = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": theirs["moments"], "param_groups": settings})
+        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
+        self._random.load_state_dict(state["torch_random"])
+        self._rows = None
+
+
+def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean of each number over the updates of a round."""
+    return {name: float(np.mean([float(row[name]) for row in logged])) for name in logged[0]}

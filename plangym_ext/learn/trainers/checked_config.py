@@ -1,0 +1,48 @@
+"""Checks that dataclasses of settings share. Needs nothing but Python."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule
+
+
+class CheckedConfig:
+    """Abstract; messages name the class and the field."""
+
+    def _option(self, name: str) -> str:
+        return f"{type(self).__name__}: {name}"
+
+    def _choice(self, name: str, known: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in known:
+            raise InvalidOption(
+                f"{self._option(name)} must be one of {', '.join(known)}; "
+                f"got {value!r}{suggestion(str(value), known)}."
+            )
+
+    def _scheduled(self, name: str, low: float, high: float = math.inf) -> None:
+        """Check a `Number`; what a function returns is seen when it is called."""
+        value: Number = getattr(self, name)
+        if isinstance(value, Schedule):
+            self._check(f"{name}.start", value.start, low, high)
+            self._check(f"{name}.end", value.end, low, high)
+        elif not isinstance(value, OwnSchedule):
+            self._check(name, value, low, high)
+
+    def _number(
+        self, name: str, low: float, high: float = math.inf, *, whole: bool = False
+    ) -> None:
+        self._check(name, getattr(self, name), low, high, whole=whole)
+
+    def _check(
+        self, name: str, value: Any, low: float, high: float, *, whole: bool = False
+    ) -> None:
+        good = isinstance(value, int if whole else int | float) and math.isfinite(value)
+        if isinstance(value, bool) or not good or not low <= value <= high:
+            kind = "an integer" if whole else "a finite number"
+            raise InvalidOption(
+                f"{self._option(name)} must be {kind} in [{low}, {high}]; got {value!r}."
+            )
