@@ -250,7 +250,7 @@ class EnvBackend(VectorBackend):
         if not self.obs.is_array:
             self._put_own(call, replies)
         assert self._memory is not None
-        results = self._memory.results(call.rows, [s.numbers for s in call.shares], replies)
+        results = self._memory.results(call.rows, call.shares, replies)
         results = self._values.checked(results, call.rows)
         if call.out is not None:
             self._write_rest(call, results)

@@ -266,7 +266,8 @@ class EnvRows:
         # A step of other rows may change the memory before this is looked at.
         some = states and begun and self._obs.is_array and len(rows) < len(self.envs)
         kept = tuple(leaf.copy() for leaf in self._shown) if some else None
-        return Reply(infos, finals, own, states=states, shown=kept, checksum=checksum)
+        # By position: names cost as much as a small env's step.
+        return Reply(infos, finals, own, (), True, states, kept, checksum)
 
     def _moved(self, rows: Iterable[int]) -> Iterator[int]:
         """Yield the same rows, each noted as the one that is moved."""

@@ -143,10 +143,13 @@ class LocalHost(RowHost):
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
         self._found = self._error = None
-        out = call.out
-        given = {} if out is None else {"out": OutRows(out.layout.hosted, out.places)}
+        name, args, out, _ = call
         try:
-            self._found = getattr(self._rows, call.name)(*call.args, **given)
+            if out is None:
+                self._found = getattr(self._rows, name)(*args)
+            else:
+                given = OutRows(out.layout.hosted, out.places)
+                self._found = getattr(self._rows, name)(*args, out=given)
         except Exception as error:  # raised again when it is asked for, as by any host
             self._error = error
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -165,6 +165,8 @@ class ObsBuffer:
         """Return what adjoining rows show, for `give`; nothing that later steps change."""
         if self.layout is None:
             return tuple(self._values[rows.start : rows.stop])
+        if len(rows) == self.num_rows:  # without views, which cost as much as small copies
+            return tuple([leaf.copy() for leaf in self._leaves])
         return tuple([leaf[rows.start : rows.stop].copy() for leaf in self._leaves])
 
     def give(self, rows: range, shown: tuple[Any, ...]) -> None:
@@ -252,6 +254,12 @@ class StepMemory:
         return self.rows(rows)
 
 
+class Placed(Protocol):
+    """Some rows of a call; `numbers` says where they stand in it."""
+
+    numbers: Sequence[int]
+
+
 class RowMemory(NamedTuple):
     """What rows write to, for all processes of a vector env.
 
@@ -269,19 +277,19 @@ class RowMemory(NamedTuple):
     progress: np.ndarray
 
     def results(
-        self, rows: Sequence[int], shares: Sequence[Sequence[int]], replies: Sequence[Reply]
+        self, rows: Sequence[int], shares: Sequence[Placed], replies: Sequence[Reply]
     ) -> StepResults:
         """Return what came of a step or a reset of some rows, in the order of the call.
 
         Args:
             rows: numbers of the rows.
-            shares: for each process the places of its rows in the call.
+            shares: the rows of each process.
             replies: of these processes.
         """
         rewards, terminations, truncations = self.steps.taken(rows)
         infos: list[tuple[int, dict[str, Any]]] = []
         finals: list[tuple[int, Any, dict[str, Any]]] = []
-        for places, reply in zip(shares, replies, strict=True):
+        for places, reply in zip((one.numbers for one in shares), replies, strict=True):
             infos += [(places[k], info) for k, info in reply.infos]
             for k, obs, info in reply.finals:
                 shown = self.finals.rows([rows[places[k]]])[0] if obs is IN_MEMORY else obs

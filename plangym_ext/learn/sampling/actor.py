@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +23,8 @@ from plangym_ext.learn.sampling.nest import Nest
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.stepping import EnvSteps
+from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
-from plangym_ext.vector.vector_env import PlanVectorEnv
 
 Ndarray = npt.NDArray[Any]
 
@@ -46,7 +45,7 @@ class Actor:
 
     def __init__(
         self,
-        venv: PlanVectorEnv,
+        venv: VenvRows,
         agent: Agent,
         tree: ArrayDict,
         rows: range,
@@ -181,19 +180,19 @@ class Actor:
     def _env_states(self) -> Ndarray | None:
         try:
             return self._venv.get_states()
-        except (AttributeError, IncompleteState):
+        except IncompleteState:
             return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned; without states of envs, with new episodes."""
         columns = self._columns
-        self._steps.settle()
+        self._venv.settle()
         self._before = np.array(state["noise"], np.uint64)
         self._endings.clear()
         if state["envs"] is None:
             self._begun = False
             return
-        self._set_env_states(np.asarray(state["envs"]))
+        self._venv.set_states(np.asarray(state["envs"]))
         for name in ("obs", "prev_action"):
             _copy(leaves(getattr(columns, name)[-1]), state[name])
         columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
@@ -201,14 +200,6 @@ class Actor:
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T
         self._begun = True
-
-    def _set_env_states(self, states: Ndarray) -> None:
-        venv: Any = self._venv
-        try:
-            venv.set_states(states)
-        except gym.error.ResetNeeded:  # the envs could not be brought back after a fault
-            venv.reset()
-            venv.set_states(states)
 
 
 @kernel

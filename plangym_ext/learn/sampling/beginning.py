@@ -14,14 +14,14 @@ from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.vector.vector_env import PlanVectorEnv
+from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 #: Stream of the random numbers that decide what is played before sampling begins.
 _STREAM = 1
 
 
 def begin_episodes(
-    venv: PlanVectorEnv,
+    venv: VenvRows,
     columns: Columns,
     rows: range,
     options: SamplerOptions,
@@ -41,7 +41,7 @@ def begin_episodes(
         sums: of the episodes in progress.
         steps: `[b]`, those that were sampled before, if these are not the very first episodes.
     """
-    shown, _ = venv.reset(seed=row_seeds(options.seed, rows, steps))
+    shown = venv.reset(row_seeds(options.seed, rows, steps))
     _write(columns.obs[-1], slice(None), shown)
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
@@ -62,7 +62,7 @@ def begin_episodes(
 
 
 def _random_step(
-    venv: PlanVectorEnv,
+    venv: VenvRows,
     columns: Columns,
     sums: EpisodeSums,
     live: Any,

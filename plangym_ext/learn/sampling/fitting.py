@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gymnasium import spaces
@@ -61,18 +60,3 @@ def check_vector_env(venv: Any, where: str) -> None:
                 f"{where}: all envs must have one {kind} space, {single}; those of this vector "
                 f"env differ: {every}. Bring them together in wrappers."
             )
-
-
-def check_alike(venvs: Sequence[Any], where: str) -> None:
-    """Refuse vector envs of different spaces.
-
-    Raises:
-        InvalidOption: they differ.
-    """
-    for kind in ("observation", "action"):
-        first, *others = (getattr(venv, f"single_{kind}_space") for venv in venvs)
-        for other in others:
-            if other != first:
-                raise InvalidOption(
-                    f"{where}: the vector envs must have one {kind} space; got {first} and {other}."
-                )

@@ -1,12 +1,11 @@
-"""Sampling in this process: one actor after the other, each in envs of its own."""
+"""Sampling in this process: one actor after the other, each with rows of its own."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
@@ -15,52 +14,43 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
-from plangym_ext.learn.sampling.fitting import check_alike, check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class LocalSampler(Closing):
-    """Abstract; the agent acts in this process, for one set of envs after the other."""
+    """Abstract; the agent acts in this process, for one range of rows after the other."""
 
     def __init__(
         self,
-        venvs: Sequence[PlanVectorEnv],
+        venv: PlanVectorEnv,
         agent: Agent,
         num_steps: int,
         options: SamplerOptions,
+        ranges: Sequence[range],
     ) -> None:
         where = type(self).__name__
         self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
-        for venv in venvs:
-            check_vector_env(venv, where)
-        check_alike(venvs, where)
-        self._venvs, self._agent = tuple(venvs), agent
-        self.num_envs = sum(venv.num_envs for venv in venvs)
-        # Workers write to shared memory themselves.
-        in_workers = any(venv.worker_pids for venv in venvs)
+        self._venv, self._agent, self._ranges = venv, agent, ranges
+        self.num_envs = venv.num_envs
         self.tree: ArrayDict = build_sample_tree(
-            venvs[0],
+            venv,
             agent,
             num_steps,
             self.num_envs,
-            storage="shared" if in_workers else "local",
+            storage="shared" if venv.worker_pids else "local",  # workers write there themselves
             env_info=options.env_info,
         )
-        self._actors: list[Actor] = []
-        for rows in self._ranges():
-            venv = self._venvs[len(self._actors)]
-            self._actors.append(Actor(venv, agent, self.tree, rows, options))
+        self._actors = [
+            Actor(VenvRows(venv, rows), agent, self.tree, rows, options) for rows in ranges
+        ]
         self._options, self._window = options, Window(options.window)
         #: Where the actors were when the fragment began that is being played, or that failed.
         self._saved: list[dict[str, Any]] | None = None
-
-    def _ranges(self) -> list[range]:
-        ends = np.cumsum([venv.num_envs for venv in self._venvs]).tolist()
-        return [range(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
 
     def collect(
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
@@ -94,11 +84,13 @@ class LocalSampler(Closing):
         return collected(self.tree, episodes, version, time.perf_counter() - began)
 
     def _settle(self) -> None:
-        """Bring the actors back if the last fragment failed."""
+        """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
         if self._saved is not None:
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
             self._saved = None
+        for actor in self._actors:  # states are captured of all envs together
+            actor.begin_episodes()
 
     def _play(self, progress: Progress | None) -> None:
         """Play T steps: while the agent acts for one actor, the envs of the others step."""
@@ -130,12 +122,14 @@ class LocalSampler(Closing):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""
-        parts = split_state(state["rows"], self._ranges())
+        parts = split_state(state["rows"], self._ranges)
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
         self._window, self._saved = Window(self._options.window, state["window"]), None
 
     def close(self) -> None:
         """Close the envs; safe to call twice. The tree stays good."""
-        for venv in self._venvs:
-            venv.close()
+        with warnings.catch_warnings():
+            # After a failure a step may be in flight. It is of no use to the sampler's user.
+            warnings.filterwarnings("ignore", ".*while waiting for a pending call")
+            self._venv.close()

@@ -14,6 +14,7 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.weights import SharedWeights
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
@@ -67,7 +68,7 @@ class RemoteActor:
     def _open(self, tree: ArrayDict, weights: SharedWeights, progress: Array) -> None:
         """Use shared memory: the tree, the weights, and `[1]` int64 for how far this one is."""
         maker = self._maker
-        self._actor = Actor(self._venv, maker.agent, tree, maker.rows, maker.options)
+        self._actor = Actor(VenvRows(self._venv), maker.agent, tree, maker.rows, maker.options)
         self._num_steps, self._weights = tree["reward"].shape[0], weights
         self._progress: npt.NDArray[Any] = progress.to_ndarray(copy=False)
 

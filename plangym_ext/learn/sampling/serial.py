@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -40,4 +41,6 @@ class SerialSampler(LocalSampler):
         num_steps: int,
         **options: Any,
     ) -> None:
-        super().__init__([venv], agent, num_steps, SamplerOptions(**options))
+        check_vector_env(venv, "SerialSampler")
+        rows = [range(venv.num_envs)]
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)

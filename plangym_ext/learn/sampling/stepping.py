@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +11,7 @@ from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.infos import missing_info
-from plangym_ext.vector.vector_env import PlanVectorEnv
+from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 Ndarray = npt.NDArray[Any]
 
@@ -38,14 +36,14 @@ class EnvSteps:
     """Steps envs, which write what comes of it where it belongs.
 
     Args:
-        venv: the vector env.
-        columns: of its rows.
+        venv: the envs.
+        columns: of their rows.
         layout: of the observations.
         infos: names of the infos that are kept.
     """
 
     def __init__(
-        self, venv: PlanVectorEnv, columns: Columns, layout: SpaceLayout, infos: tuple[str, ...]
+        self, venv: VenvRows, columns: Columns, layout: SpaceLayout, infos: tuple[str, ...]
     ) -> None:
         self._venv, self._columns, self._layout, self._names = venv, columns, layout, infos
         self._rows: Ndarray | None = None
@@ -72,9 +70,9 @@ class EnvSteps:
         self._rows = rows
         actions, venv = self._columns.action[t], self._venv
         if rows is None:
-            venv.step_async(actions, out=self._outs[t])
+            venv.step_async(actions, None, self._outs[t])
         elif len(rows):
-            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows, out=self._some(t, rows))
+            venv.step_async(mapped(lambda leaf: leaf[rows], actions), rows, self._some(t, rows))
 
     def _some(self, t: int, rows: Ndarray) -> Any:
         """Return arrays for the infos of some rows, which lie apart in the columns."""
@@ -115,9 +113,3 @@ class EnvSteps:
             parts = self._layout.split(infos["final_obs"][entry])
             for target, part in zip(leaves(columns.final_obs[t]), parts, strict=True):
                 target[rows[entry]] = part
-
-    def settle(self) -> None:
-        """Wait for a step that was begun and not finished, whatever comes of it."""
-        # An interrupt may have come at any moment, so only the vector env knows.
-        with contextlib.suppress(gym.error.NoAsyncCallError, Exception):
-            self._venv.step_wait()

@@ -95,8 +95,7 @@ def alternating(task: Task, rows: int, *, from_states: bool) -> Runner:
     del task, from_states
     agent = _agent()
     each = _nanoseconds(agent, rows)
-    halves = _made(rows // 2, each, 1), _made(rows // 2, each, 1)
-    sampler = AlternatingSampler(halves, agent, NUM_STEPS)
+    sampler = AlternatingSampler(_made(rows, each, 2), agent, NUM_STEPS)
     return Runner(sampler.collect, rows * NUM_STEPS, sampler.close, warm_up=2)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
-from sampling_envs import Games, Oracle, Tally, assert_same, copied, oracle_venv
+from sampling_envs import Games, Marked, Tally, assert_same, copied, oracle_venv
 
 from plangym_ext import make_vec
 from plangym_ext.errors import InvalidOption
@@ -13,17 +15,15 @@ from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.serial import SerialSampler
 
 
-def halves(first=2, second=3, env=Oracle, **options):
-    return oracle_venv(first, env, **options), oracle_venv(second, env, first=first, **options)
-
-
 @pytest.mark.parametrize(
     ("backend", "on_end"),
     [("serial", "reset"), ("serial", "wait"), ("serial", "sticky"), ("process", "reset")],
 )
 def test_it_equals_the_serial_sampler_row_by_row(backend, on_end):
     options = {"on_end": on_end, "random_steps": 4, "episode_fields": ("score",)}
-    alternating = AlternatingSampler(halves(env=Games, backend=backend), Tally(), 7, **options)
+    workers = {"n_workers": 2} if backend == "process" else {}
+    venv = oracle_venv(5, Games, backend=backend, **workers)
+    alternating = AlternatingSampler(venv, Tally(), 7, **options)
     with SerialSampler(oracle_venv(5, Games), Tally(), 7, **options) as serial, alternating:
         for _ in range(4):
             one, other = serial.collect(), alternating.collect()
@@ -42,8 +42,7 @@ def test_either_goes_on_from_what_the_other_has_saved():
     def both():
         venv = cartpoles(6)
         agent = RandomAgent(venv.single_action_space)
-        halves = AlternatingSampler((cartpoles(2), cartpoles(4)), agent, 9)
-        return SerialSampler(venv, agent, 9), halves
+        return SerialSampler(venv, agent, 9), AlternatingSampler(cartpoles(6), agent, 9)
 
     (serial, alternating), (other_serial, other_alternating) = both(), both()
     with serial, alternating, other_serial, other_alternating:
@@ -59,31 +58,27 @@ def test_either_goes_on_from_what_the_other_has_saved():
 def test_one_half_steps_while_the_agent_acts_for_the_other():
     calls = []
 
-    class Watched:
-        """A vector env that notes when steps begin and end."""
+    def watch(rows, name):
+        begin, finish = rows.step_async, rows.step_wait
 
-        def __init__(self, venv, name):
-            self.__dict__.update(venv=venv, name=name)
+        def noted_begin(*args):
+            calls.append(f"begin {name}")
+            begin(*args)
 
-        def __getattr__(self, name):
-            return getattr(self.venv, name)
+        def noted_finish():
+            calls.append(f"finish {name}")
+            return finish()
 
-        def step_async(self, *args, **kwargs):
-            calls.append(f"begin {self.name}")
-            self.venv.step_async(*args, **kwargs)
-
-        def step_wait(self, *args, **kwargs):
-            calls.append(f"finish {self.name}")
-            return self.venv.step_wait(*args, **kwargs)
+        rows.step_async, rows.step_wait = noted_begin, noted_finish
 
     class Noted(Tally):
         def step(self, inputs, carry):
             calls.append("act")
             return super().step(inputs, carry)
 
-    with AlternatingSampler(halves(), Noted(), 2) as sampler:
+    with AlternatingSampler(oracle_venv(5), Noted(), 2) as sampler:
         for actor, name in zip(sampler._actors, "ab", strict=True):
-            actor._steps._venv = Watched(actor._steps._venv, name)
+            watch(actor._venv, name)
         calls.clear()
         sampler.collect()
     assert calls == [
@@ -93,20 +88,22 @@ def test_one_half_steps_while_the_agent_acts_for_the_other():
     ]
 
 
-@pytest.mark.parametrize("venvs", [(), "one", "three"])
-def test_two_halves_are_asked_for(venvs):
-    made = {"one": 1, "three": 3}.get(venvs, 0)
-    envs = [oracle_venv(1) for _ in range(made)]
-    with pytest.raises(InvalidOption, match="two vector envs"):
-        AlternatingSampler(tuple(envs), Tally(), 5)
-    for venv in envs:
-        venv.close()
+def test_one_env_has_no_halves():
+    with oracle_venv(1) as venv, pytest.raises(InvalidOption, match="two envs or more"):
+        AlternatingSampler(venv, Tally(), 5)
 
 
-def test_halves_of_other_spaces_are_refused():
-    other = make_vec("CartPole-v1", 2, autoreset_mode="same_step")
-    venv = oracle_venv(2)
-    with pytest.raises(InvalidOption, match="one observation space"):
-        AlternatingSampler((venv, other), Tally(), 5)
-    venv.close()
-    other.close()
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_a_fragment_that_fails_with_both_halves_in_flight_is_played_again(backend, tmp_path):
+    makes = [functools.partial(Marked, index, tmp_path) for index in range(5)]
+    venv = make_vec(makes, backend=backend, autoreset_mode="same_step")
+    (tmp_path / "raise").touch()  # not before: the steps that look for states would fail
+    with SerialSampler(oracle_venv(5), Tally(), 7) as sampler:
+        wanted = [copied(sampler.collect().data) for _ in range(3)]
+    with AlternatingSampler(venv, Tally(), 7) as sampler:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="the env failed"):
+                sampler.collect()
+        (tmp_path / "raise").unlink()
+        for want in wanted:
+            assert_same(copied(sampler.collect().data), want)

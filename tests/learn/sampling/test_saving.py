@@ -11,6 +11,7 @@ from sampling_envs import Oracle, Tally, assert_same, copied, oracle_venv
 from plangym_ext import make_vec
 from plangym_ext.errors import ForeignCheckpoint
 from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.serial import SerialSampler
 from plangym_ext.learn.tensor_file import load, save
 
@@ -135,21 +136,22 @@ def test_without_states_a_fragment_that_failed_is_followed_by_new_episodes(tmp_p
     assert (tree["agent_info.steps"] == tree["obs"][:-1, :, 2] + 1).all()
 
 
-def test_an_interrupted_fragment_is_played_again():
+@pytest.mark.parametrize("kind", [SerialSampler, AlternatingSampler])
+def test_an_interrupted_fragment_is_played_again(kind):
     def made():
-        return SerialSampler(oracle_venv(4), Tally(), 5)
+        return kind(oracle_venv(2), Tally(), 3)
 
     with made() as sampler:
         sampler.collect()
         with InterruptAt(-1) as count:
             sampler.collect()
         wanted, statistics = copied(sampler.collect().data), sampler.statistics
-    for number in points(count.lines, few=40):
+    for number in points(count.lines, few=25):
         with made() as sampler:
             sampler.collect()
             with pytest.raises(KeyboardInterrupt), InterruptAt(number):
                 sampler.collect()
-            played = sampler.state_dict()["rows"]["noise"][0] // 5
+            played = sampler.state_dict()["rows"]["noise"][0] // 3
             for _ in range(3 - played):
                 tree = sampler.collect().data
             assert_same(copied(tree), wanted)

@@ -169,11 +169,15 @@ def test_a_lost_life_ends_returns_but_not_the_game():
     assert ended.sum() > 2 * len(row) - 1
 
 
-def test_numeric_infos_are_kept_by_name_those_of_endings_too():
-    with sampler_of(40, 3, env_info={"at": np.float64}) as sampler:
-        tree = copied(sampler.collect().data)
-    after = np.where(tree["first"][1:, :, None], tree["final_obs"], tree["obs"][1:])
-    np.testing.assert_array_equal(tree["env_info.at"], after @ [100, 10, 1])
+@pytest.mark.parametrize("on_end", ENDS)
+def test_numeric_infos_are_kept_by_name_those_of_endings_too(on_end):
+    with sampler_of(9, 3, env_info={"at": np.float64}, on_end=on_end) as sampler:
+        for _ in range(3):
+            tree = copied(sampler.collect().data)
+            ended = tree["terminated"] | tree["truncated"]
+            after = np.where(ended[..., None], tree["final_obs"], tree["obs"][1:])
+            wanted = np.where(tree["valid"], after @ [100, 10, 1], 0)
+            np.testing.assert_array_equal(tree["env_info.at"], wanted)
 
 
 def test_random_steps_at_the_start_set_the_rows_apart():
@@ -224,8 +228,8 @@ def test_nested_observations_and_actions_are_written_leaf_by_leaf():
                 state = sampler.state_dict()
                 trees.append(copied(sampler.collect().data))
         assert_same(trees[-1], trees[-2])
-        halves = [oracle_venv(n, NestedOracle, first) for n, first in ((1, 0), (2, 1))]
-        with AlternatingSampler(halves, RandomAgent(space), 9, on_end=on_end) as sampler:
+        venv = oracle_venv(3, NestedOracle)
+        with AlternatingSampler(venv, RandomAgent(space), 9, on_end=on_end) as sampler:
             sampler.load_state_dict(state)
             assert_same(copied(sampler.collect().data), trees[-1])
     tree = trees[0]

@@ -1,0 +1,94 @@
+"""Adjoining sub-envs of a vector env, as an actor steps them: all of them, or one half."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+Ndarray = npt.NDArray[Any]
+
+
+class VenvRows:
+    """b adjoining sub-envs of a vector env, numbered from 0.
+
+    Args:
+        venv: the vector env.
+        rows: which; None for all.
+    """
+
+    def __init__(self, venv: PlanVectorEnv, rows: range | None = None) -> None:
+        self.venv = venv
+        self.single_observation_space = venv.single_observation_space
+        self.single_action_space = venv.single_action_space
+        self._ids = np.arange(venv.num_envs) if rows is None else np.array(rows)
+        self._whole = len(self._ids) == venv.num_envs
+        self.num_envs = len(self._ids)
+        self._begun: Ndarray | None = None
+
+    def _of(self, rows: Ndarray | None) -> Ndarray | None:
+        """Return the numbers of rows in the vector env; None for all of it."""
+        if rows is None:
+            return None if self._whole else self._ids
+        return self._ids[rows]
+
+    def reset(self, seeds: Sequence[int]) -> Any:
+        """Reset all rows, each by a seed; return observations `[b, *obs]`."""
+        if self._whole:
+            return self.venv.reset(seed=seeds)[0]
+        return self.venv.reset_some(self._ids, seed=seeds)[0]
+
+    def step(self, actions: Any, rows: Ndarray) -> Any:
+        """Step `[k]` rows; see `PlanVectorEnv.step`."""
+        return self.venv.step(actions, self._of(rows))
+
+    def step_out(self, out: Any) -> Any:
+        """Return the arrays of an `out` for all rows, checked once for many calls."""
+        return self.venv.step_out(out, self.num_envs)
+
+    def step_async(self, actions: Any, rows: Ndarray | None, out: Any) -> None:
+        """Begin a step of `[k]` rows, or of all; that of another half may be in flight."""
+        self._begun = self._of(rows)
+        self.venv.step_async(actions, self._begun, out=out)
+
+    def step_wait(self) -> Any:
+        """Wait for the step; return what `PlanVectorEnv.step` returns."""
+        return self.venv.step_wait(env_ids=self._begun)
+
+    def settle(self) -> None:
+        """Wait for all that is in flight in the vector env, whatever comes of it."""
+        # An interrupt may have come at any moment, so only the vector env knows.
+        with contextlib.suppress(gym.error.NoAsyncCallError):
+            for _ in range(2):
+                try:
+                    self.venv.step_wait()
+                except gym.error.NoAsyncCallError:
+                    raise
+                except Exception:
+                    continue
+
+    def get_states(self) -> Ndarray:
+        """Return `[b, S]` uint8, fresh.
+
+        Raises:
+            IncompleteState: the state of a sub-env cannot be captured.
+        """
+        return self.venv.get_states()[self._ids]
+
+    def set_states(self, states: Ndarray) -> None:
+        """Bring the rows to states `[b, S]`."""
+        every = np.zeros((self.venv.num_envs, states.shape[1]), np.uint8)
+        every[self._ids] = states
+        mask = np.zeros(self.venv.num_envs, bool)
+        mask[self._ids] = True
+        try:
+            self.venv.set_states(every, mask)
+        except gym.error.ResetNeeded:  # sub-envs could not be brought back after a fault
+            self.venv.reset()
+            self.venv.set_states(every, mask)
