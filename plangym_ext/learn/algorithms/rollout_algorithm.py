@@ -11,6 +11,7 @@ import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.config import RolloutConfig
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.losses import explained_variance
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
 from plangym_ext.learn.networks.state import check_network_state
@@ -19,7 +20,6 @@ from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.trainers.optimizers import make_optimizer
 
 
 class RolloutAlgorithm(ABC):
@@ -51,19 +51,18 @@ class RolloutAlgorithm(ABC):
             )
         self.updates = self.steps = 0
         self.optimizer = self._make_optimizer()
-        self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._random = TorchRandom(seed)
         self._rows: Rows | None = None
 
-    def _make_optimizer(self) -> torch.optim.Optimizer:
+    def _make_optimizer(self) -> FlatOptimizer:
         config = self.config
         options: dict[str, Any] = {}
         if config.optimizer != "sgd":
             options["eps"] = config.epsilon
         if config.optimizer != "rmsprop":
-            # One pass over all parameters instead of ten small operations on each.
+            # One pass over the parameters instead of ten operations on them.
             options["fused"] = True
-        return make_optimizer(self.network, config, **options)
+        return FlatOptimizer(self.network, config, **options)
 
     # Taking in ------------------------------------------------------------------
 
@@ -117,6 +116,7 @@ class RolloutAlgorithm(ABC):
         rows, self._rows = self._rows, None
         if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
             return found
+        self.optimizer.read()
         self.network.train()
         try:
             with self._random.used():
@@ -124,7 +124,7 @@ class RolloutAlgorithm(ABC):
         finally:
             self.network.eval()
         with torch.no_grad():
-            means["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+            means["learning_rate"] = self.optimizer.rate
             means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
         found["updates"] = self.updates
         return found | {f"train/{name}": number for name, number in means.items()}
@@ -141,22 +141,15 @@ class RolloutAlgorithm(ABC):
 
     def _update(self, loss: Any) -> float:
         """Take one step down the gradient of a loss; return the norm of it before clipping."""
-        self.optimizer.zero_grad()
-        loss.backward()
         number = self.config.max_grad_norm
         most = math.inf if number is None else at(number, self.updates)
-        norm = float(nn.utils.clip_grad_norm_(self._parameters, most))
+        norm = self.optimizer.step(loss, at(self.config.learning_rate, self.updates), most)
         if not math.isfinite(norm):
-            self.optimizer.zero_grad()
             raise LossNotFinite(
                 f"{type(self).__name__}.train: update {self.updates} must have a finite gradient; "
                 f"its norm is {norm}, of a loss of {float(loss.detach())}. Look at rewards and "
                 f"observations for what is not finite; else lower learning_rate."
             )
-        rate = at(self.config.learning_rate, self.updates)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
         self.updates += 1
         return norm
 
@@ -175,7 +168,7 @@ class RolloutAlgorithm(ABC):
                 "updates": self.updates,
                 "steps": self.steps,
                 "network": self.network.state_dict(),
-                "moments": self.optimizer.state_dict()["state"],
+                "moments": self.optimizer.state_dict(),
             },
             "torch_random": self._random.state_dict(),
         }
@@ -197,8 +190,7 @@ class RolloutAlgorithm(ABC):
                 )
         check_network_state(self.network, theirs["network"], where)
         self.network.load_state_dict(theirs["network"])
-        settings = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": theirs["moments"], "param_groups": settings})
+        self.optimizer.load_state_dict(theirs["moments"])
         self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._random.load_state_dict(state["torch_random"])
         self._rows = None

@@ -21,5 +21,6 @@ def normalized(advantage: Any, valid: Any = None, *, epsilon: float = 1e-6) -> A
     flat = array.reshape((-1, *array.shape[2:]))
     counted = flat if valid is None else flat[convert(valid).reshape(-1) != 0]
     # The population's deviation, in both libraries.
-    deviation = ((counted - counted.mean(0)) ** 2).mean(0) ** 0.5
-    return (array - counted.mean(0)) / (deviation + epsilon)
+    mean = counted.mean(0)
+    deviation = ((counted - mean) ** 2).mean(0) ** 0.5
+    return (array - mean) / (deviation + epsilon)

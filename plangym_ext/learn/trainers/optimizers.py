@@ -26,23 +26,27 @@ class OptimizerConfig(Protocol):
         """Weight decay."""
 
 
-def make_optimizer(
-    network: nn.Module, config: OptimizerConfig, **options: Any
-) -> torch.optim.Optimizer:
-    """Return the optimiser of a config over all parameters of a network.
-
-    Args:
-        network: whose parameters.
-        config: name, learning rate and weight decay.
-        **options: of the optimiser's class, such as `eps`.
-    """
+def make_optimizer(network: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """Return the optimiser of a config over all parameters of a network."""
     parameters = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         # Biases, and the scales of normalisations, are one-dimensional.
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": at(config.l2, 0)},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
+    return optimizer_of([group for group in groups if group["params"]], config)
+
+
+def optimizer_of(
+    groups: list[dict[str, Any]], config: OptimizerConfig, **options: Any
+) -> torch.optim.Optimizer:
+    """Return the optimiser of a config over groups of parameters.
+
+    Args:
+        groups: with "params" and "weight_decay".
+        config: name and learning rate.
+        **options: of the optimiser's class, such as `eps`.
+    """
     rate = at(config.learning_rate, 0)
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=rate, momentum=0.9, **options)

@@ -169,11 +169,15 @@ def test_a_lost_life_ends_returns_but_not_the_game():
     assert ended.sum() > 2 * len(row) - 1
 
 
-def test_numeric_infos_are_kept_by_name_those_of_endings_too():
-    with sampler_of(40, 3, env_info={"at": np.float64}) as sampler:
-        tree = copied(sampler.collect().data)
-    after = np.where(tree["first"][1:, :, None], tree["final_obs"], tree["obs"][1:])
-    np.testing.assert_array_equal(tree["env_info.at"], after @ [100, 10, 1])
+@pytest.mark.parametrize("on_end", ENDS)
+def test_numeric_infos_are_kept_by_name_those_of_endings_too(on_end):
+    with sampler_of(9, 3, env_info={"at": np.float64}, on_end=on_end) as sampler:
+        for _ in range(3):
+            tree = copied(sampler.collect().data)
+            ended = tree["terminated"] | tree["truncated"]
+            after = np.where(ended[..., None], tree["final_obs"], tree["obs"][1:])
+            wanted = np.where(tree["valid"], after @ [100, 10, 1], 0)
+            np.testing.assert_array_equal(tree["env_info.at"], wanted)
 
 
 def test_random_steps_at_the_start_set_the_rows_apart():

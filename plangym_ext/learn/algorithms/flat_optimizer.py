@@ -1,0 +1,108 @@
+"""One optimiser step over all parameters of a network at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
+
+
+class FlatOptimizer:
+    """Steps a network down a gradient, with its parameters joined into one vector.
+
+    The networks of rollout algorithms are small and stepped often: operations on ten small
+    tensors each cost more than those on one of the same size. The network's own parameters are
+    read when a round begins, and written after each step.
+
+    Args:
+        network: whose parameters.
+        config: name, learning rate and weight decay.
+        **options: of the optimiser's class, such as `eps`.
+
+    Attributes:
+        rate: the learning rate of the last step.
+    """
+
+    def __init__(self, network: nn.Module, config: OptimizerConfig, **options: Any) -> None:
+        learned = [p for p in network.parameters() if p.requires_grad]
+        decay = at(config.l2, 0)
+        # Biases, and the scales of normalisations, are one-dimensional, and do not decay.
+        decayed = [p for p in learned if p.ndim > 1] if decay else []
+        rest = [p for p in learned if p.ndim <= 1 or not decay]
+        self._parts = [_Part(parameters) for parameters in (decayed, rest) if parameters]
+        self._parameters = [p for part in self._parts for p in part.parameters]
+        groups = [
+            {"params": [part.vector], "weight_decay": decay if part.parameters is decayed else 0.0}
+            for part in self._parts
+        ]
+        self._optimizer = optimizer_of(groups, config, **options)
+        self.rate = at(config.learning_rate, 0)
+
+    def read(self) -> None:
+        """Take over the weights as they are now."""
+        for part in self._parts:
+            part.read()
+
+    def step(self, loss: Any, rate: float, max_norm: float) -> float:
+        """Take one step.
+
+        Args:
+            loss: scalar.
+            rate: learning rate.
+            max_norm: longer gradients are shortened to this; may be infinite.
+
+        Returns:
+            The norm of the gradient before; if it is not finite, no step was taken.
+        """
+        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        begin = 0
+        for part in self._parts:
+            end = begin + len(part.parameters)
+            part.vector.grad = torch.cat([grad.flatten() for grad in gradients[begin:end]])
+            begin = end
+        norm = math.hypot(*(float(part.vector.grad.norm()) for part in self._parts))
+        if not math.isfinite(norm):
+            return norm
+        if norm > max_norm:
+            for part in self._parts:
+                part.vector.grad.mul_(max_norm / norm)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+        for part in self._parts:
+            part.write()
+        self.rate = rate
+        return norm
+
+    def state_dict(self) -> Any:
+        """Return the moments: tensors and plain values by number of the vector."""
+        return self._optimizer.state_dict()["state"]
+
+    def load_state_dict(self, state: Mapping[Any, Any]) -> None:
+        """Go on from moments; rates remain those of the config."""
+        settings = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": state, "param_groups": settings})
+
+
+class _Part:
+    """Some parameters, and a vector of all their numbers."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self.parameters = parameters
+        self.vector: Any = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
+        pieces = torch.split(self.vector.detach(), [p.numel() for p in parameters])
+        self._pieces = [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
+
+    @torch.no_grad()
+    def read(self) -> None:
+        for piece, parameter in zip(self._pieces, self.parameters, strict=True):
+            piece.copy_(parameter)
+
+    @torch.no_grad()
+    def write(self) -> None:
+        for piece, parameter in zip(self._pieces, self.parameters, strict=True):
+            parameter.copy_(piece)

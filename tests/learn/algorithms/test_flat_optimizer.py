@@ -1,0 +1,67 @@
+"""Steps over one vector against torch's own optimisers and clipping, parameter by parameter."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from plangym_ext.learn import A2CConfig  # noqa: E402
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer  # noqa: E402
+from plangym_ext.learn.trainers.optimizers import make_optimizer  # noqa: E402
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+
+
+def loss_of(net, step):
+    x = torch.arange(6.0).reshape(2, 3) - step
+    return (net(x) ** 2).mean() * 10
+
+
+def numbers(net):
+    return torch.cat([p.detach().flatten() for p in net.parameters()])
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "sgd"])
+def test_steps_are_those_of_torch(name, l2):
+    config = A2CConfig(optimizer=name, learning_rate=0.02, l2=l2)
+    mine, theirs = network(), network()
+    flat, plain = FlatOptimizer(mine, config), make_optimizer(theirs, config)
+    for step in range(4):
+        norm = flat.step(loss_of(mine, step), 0.02, 0.5)
+        plain.zero_grad()
+        loss_of(theirs, step).backward()
+        wanted = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        plain.step()
+        assert norm == pytest.approx(float(wanted), rel=1e-4)
+        torch.testing.assert_close(numbers(mine), numbers(theirs), rtol=1e-4, atol=1e-5)
+    assert not torch.equal(numbers(mine), numbers(network()))
+
+
+def test_a_part_without_gradient_stays_and_what_is_not_finite_changes_nothing():
+    net = network()
+    optimizer = FlatOptimizer(net, A2CConfig())
+    before = copy.deepcopy(net)
+    assert math.isnan(optimizer.step(loss_of(net, 0) * math.nan, 0.1, 0.5))
+    assert torch.equal(numbers(net), numbers(before))
+    optimizer.step(net[0](torch.ones(1, 3)).sum(), 0.1, 0.5)
+    assert torch.equal(net[2].weight, before[2].weight)
+    assert not torch.equal(net[0].weight, before[0].weight)
+
+
+def test_weights_that_were_changed_from_outside_are_gone_on_from():
+    net, other = network(), network()
+    optimizer = FlatOptimizer(net, A2CConfig(optimizer="sgd"))
+    with torch.no_grad():
+        for parameter in [*net.parameters(), *other.parameters()]:
+            parameter.add_(1.0)
+    optimizer.read()
+    optimizer.step(loss_of(net, 0), 0.0, 0.5)
+    assert torch.equal(numbers(net), numbers(other))
