@@ -27,6 +27,8 @@ from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.step_out import StepOut
 
 _COUNTS = ("n_step", "dt")
+#: Bytes under which results are copied to `out`: to have them written there takes longer.
+_SMALL = 1 << 16
 #: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
 _Kept = tuple[np.ndarray, np.ndarray, Any]
 
@@ -230,7 +232,9 @@ class StateBackend(VectorBackend):
             names = {"obs0": "obs0", "terminated": "terminateds", "truncated": "truncateds"}
             if self._is_cast:
                 del names["obs0"]
-            out.layout = {ours: fields[name] for ours, name in names.items() if name in fields}
+            arrays = {ours: fields[name] for ours, name in names.items() if name in fields}
+            small = sum(array.nbytes for array in arrays.values()) < _SMALL
+            out.layout = NO_OUT if small else arrays
         found: Mapping[str, np.ndarray] = out.layout
         # Actions of a row are read when the results of others have been written.
         if actions.base is not None and any(

@@ -128,9 +128,11 @@ class ExternalProcess(Closing):
     def describe(self) -> dict[str, Any]:
         """Return name, spaces and row layout of the env; waits until it is built."""
         if self._description is None:
-            self._description = self.result(READY, START_TIMEOUT)
+            found = self.result(READY, START_TIMEOUT)
             if self._width is not None:
                 self.post(Widen(self._width))
+            # Last: an interrupt before it leaves all of this to be done again.
+            self._description = found
         return self._description
 
     @property
@@ -215,7 +217,12 @@ class ExternalProcess(Closing):
             self._forgotten.add(request)
 
     def taken(self, request: int) -> Reply | None:
-        """Answer to a request, if it has come; it is given once."""
+        """Answer to a request, if it has come; it is given once, but for what the worker is.
+
+        That is kept for as long as the worker lives: it cannot be asked for again.
+        """
+        if request == READY:
+            return self._answers.get(READY)
         return self._answers.pop(request, None)
 
     def has_answer(self, request: int) -> bool:

@@ -145,6 +145,35 @@ def test_results_lie_where_the_caller_says_with_the_same_bytes(name, host, stora
         assert (venv.get_states() == plain.get_states()).all()
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5"])
+def test_large_results_are_written_by_native_code_itself(name, monkeypatch):
+    monkeypatch.setattr("plangym_ext.vector.state_backend._SMALL", 0)
+    options = {"num_envs": 5, "autoreset_mode": "same_step"}
+    with (
+        plangym_ext.make_vec(name, **options) as venv,
+        plangym_ext.make_vec(name, **options) as plain,
+    ):
+        tree = tree_of(venv, 5, "local")
+        for one in (venv, plain):
+            one.reset(seed=1)
+        venv.action_space.seed(0)
+        ended = 0
+        for t in range(T):
+            actions, out = venv.action_space.sample(), at(tree, t)
+            want = plain.step(actions)
+            assert_same(venv.step(actions, out=out)[4], want[4])
+            assert_same(results_of(out), want[:4], f"step {t}")
+            ended += check_finals(out, want[4])
+        assert ended
+        assert_same(venv.observations(), plain.observations())
+        # Actions in the memory that results go to are read before it is written.
+        shared = np.zeros(5, np.int64)
+        if name == "FrozenLake-v1":
+            shared[:] = actions
+            venv.step(shared[:], out={"obs": shared})
+            assert_same(shared, plain.step(actions)[0])
+
+
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 @pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 2}], ids=str)
 def test_infos_are_what_the_step_itself_said(options, mode):

@@ -10,8 +10,12 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+from interrupting import EVERY_LINE, InterruptAt
 
 import plangym_ext
+from plangym_ext.errors import WorkerDied
+from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.external_process import ExternalProcess
 
 
 class Slow(gym.Env):
@@ -49,3 +53,23 @@ def test_batches_after_an_interrupt_are_right():
             got = env.step_batch(np.zeros(12, int), second)
             assert got.states.tobytes() == expected.states.tobytes()
             assert got.rewards.tobytes() == expected.rewards.tobytes()
+
+
+@pytest.mark.slow
+def test_an_interrupt_loses_nothing_of_what_a_new_worker_says_of_itself():
+    for number in range(1, 200, 1 if EVERY_LINE else 17):
+        process = ExternalProcess(Slow, wait=False)
+        try:
+            assert wait_readable(process.process.signs, 30.0)
+            with InterruptAt(number):
+                process.describe()
+            break
+        except KeyboardInterrupt:
+            try:
+                assert process.describe()["name"]
+            except WorkerDied:  # in the middle of reading it: the connection is given up at once
+                process.restart()
+                assert process.describe()["name"]
+        finally:
+            process.close()
+    assert number > 20
