@@ -19,6 +19,8 @@ html_static_path = ["_static"]
 # The flows of contributing.md, which a test reads, are shown as text.
 _lexers["hops"] = _TextLexer()
 
+# What learns is documented without torch, which would be the largest part of this environment.
+autodoc_mock_imports = ["torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

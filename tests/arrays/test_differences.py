@@ -214,9 +214,10 @@ def _():
     assert type(ArrayDict(x=counted()).to_ndarray()["x"]) is np.ndarray
 
 
-@row("methods of a tree")
+@row("attributes of a tree")
 def _():
     tree = ArrayDict(x=counted(padding=1))
+    assert tree.x is tree["x"]
     with pytest.raises(AttributeError):
         _ = tree.padding
     assert tree.apply("padding") == {"x": 1}
