@@ -1,4 +1,4 @@
-"""`plangym-ext train PRESET`: a network learns from planning.
+"""`plangym-ext train PRESET`: a network learns from planning, or from what an agent played.
 
 Settings come from a preset, from files given with `--config`, and from the command line,
 the later over the earlier: `plangym-ext train cartpole --trainer.learning_rate 3e-4`.
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         nargs="?",
         metavar="PRESET",
         help="settings to begin with, named first: cartpole, narrow_path, sokoban_6x6, "
-        "sokoban_8x8, breakout, or a file",
+        "sokoban_8x8, breakout, ppo_cartpole, a2c_cartpole, or a file",
     )
     parser.add_argument(
         "--config",
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     # After the table, which leaves its line when it is closed.
     print(
         f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
-        f"{runner.trainer.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
+        f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
     )
     print(f"wrote {runner.newest_checkpoint}")
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, MissingExtra
-from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.config import RunConfig, check_one_kind
 from plangym_ext.run.settings.presets import preset
 from plangym_ext.run.settings.settings import build, merged
 
@@ -29,12 +29,14 @@ def compose(
 
     Raises:
         UnknownName: a preset or a key is not known.
-        InvalidOption: a value is not one of that setting, or a file is not readable.
+        InvalidOption: a value is not one of that setting, a file is not readable, or there are
+            sections both of a run with a planner and of one with an agent.
         MissingExtra: YAML is to be read and PyYAML is not installed.
     """
     found: dict[str, Any] = {}
     for source in sources:
         found = _over(found, source if isinstance(source, Mapping) else named(source))
+    check_one_kind(found)
     config: RunConfig = build(RunConfig, found)
     return config
 

@@ -10,6 +10,8 @@ from typing import Any
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.sections import (
+    AgentSettings,
+    AlgorithmSettings,
     PlannerSettings,
     TrainerSettings,
     checked_choice,
@@ -18,6 +20,9 @@ from plangym_ext.run.settings.sections import (
 
 REPLAYS = ("uniform", "prioritized", "balanced")
 PLAYERS = ("network", "planner")
+#: What a run with a planner has and one with an agent has not, and the other way round.
+OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
+OF_AGENTS = frozenset({"agent", "algorithm"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +34,8 @@ class EnvSettings:
         kwargs: for the env's constructor.
         frameskip: env steps per move; None: the env's own.
         n_workers: worker processes that step the env; 0: none; None: the fastest backend.
-        max_steps: moves after which an episode is cut.
+        max_steps: moves after which an episode is cut; of an agent, in evaluations alone:
+            while it learns, the env's own limit counts.
         trust: open pickles in the states of a checkpoint, for envs that have any.
     """
 
@@ -54,8 +60,8 @@ class CollectorSettings:
     Args:
         num_envs: games that are played side by side.
         moves: of every game, per round.
-        n_workers: processes that share the games, each with its own network; 0: all are
-            played here, in one batch.
+        n_workers: processes that share the games of a planner, each with its own network; 0: all
+            are played here, in one batch. For an agent, `env.n_workers` step the envs.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
@@ -145,12 +151,17 @@ class EvaluationSettings:
 class RunConfig:
     """All settings of a training run.
 
+    Either a planner plays, and a trainer learns from a replay; or an agent plays, and an
+    algorithm learns. The sections of the other kind of run are left out of its settings.
+
     Args:
         env: where is played.
         planner: who plays while it is learned.
         network: what learns.
         trainer: how it learns.
         replay: from what.
+        agent: who plays, in a run without a planner.
+        algorithm: how it learns.
         collector: how episodes are collected.
         evaluation: how the network is judged.
         seed: of everything; the same gives the same, bit for bit.
@@ -166,6 +177,8 @@ class RunConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
+    agent: AgentSettings | None = None
+    algorithm: AlgorithmSettings | None = None
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     seed: int = 0
@@ -182,12 +195,57 @@ class RunConfig:
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)
         checked_least("threads", self.threads, 1)
+        if self.agent is not None or self.algorithm is not None:
+            self._check_agent()
+            return
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
         given = {key: changed.options[key] for key in self.evaluation.planner}
         object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
 
+    def _check_agent(self) -> None:
+        """Refuse what a run with an agent lacks, and what means nothing to it."""
+        for name in sorted(OF_AGENTS):
+            if getattr(self, name) is None:
+                raise InvalidOption(
+                    f"settings: a run has an agent and an algorithm, or neither; it has no {name}. "
+                    f"Give {name}.name."
+                )
+        meant_for_planners = {
+            "env.frameskip": (self.env.frameskip, None, "env.kwargs"),
+            "collector.n_workers": (self.collector.n_workers, 0, "env.n_workers"),
+            "evaluation.player": (self.evaluation.player, "network", "agent.name"),
+            "evaluation.planner": (dict(self.evaluation.planner), {}, "agent.name"),
+        }
+        for key, (value, default, instead) in meant_for_planners.items():
+            if value != default:
+                raise InvalidOption(
+                    f"settings: {key} is of runs with a planner; in one with an agent it must be "
+                    f"{default!r}; got {value!r}. See {instead}."
+                )
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The sections that are of the other kind of run."""
+        return OF_AGENTS if self.agent is None else OF_PLANNERS
+
     @property
     def steps_per_round(self) -> int:
         """Moves of all games in a round."""
         return self.collector.num_envs * self.collector.moves
+
+
+def check_one_kind(values: Mapping[str, Any]) -> None:
+    """Refuse nested settings that name both who plans and who acts without planning.
+
+    Raises:
+        InvalidOption: they do.
+    """
+    given = {key for key, value in values.items() if value is not None}
+    plans, acts = sorted(given & OF_PLANNERS), sorted(given & OF_AGENTS)
+    if plans and acts:
+        raise InvalidOption(
+            f"settings: a run has a planner and a trainer, or an agent and an algorithm; got "
+            f"{', '.join(plans)} and {', '.join(acts)}. Leave out the ones or the others, or begin "
+            f"with another preset."
+        )

@@ -46,6 +46,21 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
     }
 
 
+def _agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
+    """Have an agent learn to balance, with one network for the policy and one for values."""
+    return {
+        "env": {"id": "CartPole-v1", "max_steps": 500},
+        "agent": {
+            "name": "actor_critic",
+            "activation": "tanh",
+            "init": "orthogonal",
+            "shared_body": False,
+        },
+        "algorithm": dict(algorithm),
+        **rest,
+    }
+
+
 PRESETS: Mapping[str, dict[str, Any]] = {
     "cartpole": {
         "env": {"id": "CartPole-v1", "max_steps": 500},
@@ -127,6 +142,28 @@ PRESETS: Mapping[str, dict[str, Any]] = {
         "rounds": 1000,
         "checkpoint_every": 50,
     },
+    "ppo_cartpole": _agent_on_cartpole(
+        {
+            "name": "ppo",
+            # 20 updates a round, until the last one.
+            "learning_rate": {"start": 1e-3, "end": 0.0, "over": 8000},
+            "gae_lambda": 0.8,
+            "discount": 0.98,
+            "epochs": 20,
+            "batch_size": 256,
+        },
+        collector={"num_envs": 8, "moves": 32},
+        evaluation={"every": 100, "episodes": 20},
+        rounds=400,
+        checkpoint_every=50,
+    ),
+    "a2c_cartpole": _agent_on_cartpole(
+        {"name": "a2c", "learning_rate": {"start": 7e-4, "end": 0.0, "over": 12_500}},
+        collector={"num_envs": 8, "moves": 5},
+        evaluation={"every": 2500, "episodes": 20},
+        rounds=12_500,
+        checkpoint_every=1250,
+    ),
 }
 
 

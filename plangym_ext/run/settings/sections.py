@@ -1,14 +1,21 @@
-"""Sections whose settings depend on a name: a planner's and a trainer's."""
+"""Sections whose settings depend on a name: a planner's, a trainer's, an agent's."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self, final
 
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.algorithms.config import (
+    A2CConfig,
+    PPOConfig,
+    ReinforceConfig,
+    RolloutConfig,
+)
+from plangym_ext.learn.networks.agent_config import AgentConfig
 from plangym_ext.learn.trainers.config import (
     AlphaZeroConfig,
     HistogramConfig,
@@ -37,11 +44,82 @@ TRAINERS: Mapping[str, tuple[str, type[TrainerConfig]]] = {
     "supervised": ("SupervisedTrainer", SupervisedConfig),
     "td": ("TDTrainer", TDConfig),
 }
+#: Name -> the agent's class in `plangym_ext.learn`, and the settings of its network.
+AGENTS: Mapping[str, tuple[str, type[AgentConfig]]] = {
+    "actor_critic": ("ActorCriticAgent", AgentConfig),
+}
+#: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
+ALGORITHMS: Mapping[str, tuple[str, type[RolloutConfig]]] = {
+    "ppo": ("PPO", PPOConfig),
+    "a2c": ("A2C", A2CConfig),
+    "reinforce": ("REINFORCE", ReinforceConfig),
+}
 
 
 @dataclass(frozen=True)
-class TrainerSettings:
-    """A trainer and its settings, side by side in a file: `{name = "value", l2 = 0.0}`.
+class NamedSettings:
+    """Abstract; the name of a class and its settings, side by side: `{name = "value", l2 = 0.0}`.
+
+    Args:
+        name: one that is known, or "module:Class" of your own.
+        config: of that class.
+    """
+
+    name: str
+    config: Any
+
+    known: ClassVar[Mapping[str, tuple[str, type[Any]]]]
+    section: ClassVar[str]
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Make it from one flat mapping; see `settings.build`."""
+        name = str(values.get("name", cls.name))
+        rest = {key: value for key, value in values.items() if key != "name"}
+        return cls(name, build(cls._config_class(name, dotted(where, "name")), rest, where))
+
+    @classmethod
+    def _base(cls) -> type[Any]:
+        """Return what a class of the user's derives from."""
+        raise NotImplementedError
+
+    @classmethod
+    def _config_class(cls, name: str, where: str) -> type[Any]:
+        """Return the class of the settings that belong to a name."""
+        if is_own(name):
+            own: Any = load_own_class(name, f"settings: {where}", cls._base())
+            found: type[Any] = own.config_class
+            return found
+        if name not in cls.known:
+            raise UnknownName(
+                f"settings: {where} must be one of {', '.join(cls.known)}, or module:Class; got "
+                f"{name!r}{suggestion(name, cls.known)}"
+            )
+        return cls.known[name][1]
+
+    def _class(self) -> Any:
+        """Return the class that is named."""
+        import plangym_ext.learn
+
+        if is_own(self.name):
+            return load_own_class(self.name, f"settings: {self.section}.name", self._base())
+        return getattr(plangym_ext.learn, self.known[self.name][0])
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return it as one flat mapping."""
+        return {"name": self.name, **plain(self.config)}
+
+    def listed(self, where: str) -> list[Setting]:
+        """List its settings; see `settings.listed`."""
+        known = f"one of: {', '.join(self.known)}; or module:Class"
+        name = Setting(dotted(where, "name"), self.name, known)
+        return [name, *listed(self.config, where)]
+
+
+@final
+@dataclass(frozen=True)
+class TrainerSettings(NamedSettings):
+    """A trainer and its settings.
 
     Args:
         name: "alphazero", "value", "q", "histogram", "supervised" or "td"; or "module:Class" of
@@ -52,32 +130,78 @@ class TrainerSettings:
     name: str = "alphazero"
     config: TrainerConfig = field(default_factory=AlphaZeroConfig)
 
+    known = TRAINERS
+    section = "trainer"
+
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any], where: str) -> Self:
-        """Make it from one flat mapping; see `settings.build`."""
-        name = str(values.get("name", cls.name))
-        rest = {key: value for key, value in values.items() if key != "name"}
-        return cls(name, build(_trainer_config(name, dotted(where, "name")), rest, where))
+    def _base(cls) -> type[Any]:
+        from plangym_ext.learn.trainers.base import Trainer
+
+        return Trainer
 
     def make(self, network: Any) -> Any:
         """Make the trainer of a network."""
-        import plangym_ext.learn
+        return self._class()(network, self.config)
 
-        if is_own(self.name):
-            trainer = load_own_class(self.name, "settings: trainer.name", plangym_ext.learn.Trainer)
-        else:
-            trainer = getattr(plangym_ext.learn, TRAINERS[self.name][0])
-        return trainer(network, self.config)
 
-    def to_settings(self) -> dict[str, Any]:
-        """Return it as one flat mapping."""
-        return {"name": self.name, **plain(self.config)}
+@final
+@dataclass(frozen=True)
+class AgentSettings(NamedSettings):
+    """An agent, and what its network is made of.
 
-    def listed(self, where: str) -> list[Setting]:
-        """List its settings; see `settings.listed`."""
-        known = f"one of: {', '.join(TRAINERS)}; or module:Class"
-        name = Setting(dotted(where, "name"), self.name, known)
-        return [name, *listed(self.config, where)]
+    Args:
+        name: "actor_critic"; or "module:Class" of a `NetworkAgent` of your own, which is made
+            with the network and the keyword `device`.
+        config: of its network.
+    """
+
+    name: str = "actor_critic"
+    config: AgentConfig = field(default_factory=AgentConfig)
+
+    known = AGENTS
+    section = "agent"
+
+    @classmethod
+    def _base(cls) -> type[Any]:
+        from plangym_ext.learn.agents.network_agent import NetworkAgent
+
+        return NetworkAgent
+
+    @classmethod
+    def _config_class(cls, name: str, where: str) -> type[Any]:
+        # The network is made here, whoever plays it.
+        return AgentConfig if is_own(name) else super()._config_class(name, where)
+
+    def make(self, network: Any, device: str) -> Any:
+        """Make the agent that plays a network."""
+        return self._class()(network, device=device)
+
+
+@final
+@dataclass(frozen=True)
+class AlgorithmSettings(NamedSettings):
+    """An algorithm that learns from what an agent played, and its settings.
+
+    Args:
+        name: "ppo", "a2c" or "reinforce"; or "module:Class" of a `RolloutAlgorithm` of your own.
+        config: of that algorithm.
+    """
+
+    name: str = "ppo"
+    config: RolloutConfig = field(default_factory=PPOConfig)
+
+    known = ALGORITHMS
+    section = "algorithm"
+
+    @classmethod
+    def _base(cls) -> type[Any]:
+        from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
+
+        return RolloutAlgorithm
+
+    def make(self, network: Any, seed: int) -> Any:
+        """Make the algorithm that teaches a network."""
+        return self._class()(network, self.config, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -137,21 +261,6 @@ def make_planner(cls: Any, evaluator: Any, options: Mapping[str, Any] | None = N
 
     asks = any(option.name == "evaluator" for option in options_of(cls))
     return cls(**(options or {}), **({"evaluator": evaluator} if asks and evaluator else {}))
-
-
-def _trainer_config(name: str, where: str) -> type[TrainerConfig]:
-    """Return the class of a trainer's settings."""
-    if is_own(name):
-        from plangym_ext.learn.trainers.base import Trainer
-
-        trainer: type[Trainer] = load_own_class(name, f"settings: {where}", Trainer)
-        return trainer.config_class
-    if name not in TRAINERS:
-        raise UnknownName(
-            f"settings: {where} must be one of {', '.join(TRAINERS)}, or module:Class; got "
-            f"{name!r}{suggestion(name, TRAINERS)}"
-        )
-    return TRAINERS[name][1]
 
 
 def is_own(name: str) -> bool:

@@ -181,13 +181,19 @@ def plain(section: Any) -> Any:
         return {
             field.name: plain(getattr(section, field.name))
             for field in dataclasses.fields(section)
-            if field.init
+            if field.init and field.name not in _left_out(section)
         }
     if isinstance(section, Mapping):
         return {key: plain(value) for key, value in section.items()}
     if isinstance(section, list | tuple):
         return [plain(value) for value in section]
     return section
+
+
+def _left_out(section: Any) -> frozenset[str]:
+    """Return the fields that mean nothing beside the others of a section."""
+    found: frozenset[str] = getattr(section, "left_out", frozenset())
+    return found
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +244,8 @@ def listed(section: Any, where: str = "") -> list[Setting]:
     for cls in type(section).__mro__:
         helps = described(cls) | helps
     for field in dataclasses.fields(section):
+        if field.name in _left_out(section):
+            continue
         value, key = getattr(section, field.name), dotted(where, field.name)
         if dataclasses.is_dataclass(value) and not callable(value):  # a schedule is one value
             found += listed(value, key)

@@ -21,7 +21,11 @@ class Callback:
         """Run before the first round, or the first after resuming."""
 
     def on_episodes(self, runner: Any, records: list[EpisodeRecord]) -> None:
-        """Run after collecting, before anything is learned from the episodes."""
+        """Run after collecting, before anything is learned from the episodes.
+
+        In a run with an agent, `records` is the tree `[T, B]` of the sampler, which the next
+        round overwrites.
+        """
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
         """Run after an evaluation."""

@@ -17,15 +17,15 @@ class Evaluation:
     Args:
         parts: how things are made.
         env: of the training, which is played in if no argument of it is to differ.
-        evaluator: asks the network.
+        asked: the evaluator of the network, or the agent.
     """
 
-    def __init__(self, parts: Parts, env: Any, evaluator: Any) -> None:
+    def __init__(self, parts: Parts, env: Any, asked: Any) -> None:
         self._settings = parts.config.evaluation
         self._max_steps = parts.config.env.max_steps
         self._own = parts.env(self._settings.env) if self._settings.env else None
         self._env = env if self._own is None else self._own
-        self._player = parts.player(evaluator)
+        self._player = parts.player(asked)
 
     def episodes(
         self, count: int | None = None, callback: Callable[..., None] | None = None

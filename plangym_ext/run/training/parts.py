@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import plangym_ext
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.algorithm import Algorithm
+from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.collector import Collector
 
-#: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`
+#: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`; for an agent, a gymnasium env
 MakeEnv = Callable[..., Any]
 #: (observation space, action space) -> a torch module
 MakeNetwork = Callable[[Any, Any], Any]
@@ -28,7 +30,7 @@ class Parts:
     Args:
         config: the settings.
         make_env: makes the env, if it is your own: called with the arguments in
-            `config.env.kwargs`.
+            `config.env.kwargs`. It returns a `PlanEnv`; for an agent, a gymnasium env.
         make_network: makes the network, if it is your own: called with the observation and
             the action space.
     """
@@ -45,7 +47,12 @@ class Parts:
         """
         settings = self.config.env
         kwargs = {**settings.kwargs, **(changed or {})}
-        env = self.make_env(**kwargs) if self.make_env else _registered(settings, kwargs)
+        if self.make_env is None:
+            env = _registered(settings, kwargs)
+        elif self.config.agent is None:
+            env = self.make_env(**kwargs)
+        else:
+            env = plangym_ext.make(self._factory(kwargs), n_workers=settings.n_workers)
         if env.exact is False:
             name = env.name
             env.close()
@@ -55,16 +62,43 @@ class Parts:
             )
         return env
 
+    def vector_env(self) -> Any:
+        """Make the envs that an agent learns in, side by side."""
+        settings, count = self.config.env, self.config.collector.num_envs
+        own = self.make_env is not None
+        return plangym_ext.make_vec(
+            self._factory(settings.kwargs) if own else settings.id,
+            count,
+            n_workers=settings.n_workers,
+            autoreset_mode="same_step",
+            trust=settings.trust,
+            **({} if own else settings.kwargs),
+        )
+
+    def _factory(self, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return what makes one env of the user's."""
+        assert self.make_env is not None
+        return functools.partial(self.make_env, **kwargs)
+
     def network(self, env: Any) -> Any:
         """Make a network with the weights that a run begins with."""
-        from plangym_ext.learn import make_network
+        from plangym_ext.learn import make_agent_network, make_network
         from plangym_ext.learn.repeatable import seeded
 
+        config, agent = self.config, self.config.agent
         spaces = (env.observation_space, env.action_space)
+        if self.make_network is None and agent is not None:
+            return make_agent_network(*spaces, agent.config, seed=config.seed)
         if self.make_network is None:
-            return make_network(*spaces, self.config.network, seed=self.config.seed)
+            return make_network(*spaces, config.network, seed=config.seed)
         with seeded(self.config.seed):
             return self.make_network(*spaces)
+
+    def asked(self, network: Any) -> Any:
+        """Make what asks the network: the agent, or the evaluator that planners ask."""
+        if self.config.agent is not None:
+            return self.config.agent.make(network, self.config.device)
+        return self.evaluator(network)
 
     def evaluator(self, network: Any) -> Any:
         """Make what planners ask."""
@@ -77,9 +111,12 @@ class Parts:
         return self.config.trainer.make(network)
 
     def algorithm(self, network: Any) -> Algorithm:
-        """Make what learns: a trainer and a replay, empty."""
+        """Make what learns: that of an agent, or a trainer and a replay, empty."""
         from plangym_ext.learn.algorithms.replay_algorithm import ReplayAlgorithm
 
+        if self.config.algorithm is not None:
+            found: Algorithm = self.config.algorithm.make(network, self.config.seed)
+            return found
         settings = self.config.replay
         return ReplayAlgorithm(
             self.trainer(network),
@@ -119,8 +156,32 @@ class Parts:
             attributes=settings.attributes,
         )
 
-    def player(self, evaluator: Any) -> Any:
-        """Make the planner that is evaluated."""
+    def agent_sampler(self, agent: Any) -> Sampler:
+        """Make the sampler that plays an agent; it owns its envs."""
+        from plangym_ext.learn import SerialSampler
+
+        assert self.config.algorithm is not None
+        settings = self.config.collector
+        venv = self.vector_env()
+        try:
+            return SerialSampler(
+                venv,
+                agent,
+                settings.moves,
+                seed=self.config.seed,
+                discount=self.config.algorithm.config.discount,
+                episode_fields=settings.attributes,
+            )
+        except BaseException:
+            venv.close()
+            raise
+
+    def player(self, asked: Any) -> Any:
+        """Make the planner that is evaluated, of what `asked` returned."""
+        return asked.as_planner() if self.config.agent is not None else self._planner(asked)
+
+    def _planner(self, evaluator: Any) -> Any:
+        """Make the planner that is evaluated, where planners play."""
         from plangym_ext.learn import NetworkPolicy
         from plangym_ext.planners.base import Planner
 
@@ -140,8 +201,6 @@ class Parts:
 
 
 def _registered(settings: EnvSettings, kwargs: Mapping[str, Any]) -> Any:
-    import plangym_ext
-
     return plangym_ext.make(
         settings.id,
         frameskip=settings.frameskip,

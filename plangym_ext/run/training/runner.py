@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Collected, Sampler
+from plangym_ext.learn.sampling.episode_statistics import PLACE
 from plangym_ext.run.files import write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
@@ -60,7 +61,7 @@ class Runner(Closing):
     Attributes:
         config: the settings.
         network: what learns.
-        evaluator: asks the network.
+        evaluator: asks the network; in a run with an agent, that agent.
         sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
         algorithm: learns from what was played; see `plangym_ext.learn.algorithm.Algorithm`.
         round: rounds that are done.
@@ -104,7 +105,7 @@ class Runner(Closing):
             self._threads_before = fix_threads(config.threads)
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
-            self.evaluator = self._parts.evaluator(self.network)
+            self.evaluator = self._parts.asked(self.network)
             self.algorithm: Algorithm = self._parts.algorithm(self.network)
             self.sampler: Sampler = self._closed_later(
                 make_sampler(self._parts, self._env, self.network, self.evaluator)
@@ -287,7 +288,8 @@ def _summary(collected: Collected) -> dict[str, float]:
     """Return what is logged of what was played."""
     episodes, cost = collected.episodes, collected.cost
     count = len(episodes["return"])
-    means = {name: float(np.mean(column)) for name, column in episodes.items()} if count else {}
+    columns = [name for name in episodes if name not in PLACE] if count else []
+    means = {name: float(np.mean(episodes[name])) for name in columns}
     return {
         "episodes": count,
         "model_steps": cost.model_steps,

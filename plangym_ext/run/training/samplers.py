@@ -10,16 +10,18 @@ from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
 
-def make_sampler(parts: Parts, env: Any, network: Any, evaluator: Any) -> Sampler:
+def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
     """Make the sampler of a run.
 
     Args:
         parts: how things are made.
-        env: to play in; the sampler owns it if no workers do.
+        env: of a planner, to play in; an agent has envs of its own.
         network: whose weights are played.
-        evaluator: asks the network, in this process.
+        asked: the agent, or the evaluator that asks the network in this process.
     """
+    if parts.config.agent is not None:
+        return parts.agent_sampler(asked)
     settings = parts.config.collector
     if settings.n_workers:
         return PlanSampler(WorkerCollector(parts, network))
-    return PlanSampler(parts.collector(env, evaluator, range(settings.num_envs)))
+    return PlanSampler(parts.collector(env, asked, range(settings.num_envs)))

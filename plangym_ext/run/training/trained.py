@@ -26,8 +26,8 @@ class Trained(Closing):
     Args:
         checkpoint: a file, or the folder of a run, of which the newest one is taken.
         env: arguments of the env that differ.
-        planner: options of the planner that differ.
-        player: "network" or "planner"; None: as the run was evaluated.
+        planner: options of the planner that differ, of a run that has one.
+        player: "network" or, of a run with a planner, "planner"; None: as the run was evaluated.
         seed: of the first episode; None: the run's.
         make_env: makes the env, if it is your own; see `Parts`.
         make_network: makes the network, if it is your own; see `Parts`.
@@ -77,7 +77,7 @@ class Trained(Closing):
             check_same_spaces(str(self.path), saved["spaces"], self.env)
             self.network = parts.network(self.env)
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
-            self.player = parts.player(parts.evaluator(self.network))
+            self.player = parts.player(parts.asked(self.network))
         except BaseException:
             self.env.close()
             raise

@@ -1,0 +1,300 @@
+"""Training runs in which an agent plays: settings, resuming, evaluation, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from training_runs import log, weights
+
+from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
+from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, Schedule
+from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
+from plangym_ext.run.cli import main
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.settings import build, listed, plain
+from plangym_ext.run.training.callbacks import Callback
+from plangym_ext.run.training.checkpoints import read_checkpoint
+from plangym_ext.run.training.runner import Runner
+from plangym_ext.run.training.trained import Trained
+
+pytestmark = pytest.mark.slow
+
+SMALL: dict[str, Any] = {
+    "agent": {"hidden": [8]},
+    "rounds": 6,
+    "checkpoint_every": 2,
+    "collector": {"num_envs": 4, "moves": 12},
+    "evaluation": {"every": 3, "episodes": 2},
+}
+PPO_SMALL = {"algorithm": {"epochs": 2, "batch_size": 16}}
+TYPED = ["--rounds=2", "--collector.num_envs=4", "--evaluation.every=0", "--quiet"]
+
+
+def small(*sources: Any, preset: str = "ppo_cartpole") -> Any:
+    return compose([preset, SMALL, *sources])
+
+
+class Fails(Callback):
+    """Raises in the middle of a round."""
+
+    def on_episodes(self, runner, records):
+        if runner.round == 5:
+            raise RuntimeError("in the middle of a round")
+
+
+class Interrupts(Callback):
+    """Presses Ctrl-C after some rounds."""
+
+    def on_round(self, runner, values):
+        if runner.round == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+# Settings -----------------------------------------------------------------------------
+
+
+def test_the_settings_have_the_sections_of_one_kind_of_run():
+    acts = compose(["ppo_cartpole"])
+    assert acts.algorithm is not None
+    assert acts.algorithm.config.learning_rate == Schedule(start=1e-3, end=0.0, over=8000)
+    assert not {"planner", "trainer", "replay", "network", "updates"} & set(plain(acts))
+    keys = {setting.key for setting in listed(acts)}
+    assert {"agent.hidden", "algorithm.clip", "algorithm.name"} <= keys
+    assert not any(key.startswith(("planner", "trainer", "replay", "network")) for key in keys)
+    plans = compose(["cartpole"])
+    assert not {"agent", "algorithm"} & set(plain(plans))
+    assert not any(setting.key.startswith(("agent", "algorithm")) for setting in listed(plans))
+    assert build(RunConfig, json.loads(json.dumps(plain(acts)))) == acts
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (["cartpole", "ppo_cartpole"], "or an agent and an algorithm; got network, planner"),
+        (["ppo_cartpole", {"trainer": {"l2": 0.0}}], "got trainer and agent, algorithm"),
+        ([{"agent": {"hidden": [8]}}], "it has no algorithm"),
+        ([{"algorithm": {"name": "a2c"}}], "it has no agent"),
+        (["ppo_cartpole", {"env": {"frameskip": 2}}], r"env\.frameskip .* must be None; got 2"),
+        (["ppo_cartpole", {"collector": {"n_workers": 2}}], r"must be 0; .* See env\.n_workers"),
+        (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network'; got"),
+        (["ppo_cartpole", {"algorithm": {"clip": -1.0}}], "PPOConfig: clip must be"),
+    ],
+)
+def test_what_does_not_go_together_is_an_error(sources, message):
+    with pytest.raises(InvalidOption, match=message):
+        compose(sources)
+
+
+def test_unknown_names_have_a_suggestion():
+    with pytest.raises(UnknownName, match=r"algorithm\.name must be one of ppo.*mean 'reinforce'"):
+        compose(["ppo_cartpole", {"algorithm": {"name": "reinforc"}}])
+    with pytest.raises(UnknownName, match=r"agent\.name must be one of actor_critic"):
+        compose(["ppo_cartpole", {"agent": {"name": "actor"}}])
+    with pytest.raises(UnknownName, match="did you mean 'epochs'"):
+        compose(["ppo_cartpole", {"algorithm": {"epoch": 1}}])
+    with pytest.raises(WrongKind, match="must be a class which derives from"):
+        compose(["ppo_cartpole", {"algorithm": {"name": "json:JSONDecoder"}}])
+
+
+# Running ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        PPO_SMALL,
+        {"algorithm": {"name": "a2c"}},
+        {"algorithm": {"name": "reinforce"}},
+        {
+            "agent": {"recurrent": "lstm", "recurrent_size": 8, "shared_body": True},
+            "algorithm": {"epochs": 2, "batch_size": 24, "minibatch": "env"},
+        },
+        {**PPO_SMALL, "env": {"n_workers": 2}},
+    ],
+    ids=["ppo", "a2c", "reinforce", "recurrent", "workers"],
+)
+def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
+    config = small(changed)
+    with Runner(config, tmp_path / "whole") as whole:
+        before = weights(whole.network)
+        whole.run()
+    assert whole.steps == 6 * 4 * 12
+    assert weights(whole.network) != before
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Fails()]) as runner,
+        pytest.raises(RuntimeError, match="in the middle"),
+    ):
+        runner.run()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        assert runner.round == 4
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+def test_ctrl_c_ends_the_round_and_the_run_goes_on(tmp_path):
+    config = small(PPO_SMALL)
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Interrupts()]) as runner,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        runner.run()
+    assert read_checkpoint(runner.newest_checkpoint)["round"] == 3
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path):
+    logs = []
+    for workers in (0, 2):
+        config = small(PPO_SMALL, {"env": {"id": "Acrobot-v1", "n_workers": workers}})
+        with Runner(config, tmp_path / str(workers)) as runner:
+            runner.run()
+        logs.append((weights(runner.network), log(tmp_path / str(workers))))
+    assert logs[0] == logs[1]
+
+
+def test_episodes_are_logged_with_the_infos_that_were_asked_for(tmp_path):
+    changed = {
+        "env": {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 4}},
+        "collector": {"moves": 60},
+        "rounds": 1,
+        "evaluation": {"every": 1},
+    }
+    with Runner(small(PPO_SMALL, changed), tmp_path) as runner:
+        runner.run()
+    (row,) = map(json.loads, (tmp_path / "progress.jsonl").read_text().splitlines())
+    assert row["step"] == row["model_steps"] == 4 * 60
+    assert row["episodes"] > 0
+    assert {"return", "length", "discounted_return", "train/kl", "eval/return"} <= set(row)
+    assert "row" not in row
+
+
+def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):
+    seen: list[float] = []
+
+    class Notes(Callback):
+        def on_evaluation(self, runner, episodes):
+            seen[:] = [episode.return_ for episode in episodes]
+
+    with Runner(small(PPO_SMALL), tmp_path, callbacks=[Notes()]) as runner:
+        runner.run()
+    with Trained(tmp_path) as trained:
+        assert [episode.return_ for episode in trained.play(2)] == seen
+        assert weights(trained.network) == weights(runner.network)
+    with pytest.raises(InvalidOption, match=r"evaluation\.planner is of runs with a planner"):
+        Trained(tmp_path, planner={"num_simulations": 4})
+
+
+# Parts of one's own -------------------------------------------------------------------
+
+
+class OwnAgent(NetworkAgent):
+    """Asks the library's agent."""
+
+    def __init__(self, network, *, device="cpu"):
+        super().__init__(network, device=device)
+        self._asked = ActorCriticAgent(network, device=device)
+
+    def set_mode(self, mode):
+        super().set_mode(mode)
+        self._asked.set_mode(mode)
+
+    def step(self, inputs, carry):
+        return self._asked.step(inputs, carry)
+
+    def value(self, inputs, carry):
+        return self._asked.value(inputs, carry)
+
+
+class OwnAlgorithm(PolicyGradient):
+    """Weights every action with 1."""
+
+    config_class = PPOConfig
+
+    def _estimate(self, rollout):
+        value = self._values(rollout)
+        return rollout.rows(value * 0 + 1, value)
+
+
+def test_agent_algorithm_and_env_may_be_ones_own(tmp_path):
+    changed = {
+        "agent": {"name": f"{__name__}:OwnAgent", "hidden": [8]},
+        "algorithm": {"name": f"{__name__}:OwnAlgorithm", "epochs": 3},
+        "rounds": 2,
+    }
+
+    def make_env(**kwargs):
+        return gym.make("Acrobot-v1", max_episode_steps=20, **kwargs)
+
+    config = small(changed)
+    with Runner(config, tmp_path, make_env=make_env) as runner:
+        runner.run()
+    assert isinstance(runner.algorithm, OwnAlgorithm)
+    assert isinstance(runner.evaluator, OwnAgent)
+    assert runner.algorithm.config.epochs == 3
+    assert runner.algorithm.updates == 2
+    with Trained(tmp_path, make_env=make_env) as trained:
+        assert [episode.length for episode in trained.play(2)] == [20, 20]
+
+
+# The command line ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["ppo_cartpole", "a2c_cartpole"])
+def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["train", preset, "--out", out, *TYPED]) == 0
+    steps = 4 * {"ppo_cartpole": 32, "a2c_cartpole": 5}[preset]
+    assert f"CartPole-v1: 2 rounds, {2 * steps} moves" in capsys.readouterr().out
+    assert main(["train", "--resume", "--out", out, "--rounds", "3", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "going on after round 2 of 3" in said
+    assert f"3 rounds, {3 * steps} moves" in said
+    assert main(["eval", out, "--episodes", "3"]) == 0
+    assert "over 3 episodes" in capsys.readouterr().out
+    found = json.loads((tmp_path / "run" / "eval.json").read_text())
+    assert (len(found["returns"]), found["player"]) == (3, "network")
+
+
+def test_an_algorithm_is_named_on_the_command_line(tmp_path, capsys):
+    out = tmp_path / "run"
+    typed = ["--algorithm.name", "a2c", "--algorithm.gae_lambda", "0.9", "--agent.hidden", "8"]
+    assert main(["train", "ppo_cartpole", "--out", str(out), *typed, *TYPED]) == 0
+    capsys.readouterr()
+    settings = json.loads((out / "config.json").read_text())
+    assert (settings["algorithm"]["name"], settings["algorithm"]["gae_lambda"]) == ("a2c", 0.9)
+    assert settings["agent"]["hidden"] == [8]
+    assert main(["train", "cartpole", "--out", str(tmp_path / "no"), "--algorithm.name=ppo"]) == 2
+    assert "an agent and an algorithm; got" in capsys.readouterr().err
+
+
+def test_eval_films_an_agent(tmp_path, capsys):
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    out = tmp_path / "run"
+    assert main(["train", "ppo_cartpole", "--out", str(out), *TYPED]) == 0
+    assert main(["eval", str(out), "--episodes=1", "--video"]) == 0
+    assert (out / "episode.mp4").stat().st_size > 1000
+    capsys.readouterr()
+
+
+def test_the_preset_is_what_the_docs_train(tmp_path):
+    with Runner(compose(["ppo_cartpole", {"rounds": 1}]), tmp_path) as runner:
+        runner.run()
+        assert isinstance(runner.algorithm, PPO)
+        # 20 epochs of one minibatch: the schedule of the preset ends with the run.
+        per_round = runner.algorithm.updates
+    config = compose(["ppo_cartpole"])
+    assert config.algorithm.config.learning_rate.over == per_round * config.rounds
