@@ -211,7 +211,7 @@ class RunConfig:
                     f"settings: a run has an agent and an algorithm, or neither; it has no {name}. "
                     f"Give {name}.name."
                 )
-        meant_for_planners = {
+        meant_for_planners: dict[str, tuple[Any, Any, str]] = {
             "env.frameskip": (self.env.frameskip, None, "env.kwargs"),
             "collector.n_workers": (self.collector.n_workers, 0, "env.n_workers"),
             "evaluation.player": (self.evaluation.player, "network", "agent.name"),

@@ -160,7 +160,7 @@ PRESETS: Mapping[str, dict[str, Any]] = {
     "a2c_cartpole": _agent_on_cartpole(
         {"name": "a2c", "learning_rate": {"start": 7e-4, "end": 0.0, "over": 12_500}},
         collector={"num_envs": 8, "moves": 5},
-        evaluation={"every": 2500, "episodes": 20},
+        evaluation={"every": 1250, "episodes": 20, "stop_at": 495.0},
         rounds=12_500,
         checkpoint_every=1250,
     ),

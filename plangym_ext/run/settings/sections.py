@@ -68,13 +68,14 @@ class NamedSettings:
     name: str
     config: Any
 
+    #: Name -> the class in `plangym_ext.learn`, and its settings; the first is the default.
     known: ClassVar[Mapping[str, tuple[str, type[Any]]]]
     section: ClassVar[str]
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any], where: str) -> Self:
         """Make it from one flat mapping; see `settings.build`."""
-        name = str(values.get("name", cls.name))
+        name = str(values.get("name", next(iter(cls.known))))
         rest = {key: value for key, value in values.items() if key != "name"}
         return cls(name, build(cls._config_class(name, dotted(where, "name")), rest, where))
 
@@ -169,7 +170,7 @@ class AgentSettings(NamedSettings):
 
     @classmethod
     def _config_class(cls, name: str, where: str) -> type[Any]:
-        # The network is made here, whoever plays it.
+        # An own agent plays a network that the library makes.
         return AgentConfig if is_own(name) else super()._config_class(name, where)
 
     def make(self, network: Any, device: str) -> Any:
