@@ -49,6 +49,13 @@ REDUCED_CLI: dict[str, str] = {
 }
 #: What stands for the reader's own choice.
 #: The reader's own module.
+OWN_AGENTS = """
+from plangym_ext.learn import RandomAgent
+
+
+def my_agent(env):
+    return RandomAgent(env.action_space)
+"""
 OWN_ENVS = """
 import gymnasium
 from plangym_ext.envs.narrow_path import NarrowPathEnv
@@ -130,6 +137,7 @@ def folder(tmp_path_factory):
         (found / name).symlink_to(ROOT / name)
     (found / "my_package").mkdir()
     (found / "my_package" / "envs.py").write_text(OWN_ENVS)
+    (found / "my_package" / "agents.py").write_text(OWN_AGENTS)
     return found
 
 
