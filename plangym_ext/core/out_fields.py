@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ _NAMES = {
     "steps": "steps",
 }
 _STEP_FIELDS = ("states", "obs", "rewards", "terminateds", "truncateds")
+#: Batches of learners hold float32, as networks do.
+REWARDS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class OutFields:
@@ -53,20 +55,16 @@ class OutFields:
         self._given = _fields(out, where)
         known = _STEP_FIELDS if len(shape) == 1 else tuple(_NAMES)
         for name, value in self._given.items():
-            if name not in known:
-                raise UnknownName(
-                    f"{where}: out has no field {name!r}; fields are {', '.join(known)}"
-                    f"{suggestion(str(name), known)}"
-                )
+            check_name(name, known, where)
             if name == "obs":
                 for k, leaf in enumerate(layout.obs.leaves):
                     place = f"{where}: out['obs']{leaf.name}"
-                    part = _part(value, leaf.path, place)
-                    self.arrays[f"obs{k}"] = _view(
+                    part = part_at(value, leaf.path, place)
+                    self.arrays[f"obs{k}"] = view_of(
                         part, (shape[0], *leaf.shape), (leaf.dtype,), place
                     )
             else:
-                self.arrays[_NAMES[name]] = _view(
+                self.arrays[_NAMES[name]] = view_of(
                     value, *_expected(layout, name, shape), f"{where}: out[{name!r}]"
                 )
 
@@ -109,45 +107,88 @@ def _fields(out: Any, where: str) -> dict[str, Any]:
     return dict(out)
 
 
-def _part(value: Any, path: Path, where: str) -> Any:
-    """Return the array for one leaf; a tree of arrays names what a tuple numbers."""
+def _expected(
+    layout: RowLayout, name: str, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], Sequence[np.dtype[Any]]]:
+    """Return the shape of a field, and the dtypes that it may have."""
+    if name == "states":
+        return (shape[0], layout.state_width), (np.dtype(np.uint8),)
+    if name == "rewards":
+        return shape, REWARDS
+    if name == "steps":
+        return shape[:1], (np.dtype(np.int32),)
+    return shape[:1], (np.dtype(np.bool_),)
+
+
+# Checks of any `out`, that of a vector env, too ---------------------------------------
+
+
+def check_name(name: Any, known: Sequence[str], where: str) -> None:
+    """Refuse a field that no result has.
+
+    Raises:
+        UnknownName: it is none of those known.
+    """
+    if name not in known:
+        raise UnknownName(
+            f"{where}: out has no field {name!r}; fields are {', '.join(known)}"
+            f"{suggestion(str(name), known)}"
+        )
+
+
+def part_at(value: Any, path: Path, where: str) -> Any:
+    """Return the array for one leaf; a tree of arrays names what a tuple numbers.
+
+    Raises:
+        ValueError: it is not there.
+    """
     for key in path:
         try:
             value = value[str(key) if isinstance(value, ArrayDict) else key]
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(
-                f"{where} is missing: out['obs'] must be nested as the observation space; got "
+                f"{where} is missing: it must be nested as the observation space; got "
                 f"{type(value).__name__}, which has no {key!r}"
             ) from error
     return value
 
 
-def _expected(
-    layout: RowLayout, name: str, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """Return the shape of a field, and the dtypes that it may have."""
-    if name == "states":
-        return (shape[0], layout.state_width), (np.uint8,)
-    if name == "rewards":
-        return shape, (np.float64, np.float32)  # sample trees hold float32, as networks do
-    if name == "steps":
-        return shape[:1], (np.int32,)
-    return shape[:1], (np.bool_,)
+def ndarray_of(value: Any, where: str, wanted: str = "") -> np.ndarray:
+    """Return the memory of an array as numpy sees it; `wanted` says in messages what it has to be.
 
-
-def _view(value: Any, shape: tuple[int, ...], dtypes: tuple[Any, ...], where: str) -> np.ndarray:
+    Raises:
+        ValueError: it is no array, or was picked by index arrays and has no memory of its own.
+    """
     try:
         array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
     except ValueError as error:
         raise ValueError(f"{where} must lie in memory of its own; {error}") from error
-    kinds = " or ".join(np.dtype(dtype).name for dtype in dtypes)
-    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype not in dtypes:
-        got = (
-            f"{array.shape} {array.dtype}"
-            if isinstance(array, np.ndarray)
-            else type(value).__name__
-        )
-        raise ValueError(f"{where} must be an array {shape} {kinds}; got {got}")
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{where} must be an array{wanted}; got {type(value).__name__}")
+    return array
+
+
+def view_of(
+    value: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], where: str
+) -> np.ndarray:
+    """Return an array that results can be written to, a view.
+
+    Raises:
+        ValueError: it is none, has another shape or dtype, or cannot be written to.
+    """
+    wanted = f" {shape} {' or '.join(dtype.name for dtype in dtypes)}"
+    array = ndarray_of(value, where, wanted)
+    if array.shape != shape or array.dtype not in dtypes:
+        raise ValueError(f"{where} must be an array{wanted}; got {array.shape} {array.dtype}")
+    check_writable(array, where)
+    return array
+
+
+def check_writable(array: np.ndarray, where: str) -> None:
+    """Refuse an array that cannot be written to.
+
+    Raises:
+        ValueError: it is read-only.
+    """
     if not array.flags.writeable:
         raise ValueError(f"{where} must be writable; got a read-only array")
-    return array

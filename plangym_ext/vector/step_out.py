@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.arrays.tree import parts
-from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.core.out_fields import (
+    REWARDS,
+    check_name,
+    check_writable,
+    ndarray_of,
+    part_at,
+    view_of,
+)
+from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.infos import GroupedInfos
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import ObsBuffer
@@ -24,10 +31,6 @@ RESET_FIELDS = ("obs", "infos")
 _INFO = "infos:"
 _FLAGS = (np.dtype(np.bool_),)
 _EVERY = slice(0, None)
-_REWARDS = (
-    np.dtype(np.float64),
-    np.dtype(np.float32),
-)  # batches of learners hold float32, as networks do
 
 Places = slice | Sequence[int]
 
@@ -235,18 +238,14 @@ def checked_out(
     given = {name: value for name, value in given.items() if value is not None}
     fields: dict[str, np.ndarray] = {}
     for name, value in given.items():
-        if name not in known:
-            raise UnknownName(
-                f"{where}: out has no field {name!r}; fields are {', '.join(known)}"
-                f"{suggestion(str(name), known)}"
-            )
+        check_name(name, known, where)
         place = f"{where}: out[{name!r}]"
         if name in ("obs", "final_obs"):
             fields |= _obs_fields(name, value, obs, num_rows, place)
         elif name == "infos":
             fields |= _info_fields(value, num_rows, place)
         else:
-            dtypes = _REWARDS if name == "rewards" else _FLAGS
+            dtypes = REWARDS if name == "rewards" else _FLAGS
             fields[name] = _view(value, (num_rows,), dtypes, place)
     _check_apart(fields, where)
     return StepOut(given, num_rows, OutArrays(obs.space, fields), obs)
@@ -270,17 +269,9 @@ def _obs_fields(
         )
     found = {}
     for k, leaf in enumerate(layout.leaves):
-        part = value
-        for key in leaf.path:
-            try:
-                part = part[str(key) if isinstance(part, ArrayDict) else key]
-            except (KeyError, IndexError, TypeError) as error:
-                raise ValueError(
-                    f"{where}{leaf.name} is missing: it must be nested as the observation space; "
-                    f"got {type(part).__name__}, which has no {key!r}"
-                ) from error
-        shape = (num_rows, *leaf.shape)
-        found[f"{name}{k}"] = _view(part, shape, (leaf.dtype,), f"{where}{leaf.name}")
+        place = f"{where}{leaf.name}"
+        part = part_at(value, leaf.path, place)
+        found[f"{name}{k}"] = _view(part, (num_rows, *leaf.shape), (leaf.dtype,), place)
     return found
 
 
@@ -291,7 +282,7 @@ def _info_fields(value: Any, num_rows: int, where: str) -> dict[str, np.ndarray]
     found = {}
     for key, part in named.items():
         place = f"{where}[{key!r}]"
-        array = _ndarray(part, place)
+        array = ndarray_of(part, place)
         if array.ndim < 1 or len(array) != num_rows or array.dtype.kind not in "biuf":
             raise ValueError(
                 f"{place} must be an array of numbers for {num_rows} sub-envs; got "
@@ -299,35 +290,19 @@ def _info_fields(value: Any, num_rows: int, where: str) -> dict[str, np.ndarray]
             )
         if key.startswith("_"):
             array = _view(part, (num_rows,), _FLAGS, place)
-        found[f"{_INFO}{key}"] = _writable(array, place)
+        check_writable(array, place)
+        found[f"{_INFO}{key}"] = _with_memory(array, place)
     return found
 
 
 def _view(
     value: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], where: str
 ) -> np.ndarray:
-    array = _ndarray(value, where)
-    if array.shape != shape or array.dtype not in dtypes:
-        kinds = " or ".join(dtype.name for dtype in dtypes)
-        raise ValueError(
-            f"{where} must be an array {shape} {kinds}; got {array.shape} {array.dtype}"
-        )
-    return _writable(array, where)
+    return _with_memory(view_of(ndarray_of(value, where), shape, dtypes, where), where)
 
 
-def _ndarray(value: Any, where: str) -> np.ndarray:
-    try:
-        array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
-    except ValueError as error:
-        raise ValueError(f"{where} must lie in memory of its own; {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{where} must be an array; got {type(value).__name__}")
-    return array
-
-
-def _writable(array: np.ndarray, where: str) -> np.ndarray:
-    if not array.flags.writeable:
-        raise ValueError(f"{where} must be writable; got a read-only array")
+def _with_memory(array: np.ndarray, where: str) -> np.ndarray:
+    """Return an array of which every row has memory, as a broadcast one has not."""
     if 0 in array.strides and len(np.unique(_addresses(array))) < array.size:
         raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
     return array
