@@ -7,7 +7,6 @@ from typing import final
 from plangym_ext.learn.algorithms.config import A2CConfig
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
-from plangym_ext.learn.returns import gae
 
 
 @final
@@ -23,13 +22,5 @@ class A2C(PolicyGradient):
     config: A2CConfig
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        value, config = self._values(rollout), self.config
-        advantage = gae(
-            rollout.reward,
-            value,
-            rollout.terminated,
-            gamma=config.discount,
-            lam=config.gae_lambda,
-            **rollout.ends,
-        )
-        return rollout.rows(advantage, advantage + value)
+        config = self.config
+        return rollout.rows_by_gae(self._values(rollout), config.discount, config.gae_lambda)

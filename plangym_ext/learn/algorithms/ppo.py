@@ -17,7 +17,7 @@ from plangym_ext.learn.algorithms.losses import (
 )
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
-from plangym_ext.learn.returns import gae, normalized
+from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
@@ -58,16 +58,8 @@ class PPO(RolloutAlgorithm):
             )
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        value, config = self._values(rollout), self.config
-        advantage = gae(
-            rollout.reward,
-            value,
-            rollout.terminated,
-            gamma=config.discount,
-            lam=config.gae_lambda,
-            **rollout.ends,
-        )
-        return rollout.rows(advantage, advantage + value)
+        config = self.config
+        return rollout.rows_by_gae(self._values(rollout), config.discount, config.gae_lambda)
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         by_step = self.config.minibatch == "step"

@@ -9,6 +9,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -79,6 +80,13 @@ class Rollout(NamedTuple):
         """Return what losses need, with advantages and targets `[T, B]`."""
         first = self.inputs, self.action, self.log_prob, self.value
         return Rows(*first, advantage, target, self.valid, self.carry)
+
+    def rows_by_gae(self, value: Any, discount: float, gae_lambda: float) -> Rows:
+        """Return what losses need, with advantages by GAE; `value` is `[T, B]`."""
+        advantage = gae(
+            self.reward, value, self.terminated, gamma=discount, lam=gae_lambda, **self.ends
+        )
+        return self.rows(advantage, advantage + value)
 
 
 def rollout_of(tree: ArrayDict, network: Any) -> Rollout:
