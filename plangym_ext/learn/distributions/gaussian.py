@@ -52,9 +52,7 @@ class Gaussian(Distribution):
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *act]`, not clipped; `temperature` scales the deviations."""
-        mean, log_std = np.split(np.asarray(params, np.float64), 2, axis=1)
-        std = temperature * np.exp(np.clip(log_std, *LOG_STD))
-        return self.units.actions(mean + std * noise.normal(self.target_width))
+        return self.units.actions(normal_draw(params, noise, temperature))
 
     def clip(self, actions: Any) -> Any:
         """Return the actions within the bounds."""
@@ -112,6 +110,14 @@ def normal_kl(params: Any, others: Any) -> Any:
     error = (mean - other_mean) * (-other_log_std).exp()
     # expm1: for policies that are nearly alike, the two terms are nearly opposite.
     return 0.5 * (torch.expm1(ratio) - ratio + error**2).sum(dim=-1)
+
+
+def normal_draw(params: Params, noise: Noise, temperature: float) -> npt.NDArray[np.float64]:
+    """Draw arrays `[B, D]`, fresh; `temperature` scales the deviations."""
+    mean, log_std = np.split(np.asarray(params, np.float64), 2, axis=1)
+    std = temperature * np.exp(np.clip(log_std, *LOG_STD))
+    drawn: npt.NDArray[np.float64] = mean + std * noise.normal(mean.shape[1])
+    return drawn
 
 
 def normal_rsample(params: Any, noise: Noise) -> Any:

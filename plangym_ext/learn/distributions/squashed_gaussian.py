@@ -12,9 +12,9 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.distributions.gaussian import (
-    LOG_STD,
     Gaussian,
     mean_and_log_std,
+    normal_draw,
     normal_kl,
     normal_log_prob,
     normal_rsample,
@@ -73,9 +73,7 @@ class SquashedGaussian(Distribution):
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *act]` within the bounds; `temperature` scales the deviations."""
-        mean, log_std = np.split(np.asarray(params, np.float64), 2, axis=1)
-        std = temperature * np.exp(np.clip(log_std, *LOG_STD))
-        return self._within(mean + std * noise.normal(self.target_width))
+        return self._within(normal_draw(params, noise, temperature))
 
     def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
         """Return `[...]`, summed over the numbers.
