@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
-from table.cells import add_options, kept_results, measure, pythons_of
+from table.cells import add_options, kept_results, measure, pythons_of, to_measure
 from table.contestants import CONTESTANTS, Process
 from table.page import page
 from table.sections import write_section
@@ -42,29 +41,22 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
-    began = time.monotonic()
     options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
     kept = kept_results(options.out, peers)
     results = kept["results"]
     processes: dict[str, Process] = {}
     line = ProgressLine()
-    cells = [
-        (task, rows)
+    cells = {
+        f"{task.env_id} {rows}": (task, rows)
         for rows in ROWS
         for task in TASKS
         if rows in options.rows
         and rows in task.rows
         and (not options.envs or task.env_id in options.envs)
-    ]
+    }
     try:
-        for number, (task, rows) in enumerate(cells):
-            name = f"{task.env_id} {rows}"
-            if name in results and not options.again:
-                continue
-            if time.monotonic() - began > options.stop_after:
-                line.update(f"stopped before {name}; run it again to go on", force=True)
-                break
-            line.update(f"measuring {name}, {number + 1} of {len(cells)}", force=True)
+        for name in to_measure(list(cells), results, options, line):
+            task, rows = cells[name]
             results[name] = measure(task, rows, CONTESTANTS, processes, options)
             write_json(options.out, kept)
     finally:

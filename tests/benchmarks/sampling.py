@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
 from collecting.cells import CELLS, CONTESTANTS, table_of
 from collecting.own_cost import OWN_COST, own_cost
-from table.cells import add_options, kept_results, measure, pythons_of
-from table.contestants import Process
+from table.cells import add_options, kept_results, measure_alone, pythons_of, to_measure
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
@@ -36,19 +34,13 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
-    began = time.monotonic()
     options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
     kept = kept_results(options.out, peers)
     line = ProgressLine()
-    for name in (*(cell.name for cell in CELLS), OWN_COST):
-        if options.only and not any(text in name for text in options.only):
-            continue
-        if name in kept["results"] and not options.again:
-            continue
-        if time.monotonic() - began > options.stop_after:
-            line.update(f"stopped before {name}; run it again to go on", force=True)
-            break
-        line.update(f"measuring {name}", force=True)
+    names = [*(cell.name for cell in CELLS), OWN_COST]
+    if options.only:
+        names = [name for name in names if any(text in name for text in options.only)]
+    for name in to_measure(names, kept["results"], options, line):
         if name == OWN_COST:
             kept["results"][name] = own_cost(options.rounds, options.seconds)
         else:
@@ -61,12 +53,7 @@ def main() -> None:
 def measured(name: str, options: argparse.Namespace) -> dict[str, object]:
     """All contestants of one cell."""
     (cell,) = (one for one in CELLS if one.name == name)
-    processes: dict[str, Process] = {}
-    try:
-        found = measure(cell.task, cell.rows, cell.contestants, processes, options)
-    finally:
-        for process in processes.values():
-            process.kill()
+    found = measure_alone(cell.task, cell.rows, cell.contestants, options)
     found["medians"] = {who: statistics.median(rates) for who, rates in found["rates"].items()}
     return found
 

@@ -12,10 +12,8 @@ written of which something is in the file.
 from __future__ import annotations
 
 import argparse
-import time
 
-from table.cells import add_options, kept_results, measure, pythons_of
-from table.contestants import Process
+from table.cells import add_options, kept_results, measure_alone, pythons_of, to_measure
 from table.sections import write_section
 from table.vectors import CELLS, CONTESTANTS, PARTS, section
 
@@ -35,26 +33,17 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
-    began = time.monotonic()
     options.chosen, peers = pythons_of(options.peer_python, CONTESTANTS)
     kept = kept_results(options.out, peers)
     line = ProgressLine()
-    for cell in CELLS:
-        if options.only and not any(text in cell.name for text in options.only):
-            continue
-        if cell.name in kept["results"] and not options.again:
-            continue
-        if time.monotonic() - began > options.stop_after:
-            line.update(f"stopped before {cell.name}; run it again to go on", force=True)
-            break
-        line.update(f"measuring {cell.name}", force=True)
-        processes: dict[str, Process] = {}
-        try:
-            found = measure(cell.task, cell.rows, cell.contestants, processes, options)
-        finally:
-            for process in processes.values():
-                process.kill()
-        kept["results"][cell.name] = found
+    cells = {
+        cell.name: cell
+        for cell in CELLS
+        if not options.only or any(text in cell.name for text in options.only)
+    }
+    for name in to_measure(list(cells), kept["results"], options, line):
+        cell = cells[name]
+        kept["results"][name] = measure_alone(cell.task, cell.rows, cell.contestants, options)
         write_json(options.out, kept)
     arguments = " --peer-python " + " ".join("PATH" for _ in options.peer_python)
     command = "python tests/benchmarks/vector.py --page docs/benchmarks.md"

@@ -7,13 +7,15 @@ import datetime
 import importlib.metadata
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from stepping import machine
 from stepping.rounds import interleaved
 
+from plangym_ext.run.progress import ProgressLine
 from table.contestants import Contestant, Late, Process, versions_of
 from table.tasks import Task
 
@@ -50,6 +52,43 @@ def kept_results(out: Path, peers: dict[str, str]) -> dict[str, Any]:
     if (kept.get("machine"), kept.get("peers")) != (here, peers):
         kept = {"machine": here, "peers": peers, "results": {}}
     return kept
+
+
+def to_measure(
+    names: Sequence[str],
+    results: Collection[str],
+    options: argparse.Namespace,
+    line: ProgressLine,
+) -> Iterator[str]:
+    """Name the cells that are to be measured now, one after another, and say so.
+
+    Args:
+        names: of all cells.
+        results: names of those that are in the file.
+        options: of the program, see `add_options`.
+        line: where it is said.
+    """
+    began = time.monotonic()
+    for number, name in enumerate(names):
+        if name in results and not options.again:
+            continue
+        if time.monotonic() - began > options.stop_after:
+            line.update(f"stopped before {name}; run it again to go on", force=True)
+            return
+        line.update(f"measuring {name}, {number + 1} of {len(names)}", force=True)
+        yield name
+
+
+def measure_alone(
+    task: Task, rows: int, contestants: Sequence[Contestant], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Measure all contestants of one cell, in processes that end with it."""
+    processes: dict[str, Process] = {}
+    try:
+        return measure(task, rows, contestants, processes, options)
+    finally:
+        for process in processes.values():
+            process.kill()
 
 
 def pythons_of(
