@@ -304,14 +304,19 @@ def test_env_that_cannot_be_built_again_raises_its_own_error(serial, states, tmp
         assert "raised in worker" in caught.value.__notes__[0]
         gone.unlink()
         # Once they are back, so is the env: no worker is lost for good.
-        for _ in range(20):
-            with contextlib.suppress(toy_envs.EnvFaultError):
-                assert env.step_batch([0] * 16, states).rewards.sum() == 16
-                for worker in env.batch_env:  # one of them may have begun before
-                    worker.describe()
-                break
+        assert leaks.wait_until(lambda: all_built(env, states), timeout=30.0)
         assert_usable(env, serial, states)
         assert all(leaks.is_running(pid) for pid in pids(env))
+
+
+def all_built(env, states):
+    """Step a batch; return whether no worker that failed to build its env is left."""
+    with contextlib.suppress(toy_envs.EnvFaultError):
+        assert env.step_batch([0] * 16, states).rewards.sum() == 16
+        for worker in env.batch_env:  # one of them may have begun before
+            worker.describe()
+        return True
+    return False
 
 
 def test_processes_that_died_are_replaced_by_reset_and_sync(serial, states):
