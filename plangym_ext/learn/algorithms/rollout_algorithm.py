@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.losses import explained_variance
@@ -24,7 +25,7 @@ from plangym_ext.learn.transforms.moments import Moments
 from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
 
-class RolloutAlgorithm(ABC):
+class RolloutAlgorithm(AgentAlgorithm):
     """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
 
     Args:
@@ -44,14 +45,7 @@ class RolloutAlgorithm(ABC):
     config_class: ClassVar[type[RolloutConfig]]
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
-        self.network: Any = network
-        self.config = config or self.config_class()
-        if not isinstance(self.config, self.config_class):
-            raise InvalidOption(
-                f"{type(self).__name__}: config must be a {self.config_class.__name__}; got a "
-                f"{type(self.config).__name__}."
-            )
-        self.updates = self.steps = 0
+        super().__init__(network, config, seed=seed)
         self.optimizer = self._make_optimizer()
         self._random = TorchRandom(seed)
         self._rewards = (

@@ -77,3 +77,10 @@ class AgentConfig(NetworkConfig):
             raise InvalidOption(
                 f"AgentConfig: initial_log_std must be a finite number; got {self.initial_log_std}."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAgentConfig(AgentConfig):
+    """What the network of an agent is made of that plays the best Q value: `AgentConfig`."""
+
+    heads: tuple[str, ...] = ("q",)
