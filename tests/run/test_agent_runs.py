@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
+import torch
 from training_runs import log, weights
 
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
-from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, Schedule
+from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
 from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
+from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.schedule import Number, at
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
@@ -247,6 +253,80 @@ def test_agent_algorithm_and_env_may_be_ones_own(tmp_path):
     assert runner.algorithm.updates == 2
     with Trained(tmp_path, make_env=make_env) as trained:
         assert [episode.length for episode in trained.play(2)] == [20, 20]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedierConfig:
+    """Explores less and less."""
+
+    epsilon: Number = 0.5
+    discount: float = 0.9
+
+
+class Greedier(AgentAlgorithm):
+    """Moves the weights at random, and notes with which epsilons it was played."""
+
+    config_class = GreedierConfig
+
+    def __init__(self, network, config=None, *, seed=0):
+        super().__init__(network, config, seed=seed)
+        self.epsilons: list[float] = []
+
+    def prepare(self, agent):
+        agent.epsilon = at(self.config.epsilon, self.steps)
+        self.epsilons.append(float(agent.epsilon))
+
+    def take(self, collected):
+        self.steps += collected.cost.model_steps
+        action = collected.data["action"].to_ndarray()
+        self._drawn = int(np.dot(action.ravel(), np.arange(action.size)))
+
+    def train(self, progress=None):
+        generator = torch.Generator().manual_seed(self._drawn)
+        for tensor in self.network.parameters():
+            tensor.data += torch.randn(tensor.shape, generator=generator)
+        self.updates += 1
+        return {"updates": self.updates}
+
+    def state_dict(self):
+        return {
+            "trainer": {
+                "network": self.network.state_dict(),
+                "updates": self.updates,
+                "steps": self.steps,
+            }
+        }
+
+    def load_state_dict(self, state):
+        load_network_state(self.network, state["trainer"]["network"])
+        self.updates, self.steps = state["trainer"]["updates"], state["trainer"]["steps"]
+
+
+def test_an_algorithm_says_how_a_q_agent_explores(tmp_path):
+    changed = {
+        "agent": {"name": "q", "hidden": [8]},
+        "algorithm": {
+            "name": f"{__name__}:Greedier",
+            "epsilon": {"start": 1.0, "end": 0.0, "over": 4 * 12 * 4},
+        },
+    }
+    config = small(changed)
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    assert isinstance(whole.evaluator, QAgent)
+    assert isinstance(whole.algorithm, Greedier)
+    assert whole.algorithm.epsilons == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Fails()]) as runner,
+        pytest.raises(RuntimeError, match="in the middle"),
+    ):
+        runner.run()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    with Trained(tmp_path / "whole") as trained:
+        assert len(trained.play(2)) == 2
 
 
 # The command line ---------------------------------------------------------------------
