@@ -71,6 +71,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.trainers.supervised import SupervisedTrainer as SupervisedTrainer
     from plangym_ext.learn.trainers.supervised import ValueTrainer as ValueTrainer
     from plangym_ext.learn.trainers.td import TDTrainer as TDTrainer
+    from plangym_ext.learn.transforms.moments import Moments as Moments
+    from plangym_ext.learn.transforms.observations import (
+        ObservationNormalizer as ObservationNormalizer,
+    )
+    from plangym_ext.learn.transforms.rewards import RewardNormalizer as RewardNormalizer
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
@@ -94,12 +99,14 @@ _HOME = {
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
     "Inputs": "agents.inputs",
+    "Moments": "transforms.moments",
     "Network": "networks.network",
     "NetworkAgent": "agents.network_agent",
     "NetworkConfig": "networks.config",
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
+    "ObservationNormalizer": "transforms.observations",
     "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
     "PPO": "algorithms.ppo",
@@ -114,6 +121,7 @@ _HOME = {
     "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
+    "RewardNormalizer": "transforms.rewards",
     "RowNoise": "sampling.noise",
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
