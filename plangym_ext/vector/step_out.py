@@ -53,6 +53,11 @@ class OutArrays:
         self._finals = ObsBuffer(space, len(finals[0]), finals) if finals else None
         self._infos = {k.removeprefix(_INFO): v for k, v in fields.items() if k.startswith(_INFO)}
 
+    @property
+    def has_infos(self) -> bool:
+        """Whether infos are among them."""
+        return bool(self._infos)
+
     def only(self, names: Iterable[str]) -> OutArrays:
         """Return some of the arrays, by the names of `fields`."""
         return OutArrays(self.space, {name: self.fields[name] for name in names})
@@ -193,6 +198,7 @@ class StepOut:
         arrays: numpy views of them.
         owner: observations of the vector env that it was checked for.
         has_obs: whether observations are among them.
+        wanted: names of the infos that are returned; None for all.
         layout: what the backend of that vector env keeps of them; None before it has used them.
     """
 
@@ -200,6 +206,7 @@ class StepOut:
         self, given: dict[str, Any], num_rows: int, arrays: OutArrays, owner: ObsBuffer
     ) -> None:
         self.given, self.num_rows, self.arrays, self.owner = given, num_rows, arrays, owner
+        self.wanted: frozenset[str] | None = None
         self.has_obs = "obs" in given
         self.layout: Any = None
         #: Observations, rewards, terminations and truncations, None for those not given.

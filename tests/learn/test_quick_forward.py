@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from plangym_ext.learn import ActorCriticAgent, AgentConfig, Inputs, RowNoise, make_agent_network
 from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
@@ -24,6 +24,7 @@ SIMPLE = {
     "all heads": (VECTOR, Discrete(3), AgentConfig(heads=("policy", "value", "q"))),
     "scaled": (VECTOR, TORQUES, AgentConfig(init="orthogonal", value_scale=3.0, log_std="state")),
     "nature": (SCREEN, Discrete(4), AgentConfig(init="orthogonal", kind="nature", hidden=(32,))),
+    "bits": (MultiBinary(5), Discrete(4), AgentConfig(init="orthogonal")),
     "number": (Discrete(7), Discrete(4), AgentConfig(init="orthogonal")),
 }
 NOT_SIMPLE = {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.inputs import InputBody
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.learn.torch_extra import nn
+from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.torch_extra import functional, nn, torch
 
 Layer = Callable[[Any], Any]
+_FLOAT = torch.float32
 
 
 class QuickForward:
@@ -27,14 +30,17 @@ class QuickForward:
     def __init__(self, network: AgentNetwork) -> None:
         self._network = network
         self._layout = network.body.layout
-        self._policy = [*_layers_of(network.body), network.heads.forward]
+        self._casts = _only_casts(network.body.parts[0])
+        self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
         self._value: list[Layer] = []
         if network.value_body is not None and network.value_head is not None:
-            self._value = [*_layers_of(network.value_body), network.value_head.forward]
+            self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[B, *obs]`."""
         (rows,) = self._layout.split(obs)
+        if self._casts and rows.dtype is not _FLOAT:
+            rows = rows.to(_FLOAT)
         out = value = rows
         for layer in self._policy:
             out = layer(out)
@@ -65,5 +71,16 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
     if type(module) is nn.Sequential:
         for layer in module:
             yield from _leaves(layer)
-    else:
+    elif type(module) is nn.Linear:
+        yield functools.partial(_linear, module._parameters)
+    elif not _only_casts(module):
         yield module.forward
+
+
+def _only_casts(module: nn.Module) -> bool:
+    return type(module) is ObservationEncoder and module.only_casts
+
+
+def _linear(parameters: Mapping[str, Any], x: Any) -> Any:
+    """Apply a dense layer by its present weights: to look for them in the module takes as long."""
+    return functional.linear(x, parameters["weight"], parameters["bias"])
