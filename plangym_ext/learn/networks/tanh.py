@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ class Tanh(nn.Module):
             return torch.tanh(x)
         if torch.is_inference_mode_enabled():
             return torch.from_numpy(np.tanh(x.numpy()))
-        found: torch.Tensor = _NumpyTanh.apply(x)
-        return found
+        apply: Callable[[torch.Tensor], torch.Tensor] = _NumpyTanh.apply
+        return apply(x)
 
 
 class _NumpyTanh(torch.autograd.Function):
@@ -45,4 +46,5 @@ class _NumpyTanh(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Any) -> Any:  # noqa: ARG004 - torch's names
-        return _NumpyTanh.apply(x), in_dims[0]
+        apply: Callable[[Any], Any] = _NumpyTanh.apply
+        return apply(x), in_dims[0]

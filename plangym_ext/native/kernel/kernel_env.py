@@ -139,7 +139,9 @@ class KernelEnv(NativeEnv):
     def _shared(self, arrays: RowArrays, threads: int, *how: bool) -> int:
         """Return what the loop returns, its rows shared among threads."""
         assert self._loop is not None
-        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
+        run: Callable[..., int] = functools.partial(
+            self._loop, arrays, self._memory.rules, self.kernel.params
+        )
         size = len(arrays.actions)
         bounds = [size * k // threads for k in range(threads + 1)]
         pool = self._threads(threads)
