@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
+    from plangym_ext.learn.replay.steps import StepReplay as StepReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
     from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
@@ -71,6 +74,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.trainers.supervised import SupervisedTrainer as SupervisedTrainer
     from plangym_ext.learn.trainers.supervised import ValueTrainer as ValueTrainer
     from plangym_ext.learn.trainers.td import TDTrainer as TDTrainer
+    from plangym_ext.learn.transforms.moments import Moments as Moments
+    from plangym_ext.learn.transforms.observations import (
+        ObservationNormalizer as ObservationNormalizer,
+    )
+    from plangym_ext.learn.transforms.rewards import RewardNormalizer as RewardNormalizer
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
@@ -86,6 +94,8 @@ _HOME = {
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
+    "DQN": "algorithms.dqn",
+    "DQNConfig": "algorithms.off_policy_config",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
     "EvaluationSampler": "sampling.evaluation",
@@ -94,12 +104,14 @@ _HOME = {
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",
     "Inputs": "agents.inputs",
+    "Moments": "transforms.moments",
     "Network": "networks.network",
     "NetworkAgent": "agents.network_agent",
     "NetworkConfig": "networks.config",
     "NetworkEvaluator": "evaluator",
     "NetworkOutput": "networks.network",
     "NetworkPolicy": "network_policy",
+    "ObservationNormalizer": "transforms.observations",
     "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
     "PPO": "algorithms.ppo",
@@ -114,10 +126,12 @@ _HOME = {
     "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
+    "RewardNormalizer": "transforms.rewards",
     "RowNoise": "sampling.noise",
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
     "SerialSampler": "sampling.serial",
+    "StepReplay": "replay.steps",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",

@@ -15,6 +15,15 @@ class Algorithm(Protocol):
     def updates(self) -> int:
         """How many updates of the weights were made since the beginning: their version."""
 
+    def prepare(self, agent: Any) -> None:
+        """Set how what plays explores, before each call of `collect`.
+
+        Args:
+            agent: plays the network; what is set, such as the epsilon of a `QAgent`, follows
+                from counters that are saved, such as the steps that were taken in. In a run
+                with a planner, the evaluator that it asks.
+        """
+
     def take(self, collected: Collected) -> None:
         """Take in what was collected; a rollout algorithm keeps it until it is trained on.
 

@@ -16,7 +16,11 @@ ACTIONS = Dict({"push": Discrete(3), "turn": Box(-2.0, 2.0, (2,), np.float32)})
 MANY = 64
 CASES = {
     "mlp": (VECTOR, ACTIONS, AgentConfig(init="orthogonal", activation="tanh")),
-    "apart": (VECTOR, ACTIONS, AgentConfig(init="orthogonal", shared_body=False)),
+    "apart": (
+        VECTOR,
+        ACTIONS,
+        AgentConfig(init="orthogonal", shared_body=False, normalize_obs=True),
+    ),
     "lstm": (
         VECTOR,
         ACTIONS,

@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
+import torch
 from training_runs import log, weights
 
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
-from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, Schedule
+from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
 from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
+from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.schedule import Number, at
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.reached import reached
 from plangym_ext.run.settings.settings import build, listed, plain
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import read_checkpoint
@@ -249,7 +257,102 @@ def test_agent_algorithm_and_env_may_be_ones_own(tmp_path):
         assert [episode.length for episode in trained.play(2)] == [20, 20]
 
 
+@dataclass(frozen=True, kw_only=True)
+class GreedierConfig:
+    """Explores less and less."""
+
+    epsilon: Number = 0.5
+    discount: float = 0.9
+
+
+class Greedier(AgentAlgorithm):
+    """Moves the weights at random, and notes with which epsilons it was played."""
+
+    config_class = GreedierConfig
+
+    def __init__(self, network, config=None, *, seed=0):
+        super().__init__(network, config, seed=seed)
+        self.epsilons: list[float] = []
+
+    def prepare(self, agent):
+        agent.epsilon = at(self.config.epsilon, self.steps)
+        self.epsilons.append(float(agent.epsilon))
+
+    def take(self, collected):
+        self.steps += collected.cost.model_steps
+        action = collected.data["action"].to_ndarray()
+        self._drawn = int(np.dot(action.ravel(), np.arange(action.size)))
+
+    def train(self, progress=None):
+        generator = torch.Generator().manual_seed(self._drawn)
+        for tensor in self.network.parameters():
+            tensor.data += torch.randn(tensor.shape, generator=generator)
+        self.updates += 1
+        return {"updates": self.updates}
+
+    def state_dict(self):
+        return {
+            "trainer": {
+                "network": self.network.state_dict(),
+                "updates": self.updates,
+                "steps": self.steps,
+            }
+        }
+
+    def load_state_dict(self, state):
+        load_network_state(self.network, state["trainer"]["network"])
+        self.updates, self.steps = state["trainer"]["updates"], state["trainer"]["steps"]
+
+
+def test_an_algorithm_says_how_a_q_agent_explores(tmp_path):
+    changed = {
+        "agent": {"name": "q", "hidden": [8]},
+        "algorithm": {
+            "name": f"{__name__}:Greedier",
+            "epsilon": {"start": 1.0, "end": 0.0, "over": 4 * 12 * 4},
+        },
+    }
+    config = small(changed)
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    assert isinstance(whole.evaluator, QAgent)
+    assert isinstance(whole.algorithm, Greedier)
+    assert whole.algorithm.epsilons == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Fails()]) as runner,
+        pytest.raises(RuntimeError, match="in the middle"),
+    ):
+        runner.run()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    with Trained(tmp_path / "whole") as trained:
+        assert len(trained.play(2)) == 2
+
+
 # The command line ---------------------------------------------------------------------
+
+
+def test_presets_are_listed_with_what_they_reached(capsys, monkeypatch, tmp_path):
+    file = tmp_path / "reached.json"
+    row = {"return": 499.5, "interval": [480.25, 500.0], "seeds": 5, "steps": 102_400}
+    file.write_text(json.dumps({"ppo_cartpole": row}))
+    monkeypatch.setattr("plangym_ext.run.settings.reached.FILE", file)
+    assert main(["train", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::3] == list(PRESETS)
+    assert max(map(len, lines)) <= 80
+    at = lines.index("ppo_cartpole")
+    assert lines[at + 1].strip() == PRESETS["ppo_cartpole"].about
+    assert lines[at + 2].strip() == "return 499.5 [480.25, 500] after 102,400 steps, 5 seeds"
+    assert lines.count("    not measured") == len(PRESETS) - 1
+
+
+def test_what_presets_reached_is_of_presets_that_are_there():
+    found = reached()
+    assert set(found) <= set(PRESETS)
+    assert all(row.low <= row.mean <= row.high for row in found.values())
 
 
 @pytest.mark.parametrize("preset", ["ppo_cartpole", "a2c_cartpole"])
@@ -266,6 +369,37 @@ def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
     assert "over 3 episodes" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "eval.json").read_text())
     assert (len(found["returns"]), found["player"]) == (3, "network")
+
+
+REDUCED = {
+    "ppo_lunarlander": ("box2d", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_halfcheetah": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_hopper": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_atari": (
+        "cv2",
+        {"env": {"id": "ALE/Breakout-v5", "n_workers": 0}, "agent": {"hidden": [8]}},
+    ),
+    "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
+    "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+}
+
+
+@pytest.mark.parametrize("preset", REDUCED)
+def test_presets_run_at_reduced_size(preset, tmp_path):
+    package, changed = REDUCED[preset]
+    pytest.importorskip("gymnasium.envs.box2d" if package == "box2d" else package)
+    less: dict[str, Any] = {
+        "env": {"max_steps": 5},
+        "algorithm": {"epochs": 1},
+        "collector": {"num_envs": 2, "moves": 8},
+        "evaluation": {"every": 1, "episodes": 1},
+        "rounds": 1,
+        "checkpoint_every": 0,
+    }
+    with Runner(compose([preset, less, changed]), tmp_path) as runner:
+        runner.run()
+    with Trained(tmp_path) as trained:
+        assert len(trained.play(1)) == 1
 
 
 def test_an_algorithm_is_named_on_the_command_line(tmp_path, capsys):

@@ -29,6 +29,10 @@ class RolloutConfig(CheckedConfig):
         value_weight: of the mean squared error of the values.
         entropy_weight: of the policy's entropy, which is to be large.
         normalize_advantage: to mean 0 and deviation 1 over the "batch", or "none".
+        normalize_reward: whether rewards are divided by the deviation of their discounted sums;
+            see `RewardNormalizer`. Values are then in these units.
+        clip_reward: rewards are clipped to [-clip_reward, clip_reward], after that; None: they
+            are not.
     """
 
     optimizer: str = "adam"
@@ -40,6 +44,8 @@ class RolloutConfig(CheckedConfig):
     value_weight: float = 0.5
     entropy_weight: Number = 0.0
     normalize_advantage: str = "none"
+    normalize_reward: bool = False
+    clip_reward: float | None = None
 
     _normalizations: ClassVar[tuple[str, ...]] = ("none", "batch")
 
@@ -49,6 +55,8 @@ class RolloutConfig(CheckedConfig):
         self._choice("normalize_advantage", self._normalizations)
         for name in ("epsilon", "l2", "value_weight"):
             self._number(name, 0.0)
+        if self.clip_reward is not None:
+            self._number("clip_reward", 0.0)
         self._number("discount", 0.0, 1.0)
         for name in ("learning_rate", "entropy_weight"):
             self._scheduled(name, 0.0)

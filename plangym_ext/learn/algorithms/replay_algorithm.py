@@ -52,6 +52,9 @@ class ReplayAlgorithm:
         """How many were made, ever; see `Algorithm`."""
         return self.trainer.updates
 
+    def prepare(self, agent: Any) -> None:
+        """Leave the planner as it is; see `Algorithm.prepare`."""
+
     def take(self, collected: Collected) -> None:
         """Add the episodes that ended to the replay; see `Algorithm.take`.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.losses import explained_variance
@@ -20,9 +21,11 @@ from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.transforms.moments import Moments
+from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
 
-class RolloutAlgorithm(ABC):
+class RolloutAlgorithm(AgentAlgorithm):
     """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
 
     Args:
@@ -42,17 +45,15 @@ class RolloutAlgorithm(ABC):
     config_class: ClassVar[type[RolloutConfig]]
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
-        self.network: Any = network
-        self.config = config or self.config_class()
-        if not isinstance(self.config, self.config_class):
-            raise InvalidOption(
-                f"{type(self).__name__}: config must be a {self.config_class.__name__}; got a "
-                f"{type(self.config).__name__}."
-            )
-        self.updates = self.steps = 0
+        super().__init__(network, config, seed=seed)
         self.optimizer = self._make_optimizer()
         self._random = TorchRandom(seed)
+        self._rewards = (
+            RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
+        )
         self._rows: Rows | None = None
+        #: Of the observations of these rows, where the network normalises them.
+        self._seen: list[Moments] = []
 
     def _make_optimizer(self) -> FlatOptimizer:
         config = self.config
@@ -77,11 +78,22 @@ class RolloutAlgorithm(ABC):
                 the network has a value head.
         """
         rollout = rollout_of(collected.data, self.network)
-        rows = self._estimate(rollout)
+        rows = self._estimate(rollout._replace(reward=self._scaled(rollout)))
         if self.config.normalize_advantage == "batch":
             rows = rows._replace(advantage=normalized(rows.advantage, rows.valid))
         self._rows = rows
+        normalizer = getattr(self.network, "normalizer", None)
+        self._seen = [] if normalizer is None else normalizer.moments(collected.data)
         self.steps += collected.cost.model_steps
+
+    def _scaled(self, rollout: Rollout) -> Any:
+        """Return the rewards `[T, B]` that are learned from."""
+        reward, most = rollout.reward, self.config.clip_reward
+        if self._rewards is not None:
+            valid = None if rollout.valid is None else rollout.valid.cpu().numpy()
+            scaled = self._rewards.scaled(reward.cpu().numpy(), rollout.ended.cpu().numpy(), valid)
+            reward = torch.from_numpy(scaled).to(reward.device)
+        return reward if most is None else reward.clamp(-most, most)
 
     @abstractmethod
     def _estimate(self, rollout: Rollout) -> Rows:
@@ -126,6 +138,9 @@ class RolloutAlgorithm(ABC):
         with torch.no_grad():
             means["learning_rate"] = self.optimizer.rate
             means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
+        if self._seen:
+            # Last, so that all of this round was normalised as when it was played.
+            self.network.normalizer.add(self._seen)
         found["updates"] = self.updates
         return found | {f"train/{name}": number for name, number in means.items()}
 
@@ -169,6 +184,7 @@ class RolloutAlgorithm(ABC):
                 "steps": self.steps,
                 "network": self.network.state_dict(),
                 "moments": self.optimizer.state_dict(),
+                "rewards": None if self._rewards is None else self._rewards.state_dict(),
             },
             "torch_random": self._random.state_dict(),
         }
@@ -188,9 +204,17 @@ class RolloutAlgorithm(ABC):
                     f"{where}: the state is of the {name} {theirs[name]!r}; here it is "
                     f"{mine[name]!r}. Make the algorithm with the same config."
                 )
+        rewards = theirs.get("rewards")
+        if (rewards is None) != (self._rewards is None):
+            raise ForeignNetwork(
+                f"{where}: the state {'lacks' if rewards is None else 'has'} moments of rewards. "
+                f"Make the algorithm with normalize_reward={rewards is not None}."
+            )
         check_network_state(self.network, theirs["network"], where)
         self.network.load_state_dict(theirs["network"])
         self.optimizer.load_state_dict(theirs["moments"])
+        if self._rewards is not None:
+            self._rewards.load_state_dict(rewards)
         self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._random.load_state_dict(state["torch_random"])
         self._rows = None

@@ -23,6 +23,9 @@ class AgentConfig(NetworkConfig):
         previous_action: whether the previous action is an input: one-hot where it is discrete,
             in units of its bounds where it is continuous, zeros at the first step.
         previous_reward: whether the previous reward is an input.
+        normalize_obs: whether observations are brought to mean 0 and variance 1, by what was
+            seen until now; see `ObservationNormalizer`.
+        clip_obs: how far from 0 normalised observations may be.
         shared_body: whether policy and value have one body; False: one each.
         init: "zero_heads" leaves layers as torch makes them and begins heads at 0;
             "orthogonal" has gains sqrt(2) in the body, 0.01 for the policy and 1 for values,
@@ -36,6 +39,8 @@ class AgentConfig(NetworkConfig):
     recurrent_size: int = 128
     previous_action: bool = False
     previous_reward: bool = False
+    normalize_obs: bool = False
+    clip_obs: float = 10.0
     shared_body: bool = True
     init: str = "zero_heads"
     log_std: str = "free"
@@ -64,7 +69,18 @@ class AgentConfig(NetworkConfig):
                 "AgentConfig: a recurrent network has one body for policy and value; got "
                 "shared_body=False. Leave it at True, or recurrent at 'none'."
             )
+        if not self.clip_obs > 0:
+            raise InvalidOption(
+                f"AgentConfig: clip_obs must be a positive number; got {self.clip_obs}."
+            )
         if not math.isfinite(self.initial_log_std):
             raise InvalidOption(
                 f"AgentConfig: initial_log_std must be a finite number; got {self.initial_log_std}."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAgentConfig(AgentConfig):
+    """What the network of an agent is made of that plays the best Q value: `AgentConfig`."""
+
+    heads: tuple[str, ...] = ("q",)

@@ -17,6 +17,7 @@ from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
 from plangym_ext.learn.networks.recurrent import Recurrent
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
 
 class AgentNetwork(nn.Module):
@@ -31,6 +32,7 @@ class AgentNetwork(nn.Module):
         distribution: what `policy_logits` are numbers of.
         value_scale: see `NetworkConfig`.
         inputs_used: names of the fields of `Inputs` that it looks at.
+        normalizer: of observations; None: they are taken as they are.
         core: the recurrent layer; None: nothing is carried.
     """
 
@@ -45,6 +47,9 @@ class AgentNetwork(nn.Module):
         self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
         self.value_scale = float(config.value_scale)
         self.inputs_used = _inputs_used(config)
+        self.normalizer: ObservationNormalizer | None = None
+        if config.normalize_obs:
+            self.normalizer = ObservationNormalizer(observation_space, config.clip_obs)
         self.body = InputBody(observation_space, action_space, config)
         width, self.core = self.body.width, None
         if config.recurrent != "none":
@@ -106,6 +111,8 @@ class AgentNetwork(nn.Module):
         """
         lead = inputs.first.shape
         rows = inputs if len(lead) == 1 else flattened(inputs)
+        if self.normalizer is not None:
+            rows = rows._replace(obs=self.normalizer(rows.obs))
         x = self.body(rows)
         if self.core is not None:
             first = inputs.first if len(lead) == 2 else inputs.first[None]

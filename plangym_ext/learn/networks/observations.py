@@ -53,11 +53,9 @@ class ObservationEncoder(nn.Module):
         self.shape = (sum(counts),)
 
     def _box(self, space: spaces.Box, image_channels: str) -> None:
-        if np.issubdtype(space.dtype, np.integer):
-            low, high = float(space.low.min()), float(space.high.max())
-            # Beyond 16 bits bounds are those of the dtype and say nothing.
-            if 0 < high - low < 2**16:
-                self._low, self._scale = low, 1.0 / (high - low)
+        bounds = integer_range(space)
+        if bounds is not None:
+            self._low, self._scale = bounds[0], 1.0 / (bounds[1] - bounds[0])
         rank = len(self.obs_shape)
         if rank not in (2, 3, 4) or (rank == 2 and min(self.obs_shape) < 8):
             self.shape = (int(np.prod(self.obs_shape)),)
@@ -88,6 +86,15 @@ class ObservationEncoder(nn.Module):
         if self._axes:
             x = x.permute(self._axes)
         return x.reshape(len(obs), *self.shape)
+
+
+def integer_range(space: spaces.Box) -> tuple[float, float] | None:
+    """Return the bounds that integers are brought to [0, 1] by; None if they stay as they are."""
+    if not np.issubdtype(space.dtype, np.integer):
+        return None
+    low, high = float(space.low.min()), float(space.high.max())
+    # Beyond 16 bits bounds are those of the dtype and say nothing.
+    return (low, high) if 0 < high - low < 2**16 else None
 
 
 def _channels_come_first(image: tuple[int, ...]) -> bool:

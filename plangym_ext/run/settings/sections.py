@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
@@ -13,9 +13,8 @@ from plangym_ext.learn.algorithms.config import (
     A2CConfig,
     PPOConfig,
     ReinforceConfig,
-    RolloutConfig,
 )
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
 from plangym_ext.learn.trainers.config import (
     AlphaZeroConfig,
     HistogramConfig,
@@ -44,12 +43,31 @@ TRAINERS: Mapping[str, tuple[str, type[TrainerConfig]]] = {
     "supervised": ("SupervisedTrainer", SupervisedConfig),
     "td": ("TDTrainer", TDConfig),
 }
-#: Name -> the agent's class in `plangym_ext.learn`, and the settings of its network.
-AGENTS: Mapping[str, tuple[str, type[AgentConfig]]] = {
-    "actor_critic": ("ActorCriticAgent", AgentConfig),
+
+
+class AgentKind(NamedTuple):
+    """What an agent is made of.
+
+    Attributes:
+        agent: its class in `plangym_ext.learn`, made with the network and `device`.
+        config: the settings of its network.
+        network: the function in `plangym_ext.learn` that makes the network, called with the two
+            spaces, the config and `seed`.
+    """
+
+    agent: str
+    config: type[Any]
+    network: str = "make_agent_network"
+
+
+#: Name -> agent and network.
+AGENTS: Mapping[str, AgentKind] = {
+    "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
+    "q": AgentKind("QAgent", QAgentConfig),
 }
+_OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
-ALGORITHMS: Mapping[str, tuple[str, type[RolloutConfig]]] = {
+ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
@@ -68,8 +86,8 @@ class NamedSettings:
     name: str
     config: Any
 
-    #: Name -> the class in `plangym_ext.learn`, and its settings; the first is the default.
-    known: ClassVar[Mapping[str, tuple[str, type[Any]]]]
+    #: Name -> the class in `plangym_ext.learn`, its settings, and more; the first is the default.
+    known: ClassVar[Mapping[str, tuple[Any, ...]]]
     section: ClassVar[str]
 
     @classmethod
@@ -96,7 +114,8 @@ class NamedSettings:
                 f"settings: {where} must be one of {', '.join(cls.known)}, or module:Class; got "
                 f"{name!r}{suggestion(name, cls.known)}"
             )
-        return cls.known[name][1]
+        config: type[Any] = cls.known[name][1]
+        return config
 
     def _class(self) -> Any:
         """Return the class that is named."""
@@ -151,13 +170,13 @@ class AgentSettings(NamedSettings):
     """An agent, and what its network is made of.
 
     Args:
-        name: "actor_critic"; or "module:Class" of a `NetworkAgent` of your own, which is made
+        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` of your own, which is made
             with the network and the keyword `device`.
         config: of its network.
     """
 
     name: str = "actor_critic"
-    config: AgentConfig = field(default_factory=AgentConfig)
+    config: Any = field(default_factory=AgentConfig)
 
     known = AGENTS
     section = "agent"
@@ -171,7 +190,15 @@ class AgentSettings(NamedSettings):
     @classmethod
     def _config_class(cls, name: str, where: str) -> type[Any]:
         # An own agent plays a network that the library makes.
-        return AgentConfig if is_own(name) else super()._config_class(name, where)
+        return _OWN_AGENT.config if is_own(name) else super()._config_class(name, where)
+
+    def make_network(self, observation_space: Any, action_space: Any, seed: int) -> Any:
+        """Make the network that the agent plays."""
+        import plangym_ext.learn
+
+        kind = _OWN_AGENT if is_own(self.name) else AGENTS[self.name]
+        make = getattr(plangym_ext.learn, kind.network)
+        return make(observation_space, action_space, self.config, seed=seed)
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
@@ -184,21 +211,21 @@ class AlgorithmSettings(NamedSettings):
     """An algorithm that learns from what an agent played, and its settings.
 
     Args:
-        name: "ppo", "a2c" or "reinforce"; or "module:Class" of a `RolloutAlgorithm` of your own.
+        name: one of `ALGORITHMS`; or "module:Class" of an `AgentAlgorithm` of your own.
         config: of that algorithm.
     """
 
     name: str = "ppo"
-    config: RolloutConfig = field(default_factory=PPOConfig)
+    config: Any = field(default_factory=PPOConfig)
 
     known = ALGORITHMS
     section = "algorithm"
 
     @classmethod
     def _base(cls) -> type[Any]:
-        from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
+        from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 
-        return RolloutAlgorithm
+        return AgentAlgorithm
 
     def make(self, network: Any, seed: int) -> Any:
         """Make the algorithm that teaches a network."""

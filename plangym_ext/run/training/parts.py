@@ -82,13 +82,13 @@ class Parts:
 
     def network(self, env: Any) -> Any:
         """Make a network with the weights that a run begins with."""
-        from plangym_ext.learn import make_agent_network, make_network
+        from plangym_ext.learn import make_network
         from plangym_ext.learn.repeatable import seeded
 
         config, agent = self.config, self.config.agent
         spaces = (env.observation_space, env.action_space)
         if self.make_network is None and agent is not None:
-            return make_agent_network(*spaces, agent.config, seed=config.seed)
+            return agent.make_network(*spaces, config.seed)
         if self.make_network is None:
             return make_network(*spaces, config.network, seed=config.seed)
         with seeded(self.config.seed):

@@ -202,6 +202,7 @@ class Runner(Closing):
         moves, steps = self.config.collector.moves, self.config.steps_per_round
         with _timed(seconds, "collect"):
             self._show("playing")
+            self.algorithm.prepare(self.evaluator)
             collected = self.sampler.collect(
                 moves, self.algorithm.updates, lambda done: self._show("playing", done)
             )

@@ -1,0 +1,1 @@
+"""Transforms of what was sampled, before it is learned from."""

@@ -1,0 +1,81 @@
+"""Rewards in units of the deviation of discounted returns, and clipped. numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.transforms.moments import Moments, moments_of, no_moments
+
+Ndarray = npt.NDArray[Any]
+#: Added to the variance, so that equal returns stay finite.
+_EPSILON = 1e-8
+
+
+class RewardNormalizer:
+    """Divides rewards by the deviation of the discounted sums that end with them.
+
+    The sum of an env, R_t = r_t + discount R_{t-1}, begins at 0 with every episode, and goes on
+    from a fragment to the next. Its variance is that of all steps until now, those of the
+    fragment that is being scaled among them. Nothing is subtracted: the signs of rewards remain.
+
+    It is a part of the algorithm, as returns are: samplers and evaluations tell the rewards of
+    the env.
+
+    Args:
+        discount: of the sum.
+
+    Attributes:
+        seen: moments of the sums.
+
+    Source: Engstrom et al. 2020, "Implementation matters in deep policy gradients", A.1; the
+    wrappers of gymnasium and Stable-Baselines3 scale each step by the moments until then.
+    """
+
+    def __init__(self, discount: float) -> None:
+        self._discount = discount
+        self.seen: Moments = no_moments()
+        self._sums: Ndarray = np.zeros(0)
+
+    def scaled(self, reward: Ndarray, ended: Ndarray, valid: Ndarray | None = None) -> Ndarray:
+        """Add the rewards of a fragment to what was seen, and return them scaled.
+
+        Args:
+            reward: `[T, B]` float32; row b goes on where row b of the last fragment ended.
+                Another B than before begins new sums.
+            ended: `[T, B]` bool, whether the episode ended with the step.
+            valid: `[T, B]` bool: only these steps count; None: all.
+
+        Returns:
+            `[T, B]` float32, fresh.
+        """
+        sums = np.zeros(reward.shape)
+        running = self._sums if len(self._sums) == reward.shape[1] else np.zeros(reward.shape[1])
+        for t in range(len(reward)):
+            after = reward[t] + self._discount * running
+            running = after if valid is None else np.where(valid[t], after, running)
+            sums[t] = running
+            running = np.where(ended[t], 0.0, running)
+        self._sums = running
+        self.seen = self.seen.merged(moments_of(sums, valid))
+        deviation = np.sqrt(self.seen.variance + _EPSILON)
+        return (reward / deviation).astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments, and the sums of episodes in progress."""
+        seen = self.seen
+        numbers = {
+            "num_rows": seen.num_rows,
+            "mean": float(seen.mean),
+            "squares": float(seen.squares),
+        }
+        return {**numbers, "sums": self._sums.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        mean, squares = np.asarray(state["mean"], float), np.asarray(state["squares"], float)
+        self.seen = Moments(float(state["num_rows"]), mean, squares)
+        self._sums = np.array(state["sums"], np.float64)
