@@ -26,12 +26,18 @@ from plangym_ext.vector.backend import RowStep, VectorBackend
 from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import infos_of, listed_infos, only_infos, some_infos
+from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
 from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import layout_of
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
-from plangym_ext.vector.step_out import RESET_FIELDS, STEP_FIELDS, StepOut, checked_out
+from plangym_ext.vector.step_out import (
+    RESET_FIELDS,
+    STEP_FIELDS,
+    StepOut,
+    checked_out,
+    wanted_of,
+)
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.
@@ -329,8 +335,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         rewards, terminations, truncations = results[:3]
         over = terminations | truncations
         episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
-        wanted = None if out is None else out.wanted
-        infos = self._infos(rows, results, some=not whole, wanted=wanted)
+        infos = self._infos(rows, wanted_of(results, out), some=not whole)
         obs = results.batch
         if not (out and out.has_obs) and (obs is None or not self.copy):
             obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)
@@ -556,17 +561,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _infos(
-        self,
-        rows: Sequence[int],
-        results: StepResults,
-        *,
-        some: bool,
-        wanted: frozenset[str] | None = None,
-    ) -> Any:
+    def _infos(self, rows: Sequence[int], results: StepResults, *, some: bool) -> Any:
         """Return infos of the rows of a call that returns `some` sub-envs, or else all."""
-        if wanted is not None:
-            results = only_infos(results, wanted)
         if self.list_infos:
             return listed_infos(len(rows), results)
         infos = infos_of(rows, results, self.num_envs, self._add_info)

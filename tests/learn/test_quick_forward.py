@@ -24,6 +24,7 @@ SIMPLE = {
     "all heads": (VECTOR, Discrete(3), AgentConfig(heads=("policy", "value", "q"))),
     "scaled": (VECTOR, TORQUES, AgentConfig(init="orthogonal", value_scale=3.0, log_std="state")),
     "nature": (SCREEN, Discrete(4), AgentConfig(init="orthogonal", kind="nature", hidden=(32,))),
+    "normalized": (VECTOR, TORQUES, AgentConfig(init="orthogonal", normalize_obs=True)),
     "bits": (MultiBinary(5), Discrete(4), AgentConfig(init="orthogonal")),
     "number": (Discrete(7), Discrete(4), AgentConfig(init="orthogonal")),
 }
@@ -63,7 +64,7 @@ def test_it_says_what_the_network_says_after_every_change_of_weights(name):
         # As a learner asks: with gradients.
         assert_equal(quick(torch.from_numpy(obs)), asked(network, obs))
         with torch.no_grad():
-            for part in network.parameters():
+            for part in (*network.parameters(), *network.buffers()):
                 part.add_(0.01)
 
 

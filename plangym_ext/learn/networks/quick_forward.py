@@ -14,6 +14,8 @@ from plangym_ext.learn.torch_extra import functional, nn, torch
 
 Layer = Callable[[Any], Any]
 _FLOAT = torch.float32
+#: Parts of a network that are asked here; one with others is not simple.
+_KNOWN = {"normalizer", "body", "heads", "value_body", "value_head"}
 
 
 class QuickForward:
@@ -29,7 +31,7 @@ class QuickForward:
 
     def __init__(self, network: AgentNetwork) -> None:
         self._network = network
-        self._layout = network.body.layout
+        self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(network.body.parts[0])
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
         self._value: list[Layer] = []
@@ -38,6 +40,8 @@ class QuickForward:
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[B, *obs]`."""
+        if self._normalizer is not None:
+            obs = self._normalizer(obs)
         (rows,) = self._layout.split(obs)
         if self._casts and rows.dtype is not _FLOAT:
             rows = rows.to(_FLOAT)
@@ -56,6 +60,7 @@ def is_simple(network: Any) -> bool:
         and network.core is None
         and network.inputs_used == ("obs",)
         and len(network.body.parts) == 1
+        and {name for name, _ in network.named_children()} <= _KNOWN
         and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
     )
 
