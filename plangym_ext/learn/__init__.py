@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
+    from plangym_ext.learn.replay.steps import StepReplay as StepReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
     from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
@@ -91,6 +94,8 @@ _HOME = {
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
+    "DQN": "algorithms.dqn",
+    "DQNConfig": "algorithms.off_policy_config",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
     "EvaluationSampler": "sampling.evaluation",
@@ -126,6 +131,7 @@ _HOME = {
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
     "SerialSampler": "sampling.serial",
+    "StepReplay": "replay.steps",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
     "TDConfig": "trainers.config",

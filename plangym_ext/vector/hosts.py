@@ -19,7 +19,6 @@ from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.shared_outs import OWN_BLOCK, OutLayout, OutShare
 from plangym_ext.vector.step_out import OutArrays, OutRows, Places
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.external_process import ExternalProcess, next_request
 from plangym_ext.workers.protocol import (
     Call,
     ForgetBlock,
@@ -28,6 +27,7 @@ from plangym_ext.workers.protocol import (
     OpenBlock,
     Service,
 )
+from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class WorkerHost(RowHost):
         worker: the process; there is none before `build`.
     """
 
-    worker: ExternalProcess
+    worker: WorkerHandle
 
     def __init__(self, hosted: HostedRows, index: int) -> None:
         self._hosted, self._index = hosted, index
@@ -202,7 +202,8 @@ class WorkerHost(RowHost):
     def build(self) -> None:
         """See `RowHost`."""
         service = Service(functools.partial(RowService, self._hosted))
-        self.worker = ExternalProcess(service, index=self._index, wait=False)
+        self.worker = WorkerHandle(service, index=self._index)
+        self.worker.build()
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""

@@ -25,7 +25,7 @@ from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.hosts import RowHost, WorkerHost
 from plangym_ext.vector.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.external_process import START_TIMEOUT
+from plangym_ext.workers.worker_handle import START_TIMEOUT
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0

@@ -16,7 +16,8 @@ from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.external_process import CLOSE_GRACE, ExternalProcess
+from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.worker_handle import CLOSE_GRACE
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
@@ -59,6 +60,8 @@ class BatchEnv(WorkerStepper):
         self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")
+        for env in self._envs:
+            env.build()
         first, *others = [env.describe() for env in self._envs]
         for index, other in enumerate(others, start=1):
             for what in ("observation_space", "action_space", "identity", "info", "payload_width"):

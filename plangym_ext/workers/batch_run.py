@@ -26,11 +26,11 @@ from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW, ROW
-from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.recovery import Recovery
 from plangym_ext.workers.round import Round
 from plangym_ext.workers.scheduling import Ranges
 from plangym_ext.workers.shared_batch import SharedBatch
+from plangym_ext.workers.worker_handle import WorkerHandle
 from plangym_ext.workers.worker_pool import BatchOwner
 
 #: Seconds between two looks at workers that have not answered.
@@ -126,7 +126,7 @@ class BatchRun:
         """Have workers run ranges; none is running any."""
         pool, queue, memory = self.pool, self.queue, self.memory
         self.round.renew()
-        able: list[ExternalProcess] = []
+        able: list[WorkerHandle] = []
         if ranges:
             # An env that cannot be built any more raises here, before any row is run.
             able = pool.ready_workers()
@@ -239,7 +239,7 @@ class BatchRun:
         """Return the row of this batch that a worker is running, or `NO_ROW`."""
         return int(self.memory.lines[worker, ROW])
 
-    def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
+    def stop_hung(self, hung: list[WorkerHandle], seconds: float | None) -> None:
         """End the batch with an error that names workers which hang, and replace those."""
         self.land(self._recovery.stopped(self, hung, seconds))
 

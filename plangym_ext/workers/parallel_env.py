@@ -134,7 +134,8 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         try:
             # All workers start before any is waited for; the local env is built meanwhile.
             for index in range(self.n_workers):
-                workers.append(ExternalProcess(self._constructor, index=index, wait=False))
+                workers.append(ExternalProcess(self._constructor, index=index))
+                workers[-1].build()
             if self._plan_env is None:
                 self._plan_env = self._constructor()
             batch_env = BatchEnv(

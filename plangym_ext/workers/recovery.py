@@ -17,13 +17,13 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
 from plangym_ext.workers.round import Round
 from plangym_ext.workers.row_queue import RowQueue
 from plangym_ext.workers.scheduling import Ranges, ranges_of
 from plangym_ext.workers.shared_batch import SharedBatch
+from plangym_ext.workers.worker_handle import WorkerHandle
 from plangym_ext.workers.worker_pool import BatchOwner, Run, WorkerPool
 
 #: Workers that one row may kill before it is held to be the cause.
@@ -31,7 +31,7 @@ MAX_KILLS = 2
 #: Rounds in a row that may lose workers without any row being done or blamed for it.
 _MAX_IDLE_ROUNDS = 3
 
-Deaths = dict[ExternalProcess, WorkerDied]
+Deaths = dict[WorkerHandle, WorkerDied]
 
 
 class RecoverableRun(Run, Protocol):
@@ -211,7 +211,7 @@ class Recovery:
             last_command=death.last_command,
         )
 
-    def _row_of(self, run: RecoverableRun, worker: ExternalProcess) -> int:
+    def _row_of(self, run: RecoverableRun, worker: WorkerHandle) -> int:
         return run.progress_of(run.pool.workers.index(worker))
 
     # Hangs ----------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Recovery:
                 # It may be another batch that it does not get on with.
                 (run.pool.batch_at(worker) or run).stop_hung([worker], limit)
 
-    def _still(self, run: RecoverableRun, worker: ExternalProcess, process: WorkerProcess) -> float:
+    def _still(self, run: RecoverableRun, worker: WorkerHandle, process: WorkerProcess) -> float:
         """Return for how many seconds a worker has been at what it is at."""
         now, sign = time.monotonic(), run.pool.progress_of(worker)
         before, since = self._seen.get(process, (None, now))
@@ -236,7 +236,7 @@ class Recovery:
         return now - since
 
     def stopped(
-        self, run: RecoverableRun, hung: list[ExternalProcess], seconds: float | None
+        self, run: RecoverableRun, hung: list[WorkerHandle], seconds: float | None
     ) -> WorkerTimeout:
         """Stop and replace workers that hang, and return the error that names them.
 

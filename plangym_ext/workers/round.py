@@ -10,10 +10,10 @@ import contextlib
 
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.channel import ChannelDamaged
-from plangym_ext.workers.external_process import ExternalProcess, next_request
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import Finish, Reply
 from plangym_ext.workers.row_queue import RowQueue
+from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 class Round:
@@ -32,7 +32,7 @@ class Round:
     def __init__(self, queue: RowQueue) -> None:
         self._queue = queue
         self.request = -1
-        self.asked: dict[ExternalProcess, WorkerProcess] = {}
+        self.asked: dict[WorkerHandle, WorkerProcess] = {}
         self.told = False
         #: Number of the request to finish the round, if that was made.
         self._finish: int | None = None
@@ -42,14 +42,14 @@ class Round:
         self.asked, self.told, self._finish = {}, False, None
         self.request = next_request()
 
-    def ask(self, workers: list[ExternalProcess], *, told: bool) -> None:
+    def ask(self, workers: list[WorkerHandle], *, told: bool) -> None:
         """Note that workers may run rows, from the offer that follows."""
         self.told = told
         for worker in workers:
             self.asked[worker] = worker.process
             worker.begun("rows")
 
-    def waiting(self) -> list[ExternalProcess]:
+    def waiting(self) -> list[WorkerHandle]:
         """Return workers that may be running rows; the round is over when there are none."""
         finish = self._finish
         if not self._queue.rows_left and finish is None:
@@ -71,8 +71,8 @@ class Round:
                     worker.begun("rows")
 
     def end(
-        self, workers: list[ExternalProcess]
-    ) -> list[tuple[ExternalProcess, WorkerProcess, Reply | None]]:
+        self, workers: list[WorkerHandle]
+    ) -> list[tuple[WorkerHandle, WorkerProcess, Reply | None]]:
         """End a round that is over, and return what its workers said beside their reports.
 
         Args:

@@ -6,7 +6,7 @@ import contextlib
 import select
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from plangym_ext.arrays.storage import SharedBlock
@@ -15,7 +15,6 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
 from plangym_ext.workers.channel import wait_readable
-from plangym_ext.workers.external_process import START_TIMEOUT, ExternalProcess
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import (
@@ -27,6 +26,7 @@ from plangym_ext.workers.protocol import (
 )
 from plangym_ext.workers.row_queue import RowQueue, numbers
 from plangym_ext.workers.scheduling import Scheduler, spin
+from plangym_ext.workers.worker_handle import START_TIMEOUT, WorkerHandle
 
 #: Times that a worker may be started for one batch, on average.
 _MAX_STARTS = 3
@@ -53,7 +53,7 @@ class Run(Protocol):
     def progress_of(self, worker: int) -> int:
         """Return the row that a worker, by its place in the pool, is running, or `NO_ROW`."""
 
-    def stop_hung(self, hung: list[ExternalProcess], seconds: float | None) -> None:
+    def stop_hung(self, hung: list[WorkerHandle], seconds: float | None) -> None:
         """End it with an error that names workers which hang, and replace those."""
 
 
@@ -69,8 +69,8 @@ class WorkerPool:
         scheduler: how they are cut and waited for.
     """
 
-    def __init__(self, workers: list[ExternalProcess]) -> None:
-        self.workers = workers
+    def __init__(self, workers: Iterable[WorkerHandle]) -> None:
+        self.workers = list(workers)
         self.pages = Pages()
         self.runs: set[Run] = set()
         self.scheduler = Scheduler()
@@ -87,7 +87,7 @@ class WorkerPool:
         #: Numbers of blocks that are gone; workers are told before their next batch.
         self._gone: list[int] = []
         self._poller = select.poll()
-        self._watched: dict[int, ExternalProcess] = {}
+        self._watched: dict[int, WorkerHandle] = {}
         self._watched_processes: list[object] = []
 
     # Batches --------------------------------------------------------------------
@@ -114,7 +114,7 @@ class WorkerPool:
             with contextlib.suppress(Exception):
                 run.finish()
 
-    def batch_at(self, worker: ExternalProcess) -> Run | None:
+    def batch_at(self, worker: WorkerHandle) -> Run | None:
         """Return the batch of which a worker is running a row, if it is."""
         index = self.workers.index(worker)
         for run in self.runs:
@@ -122,7 +122,7 @@ class WorkerPool:
                 return run
         return None
 
-    def progress_of(self, worker: ExternalProcess) -> tuple[int, ...]:
+    def progress_of(self, worker: WorkerHandle) -> tuple[int, ...]:
         """Return what a worker is at, in all batches: as long as this changes, it lives."""
         index = self.workers.index(worker)
         return tuple(run.progress_of(index) for run in self.runs)
@@ -165,7 +165,7 @@ class WorkerPool:
 
     def send_layout(
         self,
-        workers: list[ExternalProcess],
+        workers: list[WorkerHandle],
         queue: RowQueue,
         blocks: Sequence[SharedBlock],
         layout: BatchLayout,
@@ -196,7 +196,7 @@ class WorkerPool:
 
     def _tell(
         self,
-        worker: ExternalProcess,
+        worker: WorkerHandle,
         queue: RowQueue,
         blocks: Sequence[SharedBlock],
         layout: BatchLayout,
@@ -278,7 +278,7 @@ class WorkerPool:
                     self._watched[fd] = worker
         self._watched_processes = list(processes)
 
-    def ready_workers(self) -> list[ExternalProcess]:
+    def ready_workers(self) -> list[WorkerHandle]:
         """Return the workers whose env is built, at least one, which is waited for.
 
         Those that are gone are replaced.

@@ -19,6 +19,7 @@ class Remote:
 
     def __init__(self, constructor: Callable[[], Any]) -> None:
         self._process = ExternalProcess(constructor)
+        self._process.describe()  # what a fixture starts is not left behind by a test
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._process, name)  # methods of the process, values of the env

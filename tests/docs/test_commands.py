@@ -34,6 +34,7 @@ REDUCED: dict[str, str] = {
     "search.py": "--only cartpole --rounds 1 --seconds 0.02",
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
+    "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
     "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
     "vector_kills.py": "--kills 3 --envs cartpole",
 }

@@ -533,13 +533,13 @@ def test_an_interrupt_at_any_line_leaves_the_step_done_or_not(options):
 
 def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypatch):
     told = collections.Counter()
-    post = plangym_ext.workers.external_process.ExternalProcess.post
+    post = plangym_ext.workers.worker_handle.WorkerHandle.post
 
     def counted(self, message, fds=()):
         told[type(message)] += 1
         post(self, message, fds)
 
-    monkeypatch.setattr(plangym_ext.workers.external_process.ExternalProcess, "post", counted)
+    monkeypatch.setattr(plangym_ext.workers.worker_handle.WorkerHandle, "post", counted)
     with plangym_ext.make_vec(MAKES, n_workers=2) as venv:
         venv.reset(seed=0)
         told.clear()

@@ -98,6 +98,7 @@ def test_garbage_on_the_connection_ends_the_worker_and_says_so():
 def test_worker_that_reads_nothing_is_late():
     with ExternalProcess(Interrupting) as process:
         process.send_timeout = 0.3
+        process.describe()
         os.kill(process.process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerTimeout, match=r"did not answer 'call' within 0\.3 s"):
             process.call("echo", np.zeros(10_000_000, np.uint8))

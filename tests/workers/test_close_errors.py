@@ -51,6 +51,7 @@ def test_the_vector_env_closes_all_and_warns(tmp_path, options):
 
 def test_an_external_process_warns(tmp_path):
     worker = ExternalProcess(functools.partial(Unclosable, tmp_path / "0", True))
+    worker.describe()
     pid = worker.process.pid
     with pytest.warns(RuntimeWarning, match="OSError: the simulator is gone"):
         worker.close()

@@ -2,13 +2,14 @@
 
 import functools
 
+import leaks
 import numpy as np
 import pytest
 import toy_envs
 from contract.backend_contract import assert_equal, flat
 from toy_envs import faulty_env
 
-from plangym_ext.errors import InvalidAction, ResetNeeded
+from plangym_ext.errors import EnvClosed, InvalidAction, ResetNeeded
 from plangym_ext.workers.external_process import ExternalProcess
 
 pytestmark = pytest.mark.slow  # a worker takes about 0.3 s to start
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow  # a worker takes about 0.3 s to start
 @pytest.fixture(scope="module")
 def process():
     with ExternalProcess(functools.partial(faulty_env, autoreset=False), index=2) as process:
+        process.describe()
         yield process
 
 
@@ -120,3 +122,29 @@ def test_gymnasium_env_and_plan_env_are_served_alike():
     with ExternalProcess(toy_envs.Faulty) as one, ExternalProcess(faulty_env) as other:
         first, second = (p.reset(return_states=True, seed=4) for p in (one, other))
         np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_making_one_starts_nothing_and_the_first_call_does():
+    before = leaks.children()
+    with ExternalProcess(toy_envs.Faulty) as process:
+        assert (process.ready, process.fallen, leaks.children()) == (False, None, before)
+        with pytest.raises(AttributeError, match="process"):
+            process.process  # noqa: B018
+        obs, _ = process.reset(seed=0)
+        process.build()  # and nothing more
+        assert [pid for pid, *_ in leaks.children() - before] == [process.process.pid]
+        assert obs.shape == (4,)
+
+
+def test_one_that_was_never_started_is_closed_or_restarted_like_any_other():
+    process = ExternalProcess(toy_envs.Faulty)
+    process.kill()
+    process.close()
+    process.close()
+    with pytest.raises(EnvClosed, match="worker 0"):
+        process.build()
+    with ExternalProcess(toy_envs.Faulty) as later:
+        later.widen(4096)  # told when there is a worker
+        later.restart()
+        later.reset(seed=0)
+        assert later.state_width == 4096

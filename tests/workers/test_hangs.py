@@ -156,6 +156,7 @@ def test_close_while_workers_are_stuck():
 @pytest.mark.parametrize("action", [toy_envs.SLEEP, toy_envs.NATIVE], ids=["sleep", "native"])
 def test_promise_with_a_time_limit(action, walk):
     with ExternalProcess(Faulty, index=2) as process:
+        process.describe()
         pid = process.process.pid
         promise = process.step(action, walk[0], blocking=False)
         later = process.step(0, walk[0], blocking=False)

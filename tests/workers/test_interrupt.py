@@ -58,7 +58,8 @@ def test_batches_after_an_interrupt_are_right():
 @pytest.mark.slow
 def test_an_interrupt_loses_nothing_of_what_a_new_worker_says_of_itself():
     for number in range(1, 200, 1 if EVERY_LINE else 17):
-        process = ExternalProcess(Slow, wait=False)
+        process = ExternalProcess(Slow)
+        process.build()
         try:
             assert wait_readable(process.process.signs, 30.0)
             with InterruptAt(number):

@@ -251,6 +251,7 @@ def test_use_after_close_is_refused(call, n_workers):
 
 def test_process_refuses_use_after_close():
     process = ExternalProcess(Faulty, index=6)
+    process.describe()
     process.close()
     process.close()
     for call in (lambda: process.step(0), lambda: process.call("reset"), process.restart):
@@ -291,7 +292,8 @@ def select_writable(process):
 
 
 def test_process_that_is_closed_before_it_is_ready():
-    process = ExternalProcess(Faulty, wait=False)
+    process = ExternalProcess(Faulty)
+    process.build()
     process.close()
     with pytest.raises(EnvClosed, match="worker 0"):
         process.describe()
@@ -312,8 +314,8 @@ def test_forgotten_env_takes_its_workers_and_memory_along(used):
 
 def test_forgotten_promise_does_not_keep_the_process():
     process = ExternalProcess(Faulty)
-    pid = process.process.pid
     process.reset(seed=0, blocking=False)
+    pid = process.process.pid
     del process
     gc.collect()
     assert leaks.wait_until(lambda: not leaks.is_running(pid))
@@ -385,7 +387,7 @@ def test_constructor_of_something_else_is_refused():
     with pytest.raises(
         TypeError, match=r"gymnasium.Env or a plangym_ext GymEnv; got builtins.dict"
     ):
-        ExternalProcess(dict)
+        ExternalProcess(dict).describe()
 
 
 def test_setup_can_be_delayed():
@@ -509,8 +511,8 @@ def test_opengl_in_the_parent_does_not_disturb_workers(tmp_path):
 
 def test_batch_env_of_processes_is_closed_with_them():
     processes = [ExternalProcess(Faulty, index=i) for i in range(2)]
-    found = [process.process.pid for process in processes]
     env = BatchEnv(processes)
+    found = [process.process.pid for process in processes]
     env.reset(seed=0)
     assert env.step_batch(np.array([0, 1])).rewards.tolist() == [1.0, 1.0]
     env.close()

@@ -98,7 +98,7 @@ def test_descriptors_that_run_out_later_leave_nothing_half_done(tmp_path):
         used = len(os.listdir("/proc/self/fd")) - 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, 10_000))
         try:
-            ExternalProcess(Faulty)
+            ExternalProcess(Faulty).build()
         except StorageError as error:
             print("refused", str(error).split(",")[0])
         os.kill(env.batch_env[0].process.pid, 9)

@@ -137,7 +137,7 @@ def test_a_spec_that_cannot_travel_is_named_when_it_is_asked_for(unregistered):
     with pytest.raises(
         TypeError, match=r"Locked-v0: .* cannot be pickled.*create what it captures"
     ):
-        ExternalProcess(lambda: gym.make("Locked-v0"))
+        ExternalProcess(lambda: gym.make("Locked-v0")).describe()
 
 
 def test_specs_import_nothing_before_their_env_is_made(tmp_path, monkeypatch, unregistered):

@@ -68,7 +68,7 @@ def test_sys_exit_in_a_batch_names_the_row():
 
 def test_sys_exit_of_a_constructor_is_told():
     with pytest.raises(WorkerError, match=r"sys\.exit\('no licence'\)"):
-        ExternalProcess(lambda: Leaving(at_once=True))
+        ExternalProcess(lambda: Leaving(at_once=True)).describe()
 
 
 def test_every_constructor_that_fails_is_told():
@@ -86,6 +86,7 @@ def test_every_constructor_that_fails_is_told():
 def test_memory_is_suggested_where_it_may_be_the_reason():
     for sign, suggested in ((signal.SIGKILL, True), (signal.SIGSEGV, False)):
         with ExternalProcess(Leaving) as process:
+            process.describe()
             os.kill(process.process.pid, sign)
             with pytest.raises(WorkerDied, match=sign.name) as caught:
                 process.reset(seed=0)
@@ -102,6 +103,7 @@ def test_a_process_that_ignores_its_children_says_what_it_knows(forked, monkeypa
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with ExternalProcess(Leaving) as process:
+            process.describe()
             os.kill(process.process.pid, signal.SIGKILL)
             with pytest.raises(WorkerDied, match=known) as caught:
                 process.reset(seed=0)

@@ -73,6 +73,7 @@ def assert_usable(env, serial, states):
 def test_death_in_step_names_worker_signal_and_command(action, how, states):
     with ExternalProcess(functools.partial(Faulty), index=5) as process:
         process.reset(seed=0)
+        process.describe()
         pid = process.process.pid
         with pytest.raises(WorkerDied, match=rf"worker 5 \(pid {pid}\) {how} during 'call'"):
             process.step(action)
@@ -303,12 +304,19 @@ def test_env_that_cannot_be_built_again_raises_its_own_error(serial, states, tmp
         assert "raised in worker" in caught.value.__notes__[0]
         gone.unlink()
         # Once they are back, so is the env: no worker is lost for good.
-        for _ in range(20):
-            with contextlib.suppress(toy_envs.EnvFaultError):
-                if env.step_batch([0] * 16, states).rewards.sum() == 16:
-                    break
+        assert leaks.wait_until(lambda: all_built(env, states), timeout=30.0)
         assert_usable(env, serial, states)
         assert all(leaks.is_running(pid) for pid in pids(env))
+
+
+def all_built(env, states):
+    """Step a batch; return whether no worker that failed to build its env is left."""
+    with contextlib.suppress(toy_envs.EnvFaultError):
+        assert env.step_batch([0] * 16, states).rewards.sum() == 16
+        for worker in env.batch_env:  # one of them may have begun before
+            worker.describe()
+        return True
+    return False
 
 
 def test_processes_that_died_are_replaced_by_reset_and_sync(serial, states):
@@ -420,7 +428,7 @@ def test_exception_type_of_the_callers_own_function_is_kept():
 
 def test_exception_in_the_constructor_is_raised_as_itself():
     with pytest.raises(toy_envs.EnvFaultError, match="init failed") as caught:
-        ExternalProcess(functools.partial(Faulty, fail_in="init"), index=4)
+        ExternalProcess(functools.partial(Faulty, fail_in="init"), index=4).describe()
     assert caught.value.__notes__[0].startswith("raised in worker 4 (pid ")
 
 
@@ -440,7 +448,7 @@ def test_exception_in_one_constructor_closes_all_workers():
 
 def test_worker_that_dies_in_the_constructor_is_named():
     with pytest.raises(WorkerDied, match=r"worker 2 .* exited with status 7 during 'start'"):
-        ExternalProcess(lambda: os._exit(7), index=2)
+        ExternalProcess(lambda: os._exit(7), index=2).describe()
 
 
 def test_exception_in_reset_is_raised_and_the_process_usable():

@@ -23,9 +23,9 @@ from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.weights import SharedWeights
-from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: Seconds between two looks at how far workers are.
 _LOOK = 0.5
@@ -89,11 +89,12 @@ class WorkerSampler(Closing):
         self._states: list[Mapping[str, Any]] | None = None
         #: Workers whose rows may be elsewhere.
         self._away: set[int] = set()
-        self._workers: list[ExternalProcess] = []
+        self._workers: list[WorkerHandle] = []
         try:
             for index, rows in enumerate(self._ranges):
                 maker = RemoteActorMaker(make_venv, agent, rows, self._options, threads)
-                self._workers.append(ExternalProcess(Service(maker), index=index, wait=False))
+                self._workers.append(WorkerHandle(Service(maker), index=index))
+                self._workers[-1].build()
             for index in range(count):
                 self._open(index)
         except BaseException:

@@ -11,8 +11,8 @@ from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.slot import Finished, SlotState, later_state, steps_of
-from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: Deaths of one worker in one round after which the run is given up.
 _MAX_DEATHS = 3
@@ -63,11 +63,12 @@ class WorkerCollector:
         #: The weights that each worker has, and those workers whose games are not these.
         self._versions: list[int | None] = [None] * settings.n_workers
         self._stale: set[int] = set()
-        self._workers: list[ExternalProcess] = []
+        self._workers: list[WorkerHandle] = []
         try:
             for index, mine in enumerate(self._slots):
                 service = Service(_Make(parts.alone(), mine))
-                self._workers.append(ExternalProcess(service, index=index, wait=False))
+                self._workers.append(WorkerHandle(service, index=index))
+                self._workers[-1].build()
             for worker in self._workers:
                 worker.describe()
         except BaseException:

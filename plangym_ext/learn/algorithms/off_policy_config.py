@@ -1,0 +1,104 @@
+"""Settings of the algorithms that learn from a replay of steps. Needs numpy alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from plangym_ext.learn.replay.capacity import checked_capacity
+from plangym_ext.learn.schedule import Number, Schedule
+from plangym_ext.learn.trainers.checked_config import CheckedConfig
+from plangym_ext.learn.trainers.config import OPTIMIZERS
+
+VALUE_LOSSES = ("huber", "squared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(CheckedConfig):
+    """What algorithms have in common that learn from a replay of steps.
+
+    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
+    `{start, end, over}`, or a function of your own, "module:function".
+
+    Args:
+        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
+        learning_rate: its step size.
+        epsilon: what adam and rmsprop add to the root of the second moment.
+        l2: weight decay; biases are free.
+        max_grad_norm: longer gradients are shortened to this; None: they are not.
+        discount: gamma, per step.
+        capacity: of the replay: steps of all envs, or bytes, such as "2GB".
+        learning_starts: steps of all envs before which nothing is learned; no updates are
+            owed for them.
+        updates_per_step: updates per step that is taken in after these, kept exactly.
+        batch_size: steps of an update.
+        n_steps: most rewards that are summed before what follows is worth its value.
+        prioritized: whether steps are drawn in proportion to their errors.
+        alpha: how much priorities matter, 0 to 1.
+        beta: how far weights undo them, 0 to 1; usually a schedule that ends at 1.
+        target_every: updates from one change of the target networks to the next.
+        target_rate: how far they then move; 1 copies, less is Polyak's average.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: Number = 3e-4
+    epsilon: float = 1e-8
+    l2: float = 0.0
+    max_grad_norm: Number | None = None
+    discount: float = 0.99
+    capacity: Any = 1_000_000
+    learning_starts: int = 1_000
+    updates_per_step: float = 1.0
+    batch_size: int = 256
+    n_steps: int = 1
+    prioritized: bool = False
+    alpha: float = 0.6
+    beta: Number = 0.4
+    target_every: int = 1
+    target_rate: Number = 0.005
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        self._choice("optimizer", OPTIMIZERS)
+        checked_capacity(self._option("capacity"), self.capacity)
+        for name in ("epsilon", "l2", "updates_per_step"):
+            self._number(name, 0.0)
+        for name in ("discount", "alpha"):
+            self._number(name, 0.0, 1.0)
+        self._scheduled("learning_rate", 0.0)
+        for name in ("beta", "target_rate"):
+            self._scheduled(name, 0.0, 1.0)
+        if self.max_grad_norm is not None:
+            self._scheduled("max_grad_norm", 0.0)
+        self._number("learning_starts", 0, whole=True)
+        for name in ("batch_size", "n_steps", "target_every"):
+            self._number(name, 1, whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(OffPolicyConfig):
+    """DQN, with what came later as options.
+
+    Args:
+        loss: of the errors: "huber", whose gradient is at most 1, or "squared" (half of it).
+        double: whether the network itself chooses the action that the target network values.
+        exploration: share of random actions; a schedule goes by the steps that were taken in,
+            and not by updates.
+    """
+
+    learning_rate: Number = 1e-4
+    max_grad_norm: Number | None = 10.0
+    learning_starts: int = 10_000
+    updates_per_step: float = 0.25
+    batch_size: int = 32
+    target_every: int = 1_000
+    target_rate: Number = 1.0
+    loss: str = "huber"
+    double: bool = False
+    exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("loss", VALUE_LOSSES)
+        self._scheduled("exploration", 0.0, 1.0)

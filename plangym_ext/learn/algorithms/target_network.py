@@ -1,0 +1,49 @@
+"""A copy of a network that follows it: what values are worked out with, so that they hold still."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, final
+
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+@final
+class TargetNetwork:
+    """A copy of a network that gets no gradient, equal to it at first.
+
+    Args:
+        network: that is followed; its tensors may change, but not be replaced.
+
+    Attributes:
+        module: the copy, in evaluation mode.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
+        mine = [*self.module.parameters(), *self.module.buffers()]
+        theirs = [*network.parameters(), *network.buffers()]
+        pairs = list(zip(mine, (tensor.detach() for tensor in theirs), strict=True))
+        #: Numbers that can lie between two others, and those that are copied.
+        self._mine, self._theirs = _both(pairs, floating=True)
+        self._my_counts, self._their_counts = _both(pairs, floating=False)
+
+    @torch.no_grad()
+    def follow(self, rate: float = 1.0) -> None:
+        """Move by `rate` of the difference, all tensors in one call; 1 makes a copy.
+
+        Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"
+        (copies); Lillicrap et al. 2016, "Continuous control with deep reinforcement learning"
+        (averages).
+        """
+        if rate == 1.0:
+            torch._foreach_copy_(self._mine, self._theirs)
+        else:
+            torch._foreach_lerp_(self._mine, self._theirs, rate)
+        if self._my_counts:
+            torch._foreach_copy_(self._my_counts, self._their_counts)
+
+
+def _both(pairs: Any, *, floating: bool) -> tuple[list[Any], list[Any]]:
+    chosen = [pair for pair in pairs if pair[0].is_floating_point() == floating]
+    return [mine for mine, _ in chosen], [theirs for _, theirs in chosen]

@@ -1,0 +1,108 @@
+"""Priorities of places: draws in proportion to them, and the weights that undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.numbers import finite_between
+from plangym_ext.errors import InvalidSamples, ReplayEmpty
+from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+
+Places = npt.NDArray[np.int64]
+
+
+@final
+class Priorities:
+    """Masses p^α of so many places; place i is drawn with probability p_i^α / Σ p^α.
+
+    Args:
+        count: places; all begin with a mass of 0 and are not drawn.
+        alpha: α, 0 to 1: how much priorities matter; 0 draws all places alike that have one.
+        where: begins the messages.
+
+    Attributes:
+        highest: priority that any place was ever given, at first 1: that of new places.
+
+    Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3.
+    """
+
+    def __init__(self, count: int, alpha: float, where: str) -> None:
+        self._count, self._where = count, where
+        self.alpha = finite_between(f"{where}: alpha", alpha, 0.0, 1.0)
+        self.highest = 1.0
+        self._tree = new_sum_tree(count)
+
+    @property
+    def masses(self) -> npt.NDArray[np.float64]:
+        """`[count]` p^α of every place, a view; change it by the methods."""
+        size = len(self._tree.sums) // 2
+        return self._tree.sums[size : size + self._count]
+
+    def begin(self, places: Places, drawn: npt.NDArray[np.bool_]) -> None:
+        """Give new places the highest priority, and a mass of 0 those that are not to be drawn.
+
+        Args:
+            places: `[N]`.
+            drawn: `[N]`, which of them are to be drawn.
+        """
+        assign(self._tree, places, np.where(drawn, self.highest**self.alpha, 0.0))
+
+    def update(self, places: Places, priorities: npt.ArrayLike) -> None:
+        """Give places new priorities; of a place that comes twice the last one counts.
+
+        Args:
+            places: `[N]`, of a draw.
+            priorities: `[N]`, finite and not negative; a place of priority 0 is never drawn.
+
+        Raises:
+            InvalidSamples: a priority cannot be.
+        """
+        given = np.asarray(priorities, np.float64)
+        if given.shape != places.shape or not ((given >= 0) & np.isfinite(given)).all():
+            raise InvalidSamples(
+                f"{self._where}: priorities must be {len(places)} finite numbers >= 0; got shape "
+                f"{given.shape}, {given.ravel()[:8]}. Pass the absolute error of every row."
+            )
+        # 0 to the power of 0 would be 1.
+        assign(self._tree, places, np.where(given > 0, given**self.alpha, 0.0))
+        self.highest = max(self.highest, float(given.max(initial=0.0)))
+
+    def draw(self, count: int, rng: np.random.Generator) -> Places:
+        """Return `[count]` places, one from each of so many equal parts of the sum of masses.
+
+        Raises:
+            ReplayEmpty: all masses are 0.
+        """
+        total = self._tree.sums[ROOT]
+        if not total > 0:
+            raise ReplayEmpty(
+                f"{self._where}: some step must have a positive priority; none has. Collect first."
+            )
+        parts = np.arange(count) + rng.random(count)
+        places = np.empty(count, np.int64)
+        draw(self._tree, parts * (total / count), places)
+        return places
+
+    def weights(self, places: Places, beta: float) -> npt.NDArray[np.float32]:
+        """Return `[N]` importance weights (p_min^α / p_i^α)^β.
+
+        The least positive priority of all counts, not that of the batch: so the largest weight
+        that could be drawn is 1, and a row's weight does not depend on those drawn with it.
+        """
+        found = (self._tree.least[ROOT] / self.masses[places]) ** beta
+        return found.astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return masses, a view, and the highest priority."""
+        return {"masses": self.masses, "highest": self.highest}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._tree = new_sum_tree(self._count)
+        masses = np.ascontiguousarray(state["masses"], np.float64)
+        assign(self._tree, np.arange(self._count), masses)
+        self.highest = float(state["highest"])

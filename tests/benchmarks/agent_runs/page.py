@@ -1,0 +1,132 @@
+"""The table of `training.py`, in Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from agent_runs.intervals import interquartile_mean, interval
+from agent_runs.tasks import LEARNING, SPEED
+
+Rows = Mapping[str, Mapping[str, list[Mapping[str, Any]]]]
+_NAMES = {"ours": "ours", "sb3": "SB3"}
+
+
+def page(rows: Rows) -> str:
+    """Return all that a summary says; see `cells.summary`."""
+    lines = ["## Training agents", "", *_about(rows), *_learning(rows), *_speed(rows)]
+    return "\n".join(lines).rstrip()
+
+
+def _about(rows: Rows) -> Iterator[str]:
+    yield "`tests/benchmarks/training.py`: each run in a process of its own, with one thread of"
+    yield "torch; Stable-Baselines3 with the same settings, made of ours by the program."
+    yield ""
+    runs = [run for by_who in rows.values() for some in by_who.values() for run in some]
+    days = sorted({run["date"] for run in runs})
+    versions = {key: value for run in runs for key, value in run["versions"].items()}
+    shown = ("plangym-ext", "stable_baselines3", "torch", "numpy", "gymnasium", "python")
+    found = [f"{name} {versions[name]}" for name in shown if name in versions]
+    if days:
+        yield f"- Date: {days[0]}" + (f" to {days[-1]}" if days[1:] else "") + "."
+        yield f"- With: {', '.join(found)}."
+    yield ""
+
+
+def _learning(rows: Rows) -> Iterator[str]:
+    there = [name for name in LEARNING if name in rows]
+    if not there:
+        return
+    yield "### What is learned"
+    yield ""
+    yield "Interquartile mean over the seeds and its bootstrap interval of 95 %: of the mean return"
+    yield "of the episodes that ended in the last tenth of the training, and of 50 episodes after"
+    yield "it, the best actions played. Other programs ran beside these, so seconds are left out."
+    yield "An aim is what others have published; it is of the column that is in brackets."
+    yield ""
+    yield "| task | steps | who | seeds | training | evaluation | aim |"
+    yield "|---|---:|---|---:|---:|---:|---|"
+    for name in there:
+        task = LEARNING[name]
+        for who, runs in rows[name].items():
+            told = ""
+            if task.aim is not None and who == "ours":
+                told = f"{task.aim:g} ({task.aim_in}; {task.source})"
+            cells = [
+                name,
+                f"{runs[0]['steps']:,}",
+                _NAMES[who],
+                str(len(runs)),
+                _shown([run["training"] for run in runs]),
+                _shown([run["evaluation"] for run in runs]),
+                told,
+            ]
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _shown(values: list[Any]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = interval(known)
+    return f"{interquartile_mean(known):.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _speed(rows: Rows) -> Iterator[str]:
+    there = [name for name in SPEED if name in rows]
+    if not there:
+        return
+    yield "### How fast"
+    yield ""
+    yield "Steps per second from the making of the envs to the end of the training, median of the"
+    yield "runs, which took turns; in brackets the least and the greatest."
+    yield ""
+    yield "| task | steps | runs | ours | SB3 | ours over SB3 | aim |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for name in there:
+        yield _speed_row(name, rows[name])
+    yield ""
+
+
+def _speed_row(name: str, by_who: Mapping[str, list[Mapping[str, Any]]]) -> str:
+    rates = {who: [run["steps"] / run["seconds"] for run in by_who.get(who, [])] for who in _NAMES}
+    ratio = ""
+    if all(rates.values()):
+        ratio = f"{statistics.median(rates['ours']) / statistics.median(rates['sb3']):.2f}"
+    runs = next(iter(by_who.values()))
+    cells = [name.removeprefix("speed: "), f"{runs[0]['steps']:,}", str(len(runs))]
+    cells += [_rate(rates[who]) for who in _NAMES]
+    return f"| {' | '.join([*cells, ratio, f'{SPEED[name].aim:g}'])} |"
+
+
+def _rate(found: list[float]) -> str:
+    if not found:
+        return ""
+    return f"{statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})"
+
+
+def reached(rows: Rows, presets: Callable[[str], str | None]) -> dict[str, Any]:
+    """Return what presets have come to, which `plangym-ext train --list` shows.
+
+    Args:
+        rows: of a summary.
+        presets: name of a task -> the preset that it is, unchanged; None: it is none.
+    """
+    found = {}
+    for name, by_who in rows.items():
+        preset = presets(name)
+        values = [run["evaluation"] for run in by_who.get("ours", [])]
+        if preset is None or not values or None in values:
+            continue
+        low, high = interval(values)
+        runs = by_who["ours"]
+        found[preset] = {
+            "return": round(interquartile_mean(values), 2),
+            "interval": [round(low, 2), round(high, 2)],
+            "seeds": len(values),
+            "steps": runs[0]["steps"],
+            "date": max(run["date"] for run in runs),
+        }
+    return found

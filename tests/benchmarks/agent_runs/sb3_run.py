@@ -1,0 +1,122 @@
+"""One run of Stable-Baselines3, in a process of its own: settings on standard input.
+
+The interpreter needs stable_baselines3 alone, and plangym_ext where the env is one of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from agent_runs.curve import Curve
+
+
+class _Watch(BaseCallback):
+    def __init__(self, curve: Curve) -> None:
+        super().__init__()
+        self.curve = curve
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            if "episode" in info:
+                self.curve.add(self.num_timesteps, 1, float(info["episode"]["r"]))
+        return True
+
+
+def main() -> None:
+    """Train with the envs that its own function makes, then play the best actions."""
+    request = json.load(sys.stdin)
+    settings = request["settings"]
+    torch.set_num_threads(settings["threads"])
+    if settings["env"].startswith("plangym_ext/"):
+        __import__("plangym_ext.envs")
+    began = time.perf_counter()
+    curve = Curve(settings["steps"])
+    envs: Any = make_vec_env(
+        settings["env"],
+        settings["num_envs"],
+        seed=settings["seed"],
+        env_kwargs=settings["env_kwargs"],
+    )
+    if settings["normalize"]:
+        envs = VecNormalize(envs, **settings["normalize"])
+    model = getattr(stable_baselines3, settings["algorithm"])(
+        "MlpPolicy",
+        envs,
+        seed=settings["seed"],
+        device="cpu",
+        policy_kwargs=policy(settings["policy"]),
+        **{name: number(value) for name, value in settings["keywords"].items()},
+    )
+    model.learn(settings["steps"], callback=_Watch(curve))
+    seconds = time.perf_counter() - began
+    found = {
+        "steps": model.num_timesteps,
+        "seconds": seconds,
+        "training": curve.last_tenth(),
+        "evaluation": played(model, settings, request["episodes"], request["seed"]),
+        "curve": curve.points(),
+        "versions": versions(),
+    }
+    partial = Path(request["out"]).with_suffix(".part")
+    partial.write_text(json.dumps(found, indent=2))
+    partial.replace(request["out"])
+
+
+def policy(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of the network."""
+    hidden = settings["hidden"]
+    activations = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+    return {
+        "net_arch": {"pi": hidden, "vf": hidden},
+        "activation_fn": activations[settings["activation"]],
+        "log_std_init": settings["log_std"],
+    }
+
+
+def number(value: Any) -> Any:
+    """Return a setting, or a schedule for a line from a start to an end."""
+    if not isinstance(value, list):
+        return value
+    start, end = value
+    return lambda left: end + left * (start - end)
+
+
+def played(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> list[float]:
+    """Return what episodes come to, each from a seed of its own."""
+    found = []
+    normalizer = model.get_vec_normalize_env()
+    env = gym.make(settings["env"], **settings["env_kwargs"])
+    for i in range(episodes):
+        obs, _ = env.reset(seed=seed + i)
+        total, over = 0.0, False
+        while not over:
+            seen = obs if normalizer is None else normalizer.normalize_obs(obs)
+            action, _ = model.predict(seen, deterministic=True)
+            obs, reward, terminated, truncated, _ = env.step(np.asarray(action)[()])
+            total, over = total + float(reward), terminated or truncated
+        found.append(total)
+    env.close()
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what results depend on."""
+    names = ("stable_baselines3", "torch", "numpy", "gymnasium")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+if __name__ == "__main__":
+    main()

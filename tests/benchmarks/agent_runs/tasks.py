@@ -1,0 +1,136 @@
+"""What is learned, with which settings, and what is to be reached."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.config import RunConfig
+
+#: Of all cells: episodes apart from training are played once, at the end.
+_PLAIN = {"evaluation": {"every": 0, "stop_at": None}, "checkpoint_every": 0}
+#: CleanRL's `ppo.py`; it halves the squared error of values.
+_CLEANRL = {
+    "collector": {"num_envs": 4, "moves": 128},
+    "algorithm": {
+        "learning_rate": {"start": 2.5e-4, "end": 0.0, "over": 976 * 16},
+        "discount": 0.99,
+        "gae_lambda": 0.95,
+        "epochs": 4,
+        "batch_size": 128,
+        "clip": 0.2,
+        "value_clip": 0.2,
+        "value_weight": 0.25,
+        "entropy_weight": 0.01,
+    },
+}
+#: The defaults of Stable-Baselines3's PPO.
+_SB3_PPO = {
+    "learning_rate": 3e-4,
+    "discount": 0.99,
+    "gae_lambda": 0.95,
+    "epochs": 10,
+    "batch_size": 64,
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One env, algorithm and settings; Stable-Baselines3 gets the same.
+
+    Args:
+        preset: of `plangym-ext train`.
+        steps: of all envs together; whole rounds of them are played.
+        changed: settings that differ from the preset's.
+        aim: mean return that is to be reached.
+        aim_in: in the last tenth of "training", or in the "evaluation" after it.
+        source: of the aim and the settings.
+        sb3: whether Stable-Baselines3 can be run with the same settings.
+    """
+
+    preset: str
+    steps: int
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    aim: float | None = None
+    aim_in: str = "evaluation"
+    source: str = ""
+    sb3: bool = True
+
+    def config(self, seed: int) -> RunConfig:
+        """Return the settings of one run."""
+        config = compose([self.preset, self.changed, _PLAIN, {"seed": seed}])
+        return dataclasses.replace(config, rounds=max(1, self.steps // config.steps_per_round))
+
+    @property
+    def who(self) -> tuple[str, ...]:
+        """Who learns it."""
+        return ("ours", "sb3") if self.sb3 else ("ours",)
+
+
+LEARNING: Mapping[str, Task] = {
+    "ppo_cartpole": Task("ppo_cartpole", 102_400, aim=500.0, source="rl-zoo3"),
+    "a2c_cartpole": Task("a2c_cartpole", 500_000, aim=500.0, source="rl-zoo3"),
+    "ppo CartPole, CleanRL": Task(
+        "ppo_cartpole",
+        500_000,
+        changed=_CLEANRL,
+        aim=490.0,
+        aim_in="training",
+        source="CleanRL, ppo.py",
+    ),
+    "ppo Acrobot, CleanRL": Task(
+        "ppo_cartpole",
+        500_000,
+        changed={"env": {"id": "Acrobot-v1"}, **_CLEANRL},
+        aim=-86.4,
+        aim_in="training",
+        source="CleanRL, ppo.py",
+    ),
+    "a2c Acrobot": Task(
+        "a2c_cartpole", 500_000, changed={"env": {"id": "Acrobot-v1"}}, source="no other"
+    ),
+    "ppo_lunarlander": Task("ppo_lunarlander", 1_000_000, aim=242.0, source="rl-zoo3"),
+    "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou"),
+    "ppo_hopper": Task("ppo_hopper", 1_000_000, aim=2609.0, source="Tianshou"),
+    "ppo Walker2d": Task(
+        "ppo_hopper",
+        1_000_000,
+        changed={"env": {"id": "Walker2d-v5"}},
+        aim=3589.0,
+        source="Tianshou",
+    ),
+    "recurrent_ppo_cartpole_no_velocity": Task(
+        "recurrent_ppo_cartpole_no_velocity", 102_400, aim=500.0, source="rl-zoo3", sb3=False
+    ),
+    "recurrent_ppo_pendulum_no_velocity": Task(
+        "recurrent_ppo_pendulum_no_velocity", 100_352, aim=-218.0, source="rl-zoo3", sb3=False
+    ),
+}
+#: Short runs with equal settings: seconds from the making of the envs to the end.
+SPEED: Mapping[str, Task] = {
+    "speed: ppo CartPole x8": Task(
+        "ppo_cartpole",
+        40_960,
+        changed={"collector": {"num_envs": 8, "moves": 256}, "algorithm": _SB3_PPO},
+        aim=3.0,
+    ),
+    "speed: ppo CartPole x64": Task(
+        "ppo_cartpole",
+        40_960,
+        changed={"collector": {"num_envs": 64, "moves": 32}, "algorithm": _SB3_PPO},
+        aim=3.0,
+    ),
+    "speed: ppo HalfCheetah x64": Task(
+        "ppo_halfcheetah",
+        20_480,
+        changed={"algorithm": {"learning_rate": 3e-4}},
+        aim=2.0,
+    ),
+    "speed: a2c CartPole x8": Task(
+        "a2c_cartpole", 80_000, changed={"algorithm": {"learning_rate": 7e-4}}, aim=3.0
+    ),
+}
+TASKS: Mapping[str, Task] = {**LEARNING, **SPEED}

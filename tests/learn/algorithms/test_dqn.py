@@ -1,0 +1,326 @@
+"""DQN and what algorithms with a replay share: endings, updates that are owed, resuming."""
+
+from __future__ import annotations
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gymnasium import spaces  # noqa: E402
+from sampling_envs import oracle_venv  # noqa: E402
+
+from plangym_ext import make_vec  # noqa: E402
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite  # noqa: E402
+from plangym_ext.learn import (  # noqa: E402
+    DQN,
+    AgentConfig,
+    DQNConfig,
+    QAgent,
+    Schedule,
+    SerialSampler,
+    StepReplay,
+    make_agent_network,
+)
+from plangym_ext.learn.algorithms.target_network import TargetNetwork  # noqa: E402
+from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
+from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+SMALL = {"capacity": 400, "learning_starts": 16, "batch_size": 8, "target_every": 5}
+
+
+def made(venv, *, seed=0, network=None, **options):
+    """Return agent and algorithm for a vector env."""
+    made_of = AgentConfig(**{"heads": ("q",), "hidden": (16,), **(network or {})})
+    space = venv.single_observation_space, venv.single_action_space
+    net = make_agent_network(*space, made_of, seed=seed)
+    return QAgent(net), DQN(net, DQNConfig(**{**SMALL, **options}), seed=seed)
+
+
+def rounds(sampler, agent, algorithm, count):
+    """Collect and learn so many times; return what was logged last."""
+    found = {}
+    for _ in range(count):
+        algorithm.prepare(agent)
+        algorithm.take(sampler.collect(version=algorithm.updates))
+        found = algorithm.train()
+    return found
+
+
+# Endings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_end", ["reset", "wait", "sticky"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_nothing_that_is_drawn_crosses_the_end_of_an_episode(on_end, n):
+    """Observations of the oracle are (env, episode, step): what follows is k steps later."""
+    venv = oracle_venv(3)
+    agent, _ = made(venv, network={"kind": "mlp"})
+    agent.epsilon = 1.0
+    replay = StepReplay(60, n_steps=n, discount=0.5, seed=0)
+    with SerialSampler(venv, agent, 7, seed=0, on_end=on_end) as sampler:
+        for _ in range(6):
+            replay.add(sampler.collect().data)
+            newest = sampler.tree["obs"][7].to_ndarray()
+            samples = replay.sample(150).samples
+            for obs, action, reward, discount, after in zip(*samples.values(), strict=True):
+                env, episode, count = obs
+                last = 2 + (env + 2 * episode) % 4
+                now = newest[int(env)]
+                if now[1] == episode:
+                    last = min(last, now[2])
+                k = min(n, last - count)
+                assert after.tolist() == [env, episode, count + k]
+                over = count + k == 2 + (env + 2 * episode) % 4
+                terminates = over and (env + episode) % 2 == 0
+                assert discount == (0.0 if terminates else 0.5**k)
+                first = 100 * env + 10 * episode + count + 1 + action / 10
+                assert k > 1 or reward == pytest.approx(first)
+
+
+class Corridor(gym.Env):
+    """Three steps of reward 1, then the end: the state, or the time, is over."""
+
+    observation_space = spaces.Discrete(3)
+    action_space = spaces.Discrete(2, start=5)
+
+    def __init__(self, *, terminates):
+        self.terminates = terminates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return 0, {}
+
+    def step(self, action):
+        self.count += 1
+        over = self.count == 3
+        # Without an end one would stand in the first place again.
+        place = self.count % 3
+        return place, 1.0, over and self.terminates, over and not self.terminates, {}
+
+
+class Table(torch.nn.Module):
+    """A Q value for each place and action."""
+
+    inputs_used = ("obs",)
+    distribution = Categorical(2, 5)
+
+    def __init__(self):
+        super().__init__()
+        self.q = torch.nn.Parameter(torch.zeros(3, 2))
+
+    def initial_carry(self, num_rows):
+        return None
+
+    def forward(self, inputs, carry=None):
+        return NetworkOutput(None, None, self.q[inputs.obs]), None
+
+
+@pytest.mark.parametrize("terminates", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_steps": 2, "double": True, "prioritized": True, "loss": "squared", "beta": 1.0}],
+)
+def test_terminated_returns_end_and_truncated_ones_go_on(terminates, options):
+    venv = make_vec(
+        [lambda: Corridor(terminates=terminates)] * 4,
+        backend="serial",
+        autoreset_mode="same_step",
+    )
+    config = {
+        "discount": 0.8,
+        "learning_rate": Schedule(start=0.1, end=0.003, over=350),
+        "exploration": 1.0,
+        "target_every": 2,
+        "target_rate": 0.5,
+        "max_grad_norm": None,
+        "updates_per_step": 4,
+        "capacity": 60,
+        **options,
+    }
+    table = Table()
+    agent, algorithm = QAgent(table), DQN(table, DQNConfig(**{**SMALL, **config}), seed=0)
+    with SerialSampler(venv, agent, 4, seed=0) as sampler:
+        rounds(sampler, agent, algorithm, 7)
+    wanted = [1 + 0.8 + 0.64, 1.8, 1.0] if terminates else [5.0, 5.0, 5.0]
+    np.testing.assert_allclose(table.q.detach().numpy(), np.tile(wanted, (2, 1)).T, atol=0.05)
+
+
+# How often ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1 / 3, 0.1, 1.0, 2.5, 0.0])
+def test_updates_are_those_that_are_owed(ratio):
+    venv = make_vec("CartPole-v1", 3, backend="kernel", autoreset_mode="same_step")
+    agent, algorithm = made(venv, updates_per_step=ratio, learning_starts=10)
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        for number in range(1, 12):
+            rounds(sampler, agent, algorithm, 1)
+            # 1/3 of 3 steps is an update, and not the 0 that a sum of floats may round to.
+            assert algorithm.updates == int(ratio * max(0, 6 * number - 10) + 1e-9)
+    assert algorithm.steps == 66
+
+
+def test_what_was_interrupted_is_owed():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    agent, algorithm = made(venv, updates_per_step=1.0, learning_starts=0)
+
+    def stop(done):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        algorithm.take(sampler.collect())
+        with pytest.raises(KeyboardInterrupt):
+            algorithm.train(stop)
+        assert algorithm.updates == 3
+        algorithm.train()
+    assert algorithm.updates == 8
+
+
+def test_the_share_of_random_actions_goes_by_steps():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    agent, algorithm = made(venv, exploration=Schedule(start=1.0, end=0.2, over=16))
+    seen = []
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        for _ in range(4):
+            rounds(sampler, agent, algorithm, 1)
+            seen.append(float(agent.epsilon))
+    assert seen == pytest.approx([1.0, 0.6, 0.2, 0.2])
+
+
+def test_the_target_network_is_a_copy_and_follows():
+    one = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    target = TargetNetwork(one)
+    assert all(not p.requires_grad for p in target.module.parameters())
+    before = copy.deepcopy(target.module.state_dict())
+    with torch.no_grad():
+        for tensor in [*one.parameters(), *one.buffers()]:
+            tensor.add_(2)
+    now = one.state_dict()
+    target.follow(0.25)
+    for name, tensor in target.module.state_dict().items():
+        counts = name.endswith("num_batches_tracked")
+        wanted = now[name] if counts else before[name] + (now[name] - before[name]) * 0.25
+        torch.testing.assert_close(tensor, wanted)
+    target.follow()
+    for name, tensor in target.module.state_dict().items():
+        assert tensor.equal(now[name])
+
+
+def test_the_target_of_dqn_moves_when_it_is_due():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    options = {"updates_per_step": 0.125, "learning_starts": 0, "target_every": 3}
+    agent, algorithm = made(venv, **options)
+    moved = []
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        for _ in range(7):
+            before = _weights(algorithm.modules["target"])
+            rounds(sampler, agent, algorithm, 1)
+            moved.append(_weights(algorithm.modules["target"]) != before)
+    assert moved == [False, False, True] * 2 + [False]
+
+
+def _weights(network):
+    return [tensor.tolist() for tensor in network.state_dict().values()]
+
+
+# Going on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_saved_algorithm_goes_on_bit_for_bit(prioritized):
+    options = {"prioritized": prioritized, "n_steps": 2, "double": True, "updates_per_step": 0.3}
+    states = []
+
+    def run(saved, count):
+        venv = make_vec("CartPole-v1", 3, backend="serial", autoreset_mode="same_step")
+        agent, algorithm = made(venv, seed=5, **options)
+        with SerialSampler(venv, agent, 5, seed=1) as sampler:
+            if saved is not None:
+                algorithm.load_state_dict(saved[0])
+                sampler.load_state_dict(saved[1])
+            rounds(sampler, agent, algorithm, count)
+            states.append(copy.deepcopy((algorithm.state_dict(), sampler.state_dict())))
+
+    run(None, 9)
+    run(None, 4)
+    run(states[1], 5)
+    whole, resumed = (state[0] for state in (states[0], states[2]))
+    assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 20
+    _same(whole, resumed)
+
+
+def _same(one, other):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            _same(one[name], other[name])
+    elif isinstance(one, torch.Tensor | np.ndarray):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    else:
+        assert one == other
+
+
+def test_a_state_of_another_algorithm_is_refused():
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    with venv:
+        _, algorithm = made(venv)
+        saved = algorithm.state_dict()
+        with pytest.raises(ForeignNetwork, match="optimizer 'adam'; here it is 'sgd'"):
+            made(venv, optimizer="sgd")[1].load_state_dict(saved)
+        with pytest.raises(ForeignNetwork, match="another network"):
+            made(venv, network={"hidden": (3,)})[1].load_state_dict(saved)
+
+
+# What cannot be -----------------------------------------------------------------------------
+
+
+def test_networks_that_it_cannot_learn_with_are_refused():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    with venv:
+        with pytest.raises(InvalidOption, match="looks at first, obs"):
+            made(venv, network={"recurrent": "lstm"})
+        with pytest.raises(InvalidOption, match="must have a Q head"):
+            made(venv, network={"heads": ("value",)})
+
+
+def test_a_gradient_that_is_not_finite_is_refused():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    agent, algorithm = made(venv, learning_starts=0)
+    with SerialSampler(venv, agent, 4, seed=0) as sampler:
+        rounds(sampler, agent, algorithm, 1)
+        before = algorithm.updates
+        algorithm.take(sampler.collect())
+        algorithm.replay._ring._reward[:] = np.inf
+        with pytest.raises(LossNotFinite, match="must have a finite loss"):
+            algorithm.train()
+    assert algorithm.updates == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "absolute"}, "loss must be one of huber, squared"),
+        ({"capacity": "2 apples"}, "capacity must be steps, or bytes"),
+        ({"updates_per_step": -1}, "updates_per_step must be a finite number"),
+        ({"exploration": 1.5}, "exploration must be a finite number"),
+        ({"target_every": 0}, "target_every must be an integer"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidOption, match=message):
+        DQNConfig(**options)

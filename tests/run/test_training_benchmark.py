@@ -1,0 +1,149 @@
+"""The program that trains agents beside others: its settings, its numbers, its table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The parts of the program, which are no installed package."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        from agent_runs import cells, curve, intervals, page, sb3_settings, tasks
+
+        yield {
+            "cells": cells,
+            "curve": curve,
+            "intervals": intervals,
+            "page": page,
+            "sb3": sb3_settings,
+            "tasks": tasks,
+        }
+    finally:
+        sys.path.remove(str(FOLDER))
+        for name in [n for n in sys.modules if n.partition(".")[0] in ("agent_runs", "stepping")]:
+            del sys.modules[name]
+
+
+def test_interquartile_means_leave_out_a_quarter_on_each_side(program):
+    mean, interval = (
+        program["intervals"].interquartile_mean,
+        program["intervals"].interval,
+    )
+    assert mean([1.0, 2.0, 3.0, 4.0, 100.0]) == 3.0
+    assert mean([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 70.0]) == 3.5
+    assert mean([7.0, 9.0]) == 8.0
+    assert interval([5.0] * 4) == (5.0, 5.0)
+    low, high = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert 1.0 <= low < 3.0 < high <= 5.0
+
+
+def test_a_curve_has_the_mean_of_the_episodes_of_each_span(program):
+    curve = program["curve"].Curve(1000)
+    for step, count, mean in (
+        (20, 3, 1.0),
+        (20, 1, 5.0),
+        (21, 1, 7.0),
+        (901, 1, 8.0),
+        (1000, 3, 4.0),
+    ):
+        curve.add(step, count, mean)
+    points = curve.points()
+    assert [(p["step"], p["episodes"], p["return"]) for p in points] == [
+        (20, 4, 2.0),
+        (40, 1, 7.0),
+        (920, 1, 8.0),
+        (1000, 3, 4.0),
+    ]
+    assert curve.last_tenth() == 5.0
+
+
+def test_every_task_has_settings_for_all_who_learn_it(program):
+    for name, task in program["tasks"].TASKS.items():
+        config = task.config(3)
+        assert config.seed == 3, name
+        if task.sb3:
+            settings = program["sb3"].sb3_settings(config)
+            assert json.loads(json.dumps(settings)) == settings
+            assert settings["steps"] == config.rounds * config.steps_per_round
+
+
+def test_stable_baselines_gets_the_same_settings(program):
+    config = program["tasks"].TASKS["ppo CartPole, CleanRL"].config(0)
+    settings = program["sb3"].sb3_settings(config)
+    assert settings["keywords"] == {
+        "learning_rate": [2.5e-4, 0.0],
+        "n_steps": 128,
+        "gamma": 0.99,
+        "gae_lambda": 0.95,
+        "ent_coef": 0.01,
+        "vf_coef": 0.25,
+        "max_grad_norm": 0.5,
+        "normalize_advantage": True,
+        "batch_size": 128,
+        "n_epochs": 4,
+        "clip_range": 0.2,
+        "clip_range_vf": 0.2,
+        "target_kl": None,
+    }
+    assert settings["policy"] == {"hidden": [64, 64], "activation": "tanh", "log_std": 0.0}
+    assert (settings["num_envs"], settings["steps"]) == (4, 976 * 512)
+
+
+def test_what_stable_baselines_has_not_is_refused(program):
+    from plangym_ext.run.settings.compose import compose
+
+    shared = compose(["ppo_cartpole", {"agent": {"shared_body": True}}])
+    with pytest.raises(ValueError, match="apart for policy and value"):
+        program["sb3"].sb3_settings(shared)
+    longer = compose(["ppo_cartpole", {"rounds": 500}])
+    with pytest.raises(ValueError, match="must end with the run"):
+        program["sb3"].sb3_settings(longer)
+
+
+def run_of(seed, seconds, training, evaluation):
+    return {
+        "seed": seed,
+        "steps": 1000,
+        "seconds": seconds,
+        "training": training,
+        "evaluation": evaluation,
+        "date": "2026-01-01",
+        "versions": {"torch": "2"},
+    }
+
+
+def test_the_page_and_what_presets_reached_are_those_of_the_runs(program):
+    rows = {
+        "ppo_cartpole": {
+            "ours": [run_of(0, 1.0, 400.0, 500.0), run_of(1, 1.0, 410.0, 480.0)],
+            "sb3": [run_of(0, 9.0, 300.0, 320.0)],
+        },
+        "speed: ppo CartPole x8": {
+            "ours": [run_of(0, 0.5, None, None), run_of(1, 0.25, None, None)],
+            "sb3": [run_of(0, 2.0, None, None)],
+        },
+    }
+    text = program["page"].page(rows)
+    assert (
+        "| ppo_cartpole | 1,000 | ours | 2 | 405.0 [400.0, 410.0] | 490.0 [480.0, 500.0] |" in text
+    )
+    assert "| SB3 | 1 | 300.0 [300.0, 300.0] | 320.0 [320.0, 320.0] |" in text
+    assert "| 3,000 (2,000 to 4,000) | 500 (500 to 500) | 6.00 | 3 |" in text
+    found = program["page"].reached(rows, {"ppo_cartpole": "ppo_cartpole"}.get)
+    assert found == {
+        "ppo_cartpole": {
+            "return": 490.0,
+            "interval": [480.0, 500.0],
+            "seeds": 2,
+            "steps": 1000,
+            "date": "2026-01-01",
+        }
+    }
