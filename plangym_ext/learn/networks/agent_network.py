@@ -95,6 +95,30 @@ class AgentNetwork(nn.Module):
                 order = None
         self.register_buffer("_order", order, persistent=False)
 
+    @property
+    def has_value(self) -> bool:
+        """Whether it estimates values."""
+        return bool(self._widths[1]) or self._value_apart
+
+    @property
+    def has_q(self) -> bool:
+        """Whether it estimates Q values."""
+        return bool(self._widths[2])
+
+    @property
+    def free_order(self) -> Any:
+        """The order that means and free deviations are brought to; None: as they are joined."""
+        return self._order
+
+    def features(self, inputs: Inputs) -> torch.Tensor:
+        """Return `[N, F]`, what the dense layers of the bodies see of inputs with one axis."""
+        return self.body.joined(self._normalized(inputs))
+
+    def _normalized(self, rows: Inputs) -> Inputs:
+        if self.normalizer is None:
+            return rows
+        return rows._replace(obs=self.normalizer(rows.obs))
+
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
         return None if self.core is None else self.core.initial_carry(num_rows)
@@ -111,31 +135,36 @@ class AgentNetwork(nn.Module):
         """
         lead = inputs.first.shape
         rows = inputs if len(lead) == 1 else flattened(inputs)
-        if self.normalizer is not None:
-            rows = rows._replace(obs=self.normalizer(rows.obs))
+        rows = self._normalized(rows)
         x = self.body(rows)
         if self.core is not None:
             first = inputs.first if len(lead) == 2 else inputs.first[None]
             steps = x.reshape(*first.shape, -1)
             x, carry = self.core(steps, carry, first)
             x = x.flatten(0, 1)
-        out = self._heads(x, rows)
+        value = None
+        if self.value_body is not None and self.value_head is not None:
+            value = self.value_head(self.value_body(rows))[:, 0]
+        out = self.output_of(self.heads(x), value)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, carry
 
-    def _heads(self, x: torch.Tensor, rows: Inputs) -> NetworkOutput:
-        """Return the heads of features `[N, F]`."""
-        out = self.heads(x)
+    def output_of(self, numbers: torch.Tensor, value: torch.Tensor | None) -> NetworkOutput:
+        """Return the heads.
+
+        Args:
+            numbers: `[N, H]` that the layer of heads puts out.
+            value: `[N]`, of a value head with a body of its own; None without.
+        """
         # Slices, which take a third of the time of a split.
         at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
-        value = out[:, at_value] if self._widths[1] else None
-        if self.value_body is not None and self.value_head is not None:
-            value = self.value_head(self.value_body(rows))[:, 0]
+        if self._widths[1]:
+            value = numbers[:, at_value]
         return NetworkOutput(
-            self._policy(out[:, :at_value]) if self._widths[0] else None,
+            self._policy(numbers[:, :at_value]) if self._widths[0] else None,
             None if value is None else self._scaled(value),
-            self._scaled(out[:, at_q:]) if self._widths[2] else None,
+            self._scaled(numbers[:, at_q:]) if self._widths[2] else None,
         )
 
     def _policy(self, numbers: torch.Tensor) -> torch.Tensor:
