@@ -34,6 +34,7 @@ class PlainEnv(Closing):
         self._env, self.name = build(), name
         self.observation_space = self._env.observation_space
         self.action_space = self._env.action_space
+        self.metadata = self._env.metadata
 
     def reset(self, *, seed: int | None = None) -> tuple[npt.NDArray[np.uint8], Any, Any]:
         """Begin an episode: a state that means nothing, obs, info."""
