@@ -31,6 +31,7 @@ class InputBody(nn.Module):
         config: what to make of them.
 
     Attributes:
+        layout: of the observations.
         width: features per row.
     """
 
@@ -41,8 +42,8 @@ class InputBody(nn.Module):
         config: AgentConfig,
     ) -> None:
         super().__init__()
-        self._layout = SpaceLayout(observation_space, objects=True)
-        encoders = [_encoder(leaf.space, config) for leaf in self._layout.leaves]
+        self.layout = SpaceLayout(observation_space, objects=True)
+        encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
         images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
         # One kind for all parts: a config that asks for convolutions gets them where images are.
         shape = images[0] if images else encoders[0].shape
@@ -68,7 +69,7 @@ class InputBody(nn.Module):
 
     def joined(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, F]`, what the dense layers see of inputs with one leading axis."""
-        observed = zip(self.parts, self._layout.split(inputs.obs), strict=True)
+        observed = zip(self.parts, self.layout.split(inputs.obs), strict=True)
         parts = [part(rows) for part, rows in observed]
         if self.previous is not None:
             encoded = self.previous(inputs.action)
