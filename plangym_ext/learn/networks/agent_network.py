@@ -44,7 +44,9 @@ class AgentNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.observation_space, self.action_space = observation_space, action_space
-        self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
+        self.distribution: Distribution = distribution_of(
+            action_space, squash=config.squash, deterministic=config.deterministic
+        )
         self.value_scale = float(config.value_scale)
         self.inputs_used = _inputs_used(config)
         self.normalizer: ObservationNormalizer | None = None
@@ -142,23 +144,29 @@ class AgentNetwork(nn.Module):
             steps = x.reshape(*first.shape, -1)
             x, carry = self.core(steps, carry, first)
             x = x.flatten(0, 1)
-        out = self._heads(x, rows)
+        value = None
+        if self.value_body is not None and self.value_head is not None:
+            value = self.value_head(self.value_body(rows))[:, 0]
+        out = self.output_of(self.heads(x), value)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, carry
 
-    def _heads(self, x: torch.Tensor, rows: Inputs) -> NetworkOutput:
-        """Return the heads of features `[N, F]`."""
-        out = self.heads(x)
+    def output_of(self, numbers: torch.Tensor, value: torch.Tensor | None) -> NetworkOutput:
+        """Return the heads.
+
+        Args:
+            numbers: `[N, H]` that the layer of heads puts out.
+            value: `[N]`, of a value head with a body of its own; None without.
+        """
         # Slices, which take a third of the time of a split.
         at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
-        value = out[:, at_value] if self._widths[1] else None
-        if self.value_body is not None and self.value_head is not None:
-            value = self.value_head(self.value_body(rows))[:, 0]
+        if self._widths[1]:
+            value = numbers[:, at_value]
         return NetworkOutput(
-            self._policy(out[:, :at_value]) if self._widths[0] else None,
+            self._policy(numbers[:, :at_value]) if self._widths[0] else None,
             None if value is None else self._scaled(value),
-            self._scaled(out[:, at_q:]) if self._widths[2] else None,
+            self._scaled(numbers[:, at_q:]) if self._widths[2] else None,
         )
 
     def _policy(self, numbers: torch.Tensor) -> torch.Tensor:
