@@ -249,8 +249,8 @@ class Array(BaseArray):
             copy: False raises rather than copy.
 
         Returns:
-            A writable view of the same memory, valid for as long as the
-            caller keeps it, 0-dimensional for a single element; a copy if
+            `[*shape]` of the array's dtype: a writable view of the same memory, valid for
+            as long as the caller keeps it, 0-dimensional for a single element; a copy if
             the view was picked by arrays or masks.
 
         Raises:

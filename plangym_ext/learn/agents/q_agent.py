@@ -116,7 +116,7 @@ class QAgent(NetworkAgent):
 
 
 def log_spaced(num_rows: int, low: float = 0.01, high: float = 1.0) -> npt.NDArray[np.float64]:
-    """Return `[num_rows]` epsilons from `low` to `high`, evenly spaced in their logarithms.
+    """Return `[num_rows]` epsilons, fresh, from `low` to `high`, evenly spaced in their logarithms.
 
     Source: rlpyt's vector epsilon-greedy, after Horgan et al. 2018 (Ape-X).
     """

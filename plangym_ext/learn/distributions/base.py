@@ -122,7 +122,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
-        """Return `[T, target_width]`: the policy targets that mean "play these actions"."""
+        """Return `[T, target_width]`, fresh: the policy targets that mean "play these actions"."""
 
     @abstractmethod
     def loss(self, params: Any, target: Any, legal: Any = None) -> Any:
