@@ -11,9 +11,10 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
 from plangym_ext.learn.networks.inputs import InputBody, flattened
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
+from plangym_ext.learn.networks.q_head import QHead
 from plangym_ext.learn.networks.recurrent import Recurrent
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
@@ -50,12 +51,18 @@ class AgentNetwork(nn.Module):
         self.normalizer: ObservationNormalizer | None = None
         if config.normalize_obs:
             self.normalizer = ObservationNormalizer(observation_space, config.clip_obs)
-        self.body = InputBody(observation_space, action_space, config)
+        q = config if isinstance(config, QAgentConfig) and config.needs_head else None
+        # Streams and noise have the last dense layer among them.
+        apart = q is not None and q.has_streams and config.recurrent == "none"
+        self.body = InputBody(observation_space, action_space, config, without_last=apart)
         width, self.core = self.body.width, None
         if config.recurrent != "none":
             self.core = Recurrent(config.recurrent, width, config.recurrent_size)
             width = config.recurrent_size
-        self._add_heads(width, action_space, config)
+        if q is None:
+            self._add_heads(width, action_space, config)
+        else:
+            self._add_q_head(width, action_space, q)
         self.value_body: InputBody | None = None
         self.value_head: nn.Linear | None = None
         if self._value_apart:
@@ -70,9 +77,7 @@ class AgentNetwork(nn.Module):
         """Make the heads on the body, in the order of NetworkOutput."""
         num_actions = self.distribution.num_actions
         if "q" in config.heads and num_actions is None:
-            raise InvalidOption(
-                f"make_agent_network: a Q head needs a Discrete action space; got {action_space}."
-            )
+            raise _no_q_head(action_space)
         self._value_apart = (
             not config.shared_body and "value" in config.heads and len(config.heads) > 1
         )
@@ -83,7 +88,7 @@ class AgentNetwork(nn.Module):
             1 if "value" in config.heads and not self._value_apart else 0,
             num_actions or 0 if "q" in config.heads else 0,
         ]
-        self.heads = nn.Linear(width, sum(self._widths))
+        self.heads: Any = nn.Linear(width, sum(self._widths))
         self.log_std: nn.Parameter | None = None
         order = None
         if has_policy and free:
@@ -94,6 +99,21 @@ class AgentNetwork(nn.Module):
             if bool((order == torch.arange(len(order))).all()):
                 order = None
         self.register_buffer("_order", order, persistent=False)
+
+    def _add_q_head(self, width: int, action_space: spaces.Space[Any], config: Any) -> None:
+        """Make a head that is more than a layer."""
+        num_actions = self.distribution.num_actions
+        if num_actions is None:
+            raise _no_q_head(action_space)
+        self._value_apart, self._widths, self.log_std = False, [0, 0, 0], None
+        self.register_buffer("_order", None, persistent=False)
+        hidden = self.body.last_width if config.has_streams else None
+        self.heads = QHead(width, hidden, num_actions, config)
+
+    @property
+    def support(self) -> torch.Tensor | None:
+        """`[K]` returns that the atoms of the Q head stand for; None: it has none."""
+        return getattr(self.heads, "support", None)
 
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
@@ -127,6 +147,8 @@ class AgentNetwork(nn.Module):
     def _heads(self, x: torch.Tensor, rows: Inputs) -> NetworkOutput:
         """Return the heads of features `[N, F]`."""
         out = self.heads(x)
+        if isinstance(out, tuple):
+            return NetworkOutput(None, None, *out)
         # Slices, which take a third of the time of a split.
         at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
         value = out[:, at_value] if self._widths[1] else None
@@ -186,9 +208,18 @@ def _inputs_used(config: AgentConfig) -> tuple[str, ...]:
     return tuple(name for name, used in wanted.items() if used)
 
 
+def _no_q_head(action_space: spaces.Space[Any]) -> InvalidOption:
+    return InvalidOption(
+        f"make_agent_network: a Q head needs a Discrete action space; got {action_space}."
+    )
+
+
 def _zero_heads(network: AgentNetwork) -> None:
     """Begin heads at zero: a uniform policy, or means of 0, and values of 0."""
     zero_residual_ends(network)
+    if isinstance(network.heads, QHead):
+        network.heads.zero()
+        return
     heads = [network.heads, *([] if network.value_head is None else [network.value_head])]
     for head in heads:
         for tensor in head.parameters():
@@ -212,6 +243,8 @@ def _orthogonal(network: AgentNetwork) -> None:
                     nn.init.orthogonal_(tensor)
                 else:
                     nn.init.zeros_(tensor)
+    if isinstance(network.heads, QHead):
+        return
     # Each head as if it were a layer of its own.
     heads = torch.split(network.heads.weight.detach(), network._widths)
     for part, gain in zip(heads, (0.01, 1.0, 1.0), strict=True):

@@ -29,9 +29,11 @@ class InputBody(nn.Module):
             them.
         action_space: of the previous action.
         config: what to make of them.
+        without_last: whether to leave the last dense layer to the heads.
 
     Attributes:
         width: features per row.
+        last_width: of the last dense layer, here or in the heads; None: there are no dense layers.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class InputBody(nn.Module):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         config: AgentConfig,
+        *,
+        without_last: bool = False,
     ) -> None:
         super().__init__()
         self._layout = SpaceLayout(observation_space, objects=True)
@@ -58,7 +62,9 @@ class InputBody(nn.Module):
         joined += self.previous.width if self.previous else 0
         self._reward = config.previous_reward
         joined += int(self._reward)
-        layers, self.width = dense_layers(joined, hidden_of(kind, config), config)
+        hidden = hidden_of(kind, config)
+        self.last_width = hidden[-1] if hidden else None
+        layers, self.width = dense_layers(joined, hidden[:-1] if without_last else hidden, config)
         self.dense = nn.Sequential(*layers)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
