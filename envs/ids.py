@@ -12,8 +12,16 @@ import gymnasium as gym
 from plangym_ext.states.families import registered_spec
 
 _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plangym_ext/CartPoleNoVelocity-v0": (
+        "plangym_ext.envs.no_velocity:cartpole",
+        {"max_episode_steps": 500},
+    ),
     "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.chain_mdp:ChainMDPEnv", {}),
     "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.narrow_path:NarrowPathEnv", {}),
+    "plangym_ext/PendulumNoVelocity-v0": (
+        "plangym_ext.envs.no_velocity:pendulum",
+        {"max_episode_steps": 200},
+    ),
     # gym-sokoban gives a player 120 moves.
     "plangym_ext/Sokoban-v0": (
         "plangym_ext.envs.sokoban:SokobanEnv",

@@ -2,15 +2,15 @@
 
 Settings come from a preset, from files given with `--config`, and from the command line,
 the later over the earlier: `plangym-ext train cartpole --trainer.learning_rate 3e-4`.
-`plangym-ext train PRESET --help` lists them all. With `--resume` the same command goes on
-after an interrupt, a crash or a power cut, and comes to the same end.
+`plangym-ext train PRESET --help` lists them all, and `--list` the presets. With `--resume` the
+same command goes on after an interrupt, a crash or a power cut, and comes to the same end.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "preset",
         nargs="?",
         metavar="PRESET",
-        help="settings to begin with, named first: cartpole, narrow_path, sokoban_6x6, "
-        "sokoban_8x8, breakout, ppo_cartpole, a2c_cartpole, or a file",
+        help="settings to begin with, named first: one that --list lists, or a file",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list the presets, and what runs of them have reached"
     )
     parser.add_argument(
         "--config",
@@ -84,8 +86,23 @@ def _sources(given: Sequence[str]) -> list[Any]:
     return found
 
 
+def preset_lines() -> Iterator[str]:
+    """Yield name and meaning of each preset, and below them what runs of it have reached."""
+    from plangym_ext.run.settings.presets import PRESETS
+    from plangym_ext.run.settings.reached import reached
+
+    found = reached()
+    for name, preset in PRESETS.items():
+        yield name
+        yield f"    {preset.about}"
+        yield f"    {found.get(name, 'not measured')}"
+
+
 def run(options: argparse.Namespace) -> int:
     """Train; write settings, log and checkpoints into DIR."""
+    if options.list:
+        print("\n".join(preset_lines()))
+        return 0
     if not options.sources or (options.preset and options.preset not in options.sources):
         raise InvalidOption("name a preset or a file of settings first, then options")
     from plangym_ext.run.settings.compose import compose

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from contract.env_contract import EnvContract
 
 import plangym_ext
@@ -68,3 +69,19 @@ class TestSokobanInColour(EnvContract):
         with plangym_ext.make(self.name, **self.options) as env:
             boards = [env.reset(seed=seed)[1] for seed in (0, 1, None, None)]
         assert [np.array_equal(boards[0], board) for board in boards] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "shown"),
+    [
+        ("plangym_ext/CartPoleNoVelocity-v0", "CartPole-v1", [0, 2]),
+        ("plangym_ext/PendulumNoVelocity-v0", "Pendulum-v1", [0, 1]),
+    ],
+)
+def test_velocities_are_not_shown_and_restored_all_the_same(name, whole, shown):
+    with plangym_ext.make(name) as env, plangym_ext.make(whole) as other:
+        report = plangym_ext.check_env(env, num_steps=60)
+        assert report.exact, report
+        seen = [one.reset(seed=5)[1] for one in (env, other)]
+        np.testing.assert_array_equal(seen[0], seen[1][shown])
+        assert env.observation_space.contains(seen[0])

@@ -24,6 +24,8 @@ from plangym_ext.learn.schedule import Number, at
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.reached import reached
 from plangym_ext.run.settings.settings import build, listed, plain
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import read_checkpoint
@@ -332,6 +334,27 @@ def test_an_algorithm_says_how_a_q_agent_explores(tmp_path):
 # The command line ---------------------------------------------------------------------
 
 
+def test_presets_are_listed_with_what_they_reached(capsys, monkeypatch, tmp_path):
+    file = tmp_path / "reached.json"
+    row = {"return": 499.5, "interval": [480.25, 500.0], "seeds": 5, "steps": 102_400}
+    file.write_text(json.dumps({"ppo_cartpole": row}))
+    monkeypatch.setattr("plangym_ext.run.settings.reached.FILE", file)
+    assert main(["train", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::3] == list(PRESETS)
+    assert max(map(len, lines)) <= 80
+    at = lines.index("ppo_cartpole")
+    assert lines[at + 1].strip() == PRESETS["ppo_cartpole"].about
+    assert lines[at + 2].strip() == "return 499.5 [480.25, 500] after 102,400 steps, 5 seeds"
+    assert lines.count("    not measured") == len(PRESETS) - 1
+
+
+def test_what_presets_reached_is_of_presets_that_are_there():
+    found = reached()
+    assert set(found) <= set(PRESETS)
+    assert all(row.low <= row.mean <= row.high for row in found.values())
+
+
 @pytest.mark.parametrize("preset", ["ppo_cartpole", "a2c_cartpole"])
 def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
     out = str(tmp_path / "run")
@@ -346,6 +369,37 @@ def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
     assert "over 3 episodes" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "eval.json").read_text())
     assert (len(found["returns"]), found["player"]) == (3, "network")
+
+
+REDUCED = {
+    "ppo_lunarlander": ("box2d", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_halfcheetah": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_hopper": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
+    "ppo_atari": (
+        "cv2",
+        {"env": {"id": "ALE/Breakout-v5", "n_workers": 0}, "agent": {"hidden": [8]}},
+    ),
+    "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
+    "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+}
+
+
+@pytest.mark.parametrize("preset", REDUCED)
+def test_presets_run_at_reduced_size(preset, tmp_path):
+    package, changed = REDUCED[preset]
+    pytest.importorskip("gymnasium.envs.box2d" if package == "box2d" else package)
+    less: dict[str, Any] = {
+        "env": {"max_steps": 5},
+        "algorithm": {"epochs": 1},
+        "collector": {"num_envs": 2, "moves": 8},
+        "evaluation": {"every": 1, "episodes": 1},
+        "rounds": 1,
+        "checkpoint_every": 0,
+    }
+    with Runner(compose([preset, less, changed]), tmp_path) as runner:
+        runner.run()
+    with Trained(tmp_path) as trained:
+        assert len(trained.play(1)) == 1
 
 
 def test_an_algorithm_is_named_on_the_command_line(tmp_path, capsys):

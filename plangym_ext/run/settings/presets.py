@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.run.settings.agent_presets import AGENT_PRESETS
+from plangym_ext.run.settings.preset import Preset
 
 _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
 
@@ -46,124 +48,101 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
     }
 
 
-def _agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
-    """Have an agent learn to balance, with one network for the policy and one for values."""
-    return {
-        "env": {"id": "CartPole-v1", "max_steps": 500},
-        "agent": {
-            "name": "actor_critic",
-            "activation": "tanh",
-            "init": "orthogonal",
-            "shared_body": False,
-        },
-        "algorithm": dict(algorithm),
-        **rest,
-    }
-
-
-PRESETS: Mapping[str, dict[str, Any]] = {
-    "cartpole": {
-        "env": {"id": "CartPole-v1", "max_steps": 500},
-        "planner": {
-            "name": "mcts",
-            "num_simulations": 16,
-            "wave_size": 4,
-            "discount": 0.99,
-            "root_noise": 0.25,
-            "dirichlet_alpha": 1.0,
-            "temperature": 1.0,
-        },
-        "network": {"hidden": [64, 64], "activation": "tanh", "value_scale": 100.0},
-        "trainer": {
-            "name": "alphazero",
-            "value_target": "n_return",
-            "n_steps": 50,
-            "discount": 0.99,
-            "batch_size": 128,
-            "schedule": "linear",
-            "schedule_updates": 6400,
-            "final_rate": 0.05,
-            "value_weight": 4.0,
-            "l2": 0.0,
-        },
-        "replay": {"capacity": 50_000, "min_rows": 500},
-        "collector": {"num_envs": 32, "moves": 16},
-        "evaluation": {"every": 20, "episodes": 20, "planner": _GREEDY, "stop_at": 495.0},
-        "rounds": 400,
-        "updates": 16,
-        "checkpoint_every": 20,
-    },
-    "narrow_path": {
-        "env": {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
-        "planner": {
-            "name": "mcts",
-            "num_simulations": 16,
-            "wave_size": 1,
-            "root_noise": 0.25,
-            "temperature": 1.0,
-        },
-        "network": {"hidden": [32]},
-        "trainer": {"name": "alphazero", "batch_size": 64, "learning_rate": 3e-3},
-        "replay": {"capacity": 5_000, "min_rows": 64},
-        "collector": {"num_envs": 8, "moves": 12},
-        "evaluation": {"every": 10, "episodes": 1, "planner": _GREEDY, "stop_at": 1.0},
-        "rounds": 100,
-        "updates": 8,
-    },
-    "sokoban_6x6": _sokoban(6, 1, rounds=1500),
-    "sokoban_8x8": _sokoban(8, 2, rounds=2500),
-    "breakout": {
-        "env": {
-            "id": "ALE/Breakout-v5",
-            "kwargs": {"preprocessing": True, "episodic_life": True},
-            "n_workers": 2,
-            "max_steps": 1000,
-        },
-        "planner": {
-            "name": "mcts",
-            "num_simulations": 32,
-            "wave_size": 8,
-            "discount": 0.97,
-            "root_noise": 0.25,
-            "temperature": 1.0,
-        },
-        "network": {"kind": "conv"},
-        "trainer": {
-            "name": "alphazero",
-            "value_target": "n_return",
-            "n_steps": 10,
-            "discount": 0.97,
-            "batch_size": 64,
-        },
-        # 28 KB a row, and a checkpoint holds them all.
-        "replay": {"capacity": 10_000, "min_rows": 1000},
-        "collector": {"num_envs": 8, "moves": 16},
-        "evaluation": {"every": 50, "episodes": 4, "player": "planner", "planner": _GREEDY},
-        "rounds": 1000,
-        "checkpoint_every": 50,
-    },
-    "ppo_cartpole": _agent_on_cartpole(
+PRESETS: Mapping[str, Preset] = {
+    "cartpole": Preset(
+        "AlphaZero balances a pole",
         {
-            "name": "ppo",
-            # 20 updates a round, until the last one.
-            "learning_rate": {"start": 1e-3, "end": 0.0, "over": 8000},
-            "gae_lambda": 0.8,
-            "discount": 0.98,
-            "epochs": 20,
-            "batch_size": 256,
+            "env": {"id": "CartPole-v1", "max_steps": 500},
+            "planner": {
+                "name": "mcts",
+                "num_simulations": 16,
+                "wave_size": 4,
+                "discount": 0.99,
+                "root_noise": 0.25,
+                "dirichlet_alpha": 1.0,
+                "temperature": 1.0,
+            },
+            "network": {"hidden": [64, 64], "activation": "tanh", "value_scale": 100.0},
+            "trainer": {
+                "name": "alphazero",
+                "value_target": "n_return",
+                "n_steps": 50,
+                "discount": 0.99,
+                "batch_size": 128,
+                "schedule": "linear",
+                "schedule_updates": 6400,
+                "final_rate": 0.05,
+                "value_weight": 4.0,
+                "l2": 0.0,
+            },
+            "replay": {"capacity": 50_000, "min_rows": 500},
+            "collector": {"num_envs": 32, "moves": 16},
+            "evaluation": {"every": 20, "episodes": 20, "planner": _GREEDY, "stop_at": 495.0},
+            "rounds": 400,
+            "updates": 16,
+            "checkpoint_every": 20,
         },
-        collector={"num_envs": 8, "moves": 32},
-        evaluation={"every": 100, "episodes": 20},
-        rounds=400,
-        checkpoint_every=50,
     ),
-    "a2c_cartpole": _agent_on_cartpole(
-        {"name": "a2c", "learning_rate": {"start": 7e-4, "end": 0.0, "over": 12_500}},
-        collector={"num_envs": 8, "moves": 5},
-        evaluation={"every": 1250, "episodes": 20, "stop_at": 495.0},
-        rounds=12_500,
-        checkpoint_every=1250,
+    "narrow_path": Preset(
+        "AlphaZero finds a path that a single wrong move leaves",
+        {
+            "env": {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
+            "planner": {
+                "name": "mcts",
+                "num_simulations": 16,
+                "wave_size": 1,
+                "root_noise": 0.25,
+                "temperature": 1.0,
+            },
+            "network": {"hidden": [32]},
+            "trainer": {"name": "alphazero", "batch_size": 64, "learning_rate": 3e-3},
+            "replay": {"capacity": 5_000, "min_rows": 64},
+            "collector": {"num_envs": 8, "moves": 12},
+            "evaluation": {"every": 10, "episodes": 1, "planner": _GREEDY, "stop_at": 1.0},
+            "rounds": 100,
+            "updates": 8,
+        },
     ),
+    "sokoban_6x6": Preset(
+        "Shoot Tree Search solves boards of 6x6 with a box", _sokoban(6, 1, rounds=1500)
+    ),
+    "sokoban_8x8": Preset(
+        "Shoot Tree Search solves boards of 8x8 with two boxes", _sokoban(8, 2, rounds=2500)
+    ),
+    "breakout": Preset(
+        "AlphaZero plays Breakout; needs the extra atari",
+        {
+            "env": {
+                "id": "ALE/Breakout-v5",
+                "kwargs": {"preprocessing": True, "episodic_life": True},
+                "n_workers": 2,
+                "max_steps": 1000,
+            },
+            "planner": {
+                "name": "mcts",
+                "num_simulations": 32,
+                "wave_size": 8,
+                "discount": 0.97,
+                "root_noise": 0.25,
+                "temperature": 1.0,
+            },
+            "network": {"kind": "conv"},
+            "trainer": {
+                "name": "alphazero",
+                "value_target": "n_return",
+                "n_steps": 10,
+                "discount": 0.97,
+                "batch_size": 64,
+            },
+            # 28 KB a row, and a checkpoint holds them all.
+            "replay": {"capacity": 10_000, "min_rows": 1000},
+            "collector": {"num_envs": 8, "moves": 16},
+            "evaluation": {"every": 50, "episodes": 4, "player": "planner", "planner": _GREEDY},
+            "rounds": 1000,
+            "checkpoint_every": 50,
+        },
+    ),
+    **AGENT_PRESETS,
 }
 
 
@@ -178,4 +157,4 @@ def preset(name: str) -> dict[str, Any]:
             f"preset must be one of {', '.join(PRESETS)}, or a file that ends in .toml, .yaml or "
             f".json; got {name!r}{suggestion(name, PRESETS)}"
         )
-    return copy.deepcopy(PRESETS[name])
+    return copy.deepcopy(PRESETS[name].settings)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Written by `tests/benchmarks/training.py --presets`.
 FILE = Path(__file__).with_name("reached.json")
@@ -36,7 +37,9 @@ class Reached(NamedTuple):
 def reached() -> dict[str, Reached]:
     """Return what was measured, by preset."""
     found = json.loads(FILE.read_text(encoding="utf-8"))
-    return {
-        name: Reached(row["return"], *row["interval"], row["seeds"], row["steps"])
-        for name, row in found.items()
-    }
+    return {name: _read(row) for name, row in found.items()}
+
+
+def _read(row: Mapping[str, Any]) -> Reached:
+    low, high = row["interval"]
+    return Reached(row["return"], low, high, row["seeds"], row["steps"])

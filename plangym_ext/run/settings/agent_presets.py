@@ -1,0 +1,192 @@
+"""Settings of runs in which an agent plays, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plangym_ext.run.settings.preset import Preset
+
+#: Networks of vectors: one body for the policy, one for values.
+_APART = {
+    "name": "actor_critic",
+    "activation": "tanh",
+    "init": "orthogonal",
+    "shared_body": False,
+}
+
+
+def _line(start: float, over: int) -> dict[str, Any]:
+    """Return a schedule that ends at 0 with the run, after so many updates."""
+    return {"start": start, "end": 0.0, "over": over}
+
+
+def _agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
+    """Have an agent learn to balance."""
+    return {
+        "env": {"id": "CartPole-v1", "max_steps": 500},
+        "agent": dict(_APART),
+        "algorithm": dict(algorithm),
+        **rest,
+    }
+
+
+def _ppo_on_mujoco(env_id: str) -> dict[str, Any]:
+    """Have PPO learn to walk within a million steps, with the settings of Tianshou's benchmark."""
+    return {
+        "env": {"id": env_id, "max_steps": 1000},
+        "agent": {**_APART, "normalize_obs": True, "initial_log_std": -0.5},
+        "algorithm": {
+            "name": "ppo",
+            "learning_rate": _line(3e-4, 488 * 320),
+            "epochs": 10,
+            "batch_size": 64,
+            "value_weight": 0.25,
+            "normalize_reward": True,
+        },
+        "collector": {"num_envs": 64, "moves": 32},
+        "evaluation": {"every": 122, "episodes": 10},
+        "rounds": 488,
+        "checkpoint_every": 61,
+    }
+
+
+AGENT_PRESETS: Mapping[str, Preset] = {
+    "ppo_cartpole": Preset(
+        "PPO balances a pole",
+        _agent_on_cartpole(
+            {
+                "name": "ppo",
+                # 20 updates a round, until the last one.
+                "learning_rate": _line(1e-3, 8000),
+                "gae_lambda": 0.8,
+                "discount": 0.98,
+                "epochs": 20,
+                "batch_size": 256,
+            },
+            collector={"num_envs": 8, "moves": 32},
+            evaluation={"every": 100, "episodes": 20},
+            rounds=400,
+            checkpoint_every=50,
+        ),
+    ),
+    "ppo_lunarlander": Preset(
+        "PPO lands on the moon; needs the extra box2d",
+        {
+            "env": {"id": "LunarLander-v3", "max_steps": 1000},
+            "agent": dict(_APART),
+            "algorithm": {
+                "name": "ppo",
+                "learning_rate": 3e-4,
+                "discount": 0.999,
+                "gae_lambda": 0.98,
+                "epochs": 4,
+                "batch_size": 64,
+                "entropy_weight": 0.01,
+            },
+            "collector": {"num_envs": 16, "moves": 1024},
+            "evaluation": {"every": 15, "episodes": 20},
+            "rounds": 61,
+            "checkpoint_every": 10,
+        },
+    ),
+    "ppo_halfcheetah": Preset("PPO runs; needs the extra mujoco", _ppo_on_mujoco("HalfCheetah-v5")),
+    "ppo_hopper": Preset("PPO hops; needs the extra mujoco", _ppo_on_mujoco("Hopper-v5")),
+    "ppo_atari": Preset(
+        "PPO plays an Atari game from its screens: --env.id ALE/Breakout-v5",
+        {
+            "env": {
+                "id": "ALE/Pong-v5",
+                "kwargs": {
+                    "preprocessing": True,
+                    "episodic_life": True,
+                    "repeat_action_probability": 0.0,
+                },
+                "max_steps": 27_000,
+            },
+            "agent": {"name": "actor_critic", "kind": "nature", "init": "orthogonal"},
+            "algorithm": {
+                "name": "ppo",
+                # 16 updates a round, until the last one; as CleanRL, which halves the squared
+                # error of values.
+                "learning_rate": _line(2.5e-4, 9765 * 16),
+                "epochs": 4,
+                "batch_size": 256,
+                "clip": 0.1,
+                "value_clip": 0.1,
+                "value_weight": 0.25,
+                "entropy_weight": 0.01,
+                "clip_reward": 1.0,
+            },
+            "collector": {"num_envs": 8, "moves": 128},
+            "evaluation": {"every": 500, "episodes": 4, "env": {"episodic_life": False}},
+            "rounds": 9765,
+            "checkpoint_every": 100,
+        },
+    ),
+    "a2c_cartpole": Preset(
+        "A2C balances a pole",
+        _agent_on_cartpole(
+            {"name": "a2c", "learning_rate": _line(7e-4, 12_500)},
+            collector={"num_envs": 8, "moves": 5},
+            evaluation={"every": 1250, "episodes": 20, "stop_at": 495.0},
+            rounds=12_500,
+            checkpoint_every=1250,
+        ),
+    ),
+    "recurrent_ppo_cartpole_no_velocity": Preset(
+        "PPO with an LSTM balances a pole whose velocity it is not shown",
+        {
+            "env": {"id": "plangym_ext/CartPoleNoVelocity-v0", "max_steps": 500},
+            "agent": {
+                "name": "actor_critic",
+                "hidden": [64],
+                "init": "orthogonal",
+                "recurrent": "lstm",
+                "recurrent_size": 64,
+                # About the size of a return, so that its errors leave the policy a gradient.
+                "value_scale": 50.0,
+            },
+            "algorithm": {
+                "name": "ppo",
+                "learning_rate": _line(1e-3, 4000),
+                "gae_lambda": 0.8,
+                "discount": 0.98,
+                "value_weight": 0.0002,
+                "epochs": 10,
+                "batch_size": 256,
+                "minibatch": "env",
+            },
+            "collector": {"num_envs": 8, "moves": 32},
+            "evaluation": {"every": 100, "episodes": 20},
+            "rounds": 400,
+            "checkpoint_every": 50,
+        },
+    ),
+    "recurrent_ppo_pendulum_no_velocity": Preset(
+        "PPO with an LSTM swings up a pendulum whose velocity it is not shown",
+        {
+            "env": {"id": "plangym_ext/PendulumNoVelocity-v0", "max_steps": 200},
+            "agent": {
+                "name": "actor_critic",
+                "hidden": [64],
+                "init": "orthogonal",
+                "recurrent": "lstm",
+                "recurrent_size": 64,
+            },
+            "algorithm": {
+                "name": "ppo",
+                "learning_rate": 1e-3,
+                "discount": 0.9,
+                "epochs": 10,
+                "batch_size": 512,
+                "minibatch": "env",
+                "normalize_reward": True,
+            },
+            "collector": {"num_envs": 16, "moves": 128},
+            "evaluation": {"every": 12, "episodes": 20},
+            "rounds": 49,
+            "checkpoint_every": 12,
+        },
+    ),
+}
