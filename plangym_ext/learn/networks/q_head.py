@@ -38,7 +38,7 @@ class QHead(nn.Module):
         self._kind, self._scale = config.returns, float(config.value_scale)
         self._shape = num_actions, 1 if config.returns == "mean" else config.atoms
 
-        def stream(outputs: int) -> nn.Module:
+        def stream(outputs: int) -> nn.Sequential:
             layer = NoisyLinear if config.noisy else nn.Linear
             if hidden is None:
                 return nn.Sequential(layer(width, outputs))
@@ -47,7 +47,7 @@ class QHead(nn.Module):
 
         self.advantage = stream(num_actions * self._shape[1])
         self.value = stream(self._shape[1]) if config.dueling else None
-        support = torch.linspace(*config.return_range, config.atoms)
+        support = torch.linspace(config.return_range[0], config.return_range[1], config.atoms)
         has_atoms = config.returns == "atoms"
         self.register_buffer("support", support if has_atoms else None, persistent=False)
 
@@ -69,5 +69,6 @@ class QHead(nn.Module):
         """Begin with all actions alike; deviations of noisy layers stay."""
         for stream in (self.advantage, self.value):
             if stream is not None:
-                nn.init.zeros_(stream[-1].weight)
-                nn.init.zeros_(stream[-1].bias)
+                last: Any = stream[-1]
+                nn.init.zeros_(last.weight)
+                nn.init.zeros_(last.bias)

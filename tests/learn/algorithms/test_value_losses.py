@@ -98,9 +98,44 @@ def test_quantiles_that_minimise_the_loss_are_quantiles():
 
 
 def test_losses_are_those_of_torchrl():
-    objectives = pytest.importorskip("torchrl.objectives.utils")
+    objectives = pytest.importorskip("torchrl.objectives")
+    tensordict, nn = pytest.importorskip("tensordict"), pytest.importorskip("tensordict.nn")
+    actors = pytest.importorskip("torchrl.modules")
+    specs = pytest.importorskip("torchrl.data")
+    distance = pytest.importorskip("torchrl.objectives.utils").distance_loss
     values = torch.linspace(-3, 3, 7)
-    for kind, theirs in (("huber", "smooth_l1"), ("squared", "l2")):
-        factor = 1.0 if kind == "huber" else 0.5
-        wanted = factor * objectives.distance_loss(values, torch.zeros(7), theirs).mean()
+    for kind, theirs, factor in (("huber", "smooth_l1", 1.0), ("squared", "l2", 0.5)):
+        wanted = factor * distance(values, torch.zeros(7), theirs).mean()
         torch.testing.assert_close(error_loss(values, torch.zeros(7), kind), wanted)
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 4 * 2)
+
+        def forward(self, obs):
+            return self.layer(obs).unflatten(-1, (4, 2)).log_softmax(-2)
+
+    torch.manual_seed(0)
+    net = Logits()
+    actor = actors.DistributionalQValueActor(
+        nn.TensorDictModule(net, in_keys=["observation"], out_keys=["action_value"]),
+        support=SUPPORT,
+        spec=specs.Categorical(2),
+        action_space="categorical",
+        make_log_softmax=False,
+    )
+    loss = objectives.DistributionalDQNLoss(actor, gamma=0.9, delay_value=False)
+    obs, after = torch.randn(2, 6, 3)
+    action, reward = torch.arange(6) % 2, torch.linspace(-0.4, 1.3, 6)
+    over = torch.arange(6) == 4
+    step = {"observation": after, "reward": reward[:, None], "terminated": over[:, None]}
+    batch = {"observation": obs, "action": action, "next": {**step, "done": over[:, None]}}
+    wanted = loss(tensordict.TensorDict(batch, [6]))["loss"]
+    discount = torch.where(over, 0.0, 0.9)
+    with torch.no_grad():
+        following = net(after).exp().transpose(1, 2)  # [N, A, K]
+        best = (following @ SUPPORT).argmax(dim=1)
+        target = moved_atoms(chosen(following, best), reward, discount, SUPPORT)
+    rows = cross_entropy(chosen(net(obs).transpose(1, 2), action), target)
+    torch.testing.assert_close(rows.mean(), wanted)
