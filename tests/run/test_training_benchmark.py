@@ -93,7 +93,7 @@ def test_stable_baselines_gets_the_same_settings(program):
         "clip_range_vf": 0.2,
         "target_kl": None,
     }
-    assert settings["policy"] == {"hidden": [64, 64], "activation": "tanh"}
+    assert settings["policy"] == {"hidden": [64, 64], "activation": "tanh", "log_std": 0.0}
     assert (settings["num_envs"], settings["steps"]) == (4, 976 * 512)
 
 

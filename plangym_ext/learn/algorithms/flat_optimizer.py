@@ -47,23 +47,41 @@ class FlatOptimizer:
         for part in self._parts:
             part.read()
 
+    def write(self) -> None:
+        """Bring the weights of the vector to the network."""
+        for part in self._parts:
+            part.write()
+
+    def views(self) -> dict[int, tuple[Any, Any]]:
+        """Return arrays on the vector and on its gradient, by `id` of each parameter."""
+        return {key: pair for part in self._parts for key, pair in part.views().items()}
+
     def step(self, loss: Any, rate: float, max_norm: float) -> float:
-        """Take one step.
+        """Take one step down the gradient of a loss, and `write`; see `descend`."""
+        self.differentiate(loss)
+        norm = self.descend(rate, max_norm)
+        self.write()
+        return norm
+
+    def differentiate(self, loss: Any) -> None:
+        """Put the gradient of a scalar into the vector."""
+        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        begin = 0
+        for part in self._parts:
+            end = begin + len(part.parameters)
+            torch.cat([grad.flatten() for grad in gradients[begin:end]], out=part.vector.grad)
+            begin = end
+
+    def descend(self, rate: float, max_norm: float) -> float:
+        """Take one step down the gradient that is in the vector; the network is not written.
 
         Args:
-            loss: scalar.
             rate: learning rate.
             max_norm: longer gradients are shortened to this; may be infinite.
 
         Returns:
             The norm of the gradient before; if it is not finite, no step was taken.
         """
-        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
-        begin = 0
-        for part in self._parts:
-            end = begin + len(part.parameters)
-            part.vector.grad = torch.cat([grad.flatten() for grad in gradients[begin:end]])
-            begin = end
         norm = math.hypot(*(float(part.vector.grad.norm()) for part in self._parts))
         if not math.isfinite(norm):
             return norm
@@ -73,8 +91,6 @@ class FlatOptimizer:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
-        for part in self._parts:
-            part.write()
         self.rate = rate
         return norm
 
@@ -94,15 +110,24 @@ class _Part:
     def __init__(self, parameters: Sequence[Any]) -> None:
         self.parameters = parameters
         self.vector: Any = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
-        pieces = torch.split(self.vector.detach(), [p.numel() for p in parameters])
-        self._pieces = [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
+        self.vector.grad = torch.zeros_like(self.vector)
+        self._pieces = self._split(self.vector.detach())
+
+    def _split(self, vector: Any) -> list[Any]:
+        pieces = torch.split(vector, [p.numel() for p in self.parameters])
+        return [piece.view_as(p) for piece, p in zip(pieces, self.parameters, strict=True)]
+
+    def views(self) -> dict[int, tuple[Any, Any]]:
+        gradients = self._split(self.vector.grad)
+        return {
+            id(p): (piece.numpy(), gradient.numpy())
+            for p, piece, gradient in zip(self.parameters, self._pieces, gradients, strict=True)
+        }
 
     @torch.no_grad()
     def read(self) -> None:
-        for piece, parameter in zip(self._pieces, self.parameters, strict=True):
-            piece.copy_(parameter)
+        torch._foreach_copy_(self._pieces, list(self.parameters))
 
     @torch.no_grad()
     def write(self) -> None:
-        for piece, parameter in zip(self._pieces, self.parameters, strict=True):
-            parameter.copy_(piece)
+        torch._foreach_copy_(list(self.parameters), self._pieces)

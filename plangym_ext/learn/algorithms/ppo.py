@@ -6,18 +6,11 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
 from plangym_ext.learn.algorithms.config import PPOConfig
-from plangym_ext.learn.algorithms.losses import (
-    approximate_kl,
-    clip_share,
-    clipped_policy_loss,
-    clipped_value_loss,
-    mean_of,
-    value_loss,
-)
+from plangym_ext.learn.algorithms.losses import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
-from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
@@ -57,35 +50,45 @@ class PPO(RolloutAlgorithm):
                 "Set PPOConfig(minibatch='env')."
             )
 
+    @property
+    def _by_step(self) -> bool:
+        return self.config.minibatch == "step"
+
     def _estimate(self, rollout: Rollout) -> Rows:
         config = self.config
         return rollout.rows_by_gae(self._values(rollout), config.discount, config.gae_lambda)
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
-        by_step = self.config.minibatch == "step"
-        if by_step:
-            rows = rows.steps()
+        by_step = self._by_step
+        batch = self.gradients.batch(rows.steps()) if by_step else rows
         logged: list[dict[str, Any]] = []
         for _ in range(self.config.epochs):
-            for part in self._drawn_steps(rows) if by_step else self._drawn_columns(rows):
-                out, _ = self.network(part.inputs, part.carry)
-                distribution = self.network.distribution
-                log_prob = distribution.log_prob(out.policy_logits, part.action)
-                if self._too_far(log_prob, part):
+            for part in self._drawn_steps(batch) if by_step else self._drawn_columns(batch):
+                losses = self.gradients.losses(part, self._terms())
+                if self._too_far(losses["kl"]):
                     return means_of(logged)
-                losses = self._losses(out, log_prob, part)
-                losses["grad_norm"] = self._update(losses["loss"])
-                losses["loss"] = losses["loss"].detach()
+                losses["grad_norm"] = self._update()
                 logged.append(losses)
                 if progress is not None:
                     progress(len(logged))
         return means_of(logged)
 
-    def _drawn_steps(self, rows: Rows) -> Iterator[Rows]:
+    def _terms(self) -> LossTerms:
+        """Return what the next update minimises."""
+        config, updates = self.config, self.updates
+        return LossTerms(
+            value_weight=config.value_weight,
+            entropy_weight=at(config.entropy_weight, updates),
+            clip=at(config.clip, updates),
+            value_clip=None if config.value_clip is None else at(config.value_clip, updates),
+            normalize=config.normalize_advantage == "minibatch",
+        )
+
+    def _drawn_steps(self, rows: Any) -> Iterator[Any]:
         """Yield all N steps once, in minibatches, in an order that is drawn."""
         count = len(rows.advantage)
         # Shuffled once, so that a minibatch is a view.
-        shuffled = rows.take(torch.randperm(count).to(rows.advantage.device))
+        shuffled = rows.take(torch.randperm(count))
         parts = -(-count // self.config.batch_size)
         for i in range(parts):
             yield shuffled.part(i * count // parts, (i + 1) * count // parts)
@@ -98,33 +101,10 @@ class PPO(RolloutAlgorithm):
         for index in torch.tensor_split(order, parts):
             yield rows.columns(index)
 
-    def _too_far(self, log_prob: Any, part: Rows) -> bool:
+    def _too_far(self, moved: Any) -> bool:
         """Return whether the policy has moved farther than it is to in one round."""
         most = self.config.target_kl
-        if most is None:
-            return False
-        moved = approximate_kl(log_prob.detach(), part.log_prob, part.valid)
-        return float(moved) > _KL_FACTOR * most
-
-    def _losses(self, out: Any, log_prob: Any, part: Rows) -> dict[str, Any]:
-        """Return the loss of a minibatch, and its parts without gradient."""
-        config, valid, updates = self.config, part.valid, self.updates
-        advantage = part.advantage
-        if config.normalize_advantage == "minibatch":
-            advantage = normalized(advantage, valid)
-        clip = at(config.clip, updates)
-        policy = clipped_policy_loss(log_prob, part.log_prob, advantage, clip, valid)
-        if config.value_clip is None:
-            value = value_loss(out.value, part.target, valid)
-        else:
-            reach = at(config.value_clip, updates)
-            value = clipped_value_loss(out.value, part.value, part.target, reach, valid)
-        loss = policy + config.value_weight * value
-        bonus = at(config.entropy_weight, updates)
-        if bonus:
-            entropy = self.network.distribution.entropy(out.policy_logits)
-            loss = loss - bonus * mean_of(entropy, valid)
-        return {"loss": loss, "policy_loss": policy.detach(), "value_loss": value.detach()}
+        return most is not None and float(moved) > _KL_FACTOR * most
 
     def _diagnosed(self, rows: Rows) -> dict[str, Any]:
         out, _ = self.network(rows.inputs, rows.carry)

@@ -36,7 +36,8 @@ class Rows(NamedTuple):
         return self._changed(flat, valid=None, carry=None)
 
     def take(self, index: Any) -> Rows:
-        """Return some of N steps; `index` are int64 `[n]`."""
+        """Return some of N steps; `index` is an int64 tensor `[n]`."""
+        index = index.to(self.advantage.device)
         return self._changed(lambda leaf: leaf.index_select(0, index))
 
     def part(self, start: int, stop: int) -> Rows:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.actor_critic_losses import ActorCriticLosses, Gradients
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
@@ -47,6 +48,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
         self.optimizer = self._make_optimizer()
+        self.gradients = self._make_gradients()
         self._random = TorchRandom(seed)
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
@@ -64,6 +66,21 @@ class RolloutAlgorithm(AgentAlgorithm):
             # One pass over the parameters instead of ten operations on them.
             options["fused"] = True
         return FlatOptimizer(self.network, config, **options)
+
+    def _make_gradients(self) -> Gradients:
+        """Return compiled gradients where there are some of such a network."""
+        if self.config.compiled and self._by_step:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile
+
+            if can_compile(self.network):
+                return CompiledLosses(self.network, self.optimizer)
+        return ActorCriticLosses(self.network, self.optimizer)
+
+    @property
+    def _by_step(self) -> bool:
+        """Whether single steps are learned from, if nothing is carried."""
+        return True
 
     # Taking in ------------------------------------------------------------------
 
@@ -134,6 +151,7 @@ class RolloutAlgorithm(AgentAlgorithm):
             with self._random.used():
                 means = self._learn(rows, progress)
         finally:
+            self.optimizer.write()
             self.network.eval()
         with torch.no_grad():
             means["learning_rate"] = self.optimizer.rate
@@ -154,16 +172,17 @@ class RolloutAlgorithm(AgentAlgorithm):
             return {}
         return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
 
-    def _update(self, loss: Any) -> float:
-        """Take one step down the gradient of a loss; return the norm of it before clipping."""
+    def _update(self) -> float:
+        """Take one step down the gradient of the last losses; return its norm before clipping."""
+        self.gradients.leave()
         number = self.config.max_grad_norm
         most = math.inf if number is None else at(number, self.updates)
-        norm = self.optimizer.step(loss, at(self.config.learning_rate, self.updates), most)
+        norm = self.optimizer.descend(at(self.config.learning_rate, self.updates), most)
         if not math.isfinite(norm):
             raise LossNotFinite(
                 f"{type(self).__name__}.train: update {self.updates} must have a finite gradient; "
-                f"its norm is {norm}, of a loss of {float(loss.detach())}. Look at rewards and "
-                f"observations for what is not finite; else lower learning_rate."
+                f"its norm is {norm}. Look at rewards and observations for what is not finite; "
+                f"else lower learning_rate."
             )
         self.updates += 1
         return norm

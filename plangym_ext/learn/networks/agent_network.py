@@ -115,6 +115,30 @@ class AgentNetwork(nn.Module):
         """`[K]` returns that the atoms of the Q head stand for; None: it has none."""
         return getattr(self.heads, "support", None)
 
+    @property
+    def has_value(self) -> bool:
+        """Whether it estimates values."""
+        return bool(self._widths[1]) or self._value_apart
+
+    @property
+    def has_q(self) -> bool:
+        """Whether it estimates Q values."""
+        return bool(self._widths[2]) or isinstance(self.heads, QHead)
+
+    @property
+    def free_order(self) -> Any:
+        """The order that means and free deviations are brought to; None: as they are joined."""
+        return self._order
+
+    def features(self, inputs: Inputs) -> torch.Tensor:
+        """Return `[N, F]`, what the dense layers of the bodies see of inputs with one axis."""
+        return self.body.joined(self._normalized(inputs))
+
+    def _normalized(self, rows: Inputs) -> Inputs:
+        if self.normalizer is None:
+            return rows
+        return rows._replace(obs=self.normalizer(rows.obs))
+
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
         return None if self.core is None else self.core.initial_carry(num_rows)
@@ -131,8 +155,7 @@ class AgentNetwork(nn.Module):
         """
         lead = inputs.first.shape
         rows = inputs if len(lead) == 1 else flattened(inputs)
-        if self.normalizer is not None:
-            rows = rows._replace(obs=self.normalizer(rows.obs))
+        rows = self._normalized(rows)
         x = self.body(rows)
         if self.core is not None:
             first = inputs.first if len(lead) == 2 else inputs.first[None]

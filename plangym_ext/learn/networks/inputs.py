@@ -69,6 +69,11 @@ class InputBody(nn.Module):
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, width]` of inputs with one leading axis."""
+        features: torch.Tensor = self.dense(self.joined(inputs))
+        return features
+
+    def joined(self, inputs: Inputs) -> torch.Tensor:
+        """Return `[N, F]`, what the dense layers see of inputs with one leading axis."""
         observed = zip(self.parts, self._layout.split(inputs.obs), strict=True)
         parts = [part(rows) for part, rows in observed]
         if self.previous is not None:
@@ -76,9 +81,7 @@ class InputBody(nn.Module):
             parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))
         if self._reward:
             parts.append(inputs.reward.to(torch.float32).masked_fill(inputs.first, 0.0)[:, None])
-        joined = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        features: torch.Tensor = self.dense(joined)
-        return features
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncoder:

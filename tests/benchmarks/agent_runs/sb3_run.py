@@ -18,6 +18,7 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
 
 from agent_runs.curve import Curve
 
@@ -43,12 +44,14 @@ def main() -> None:
         __import__("plangym_ext.envs")
     began = time.perf_counter()
     curve = Curve(settings["steps"])
-    envs = make_vec_env(
+    envs: Any = make_vec_env(
         settings["env"],
         settings["num_envs"],
         seed=settings["seed"],
         env_kwargs=settings["env_kwargs"],
     )
+    if settings["normalize"]:
+        envs = VecNormalize(envs, **settings["normalize"])
     model = getattr(stable_baselines3, settings["algorithm"])(
         "MlpPolicy",
         envs,
@@ -79,6 +82,7 @@ def policy(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "net_arch": {"pi": hidden, "vf": hidden},
         "activation_fn": activations[settings["activation"]],
+        "log_std_init": settings["log_std"],
     }
 
 
@@ -93,15 +97,15 @@ def number(value: Any) -> Any:
 def played(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> list[float]:
     """Return what episodes come to, each from a seed of its own."""
     found = []
+    normalizer = model.get_vec_normalize_env()
     env = gym.make(settings["env"], **settings["env_kwargs"])
     for i in range(episodes):
         obs, _ = env.reset(seed=seed + i)
         total, over = 0.0, False
         while not over:
-            action, _ = model.predict(obs, deterministic=True)
-            obs, reward, terminated, truncated, _ = env.step(
-                action if isinstance(action, np.ndarray) and action.ndim else action.item()
-            )
+            seen = obs if normalizer is None else normalizer.normalize_obs(obs)
+            action, _ = model.predict(seen, deterministic=True)
+            obs, reward, terminated, truncated, _ = env.step(np.asarray(action)[()])
             total, over = total + float(reward), terminated or truncated
         found.append(total)
     env.close()

@@ -28,6 +28,7 @@ def sb3_settings(config: RunConfig) -> dict[str, Any]:
         "steps": config.rounds * config.steps_per_round,
         "keywords": _KEYWORDS[name](config),
         "policy": _policy(config.agent.config),
+        "normalize": _normalized(config),
         "seed": config.seed,
         "threads": config.threads,
     }
@@ -39,7 +40,24 @@ def _policy(agent: Any) -> dict[str, Any]:
         raise ValueError("only dense layers apart for policy and value are the same there")
     if agent.init != "orthogonal" or agent.layer_norm or agent.value_scale != 1.0:
         raise ValueError("layers begin orthogonal there, without layer_norm and value_scale")
-    return {"hidden": list(agent.hidden or (64, 64)), "activation": agent.activation}
+    return {
+        "hidden": list(agent.hidden or (64, 64)),
+        "activation": agent.activation,
+        "log_std": agent.initial_log_std,
+    }
+
+
+def _normalized(config: RunConfig) -> dict[str, Any] | None:
+    """Return the keywords of `VecNormalize`; None: it is not needed."""
+    assert config.agent is not None
+    assert config.algorithm is not None
+    algorithm = config.algorithm.config
+    if algorithm.clip_reward is not None:
+        raise ValueError("rewards are clipped by another wrapper there")
+    obs, reward = config.agent.config.normalize_obs, algorithm.normalize_reward
+    if not obs and not reward:
+        return None
+    return {"norm_obs": obs, "norm_reward": reward, "gamma": algorithm.discount}
 
 
 def _on_policy(config: RunConfig) -> dict[str, Any]:

@@ -89,6 +89,25 @@ LEARNING: Mapping[str, Task] = {
         aim_in="training",
         source="CleanRL, ppo.py",
     ),
+    "a2c Acrobot": Task(
+        "a2c_cartpole", 500_000, changed={"env": {"id": "Acrobot-v1"}}, source="no other"
+    ),
+    "ppo_lunarlander": Task("ppo_lunarlander", 1_000_000, aim=242.0, source="rl-zoo3"),
+    "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou"),
+    "ppo_hopper": Task("ppo_hopper", 1_000_000, aim=2609.0, source="Tianshou"),
+    "ppo Walker2d": Task(
+        "ppo_hopper",
+        1_000_000,
+        changed={"env": {"id": "Walker2d-v5"}},
+        aim=3589.0,
+        source="Tianshou",
+    ),
+    "recurrent_ppo_cartpole_no_velocity": Task(
+        "recurrent_ppo_cartpole_no_velocity", 102_400, aim=500.0, source="rl-zoo3", sb3=False
+    ),
+    "recurrent_ppo_pendulum_no_velocity": Task(
+        "recurrent_ppo_pendulum_no_velocity", 100_352, aim=-218.0, source="rl-zoo3", sb3=False
+    ),
 }
 #: Short runs with equal settings: seconds from the making of the envs to the end.
 SPEED: Mapping[str, Task] = {
@@ -103,6 +122,12 @@ SPEED: Mapping[str, Task] = {
         40_960,
         changed={"collector": {"num_envs": 64, "moves": 32}, "algorithm": _SB3_PPO},
         aim=3.0,
+    ),
+    "speed: ppo HalfCheetah x64": Task(
+        "ppo_halfcheetah",
+        20_480,
+        changed={"algorithm": {"learning_rate": 3e-4}},
+        aim=2.0,
     ),
     "speed: a2c CartPole x8": Task(
         "a2c_cartpole", 80_000, changed={"algorithm": {"learning_rate": 7e-4}}, aim=3.0

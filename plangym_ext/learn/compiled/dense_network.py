@@ -1,0 +1,158 @@
+"""The dense layers of an agent's network in compiled code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.compiled.dense import (
+    affine,
+    affine_gradient,
+    input_gradient,
+    through_relu,
+    through_tanh,
+)
+from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.torch_extra import nn, torch
+
+Ndarray = npt.NDArray[np.float32]
+
+
+def is_dense(network: Any) -> bool:
+    """Return whether a network has dense layers alone, on the CPU, with tanh or relu between."""
+    if type(network) is not AgentNetwork or network.core is not None:
+        return False
+    bodies = [network.body] + ([] if network.value_body is None else [network.value_body])
+    known = (nn.Linear, nn.Tanh, nn.ReLU)
+    return (
+        network.free_order is None
+        and not network.has_q
+        and not any(list(body.parts.parameters()) for body in bodies)
+        and all(isinstance(layer, known) for body in bodies for layer in body.dense)
+        and all(
+            part.dtype == torch.float32 and part.device.type == "cpu" and part.requires_grad
+            for part in network.parameters()
+        )
+    )
+
+
+class DenseNetwork:
+    """Policy and value of a network that `is_dense`, and their gradients.
+
+    Weights are read in an optimiser's vector, and the gradient is written there.
+
+    Args:
+        network: with a policy and a value head.
+        optimizer: of all of its parameters.
+    """
+
+    def __init__(self, network: AgentNetwork, optimizer: FlatOptimizer) -> None:
+        layer = _Layers(optimizer)
+        self._scale = np.float32(network.value_scale)
+        self._body, self._heads = _Body(network.body.dense, layer), layer(network.heads)
+        self._value_body = self._value_head = None
+        if network.value_body is not None:
+            self._value_body = _Body(network.value_body.dense, layer)
+            self._value_head = layer(network.value_head)
+        self._log_std = None if network.log_std is None else layer.views(network.log_std)
+        self._tapes: tuple[Any, Any] = (None, None)
+
+    def forward(self, x: Ndarray) -> tuple[Ndarray, Ndarray]:
+        """Return numbers of the distribution `[N, P]` and values `[N, 1]`, of features `[N, F]`."""
+        tape = self._body.forward(x)
+        value_tape = tape if self._value_body is None else self._value_body.forward(x)
+        self._tapes = tape, value_tape
+        out = self._heads.forward(tape[-1])
+        if self._value_head is None:
+            params, value = out[:, :-1], np.ascontiguousarray(out[:, -1:])
+        else:
+            params, value = out, self._value_head.forward(value_tape[-1])
+        if self._scale != 1:
+            value *= self._scale
+        if self._log_std is not None:
+            free = np.broadcast_to(self._log_std[0], (len(x), len(self._log_std[0])))
+            params = np.concatenate([params, free], axis=1)
+        return np.ascontiguousarray(params), value
+
+    def backward(self, d_params: Ndarray, d_value: Ndarray) -> None:
+        """Write the gradient of all weights, given those of what `forward` returned last."""
+        tape, value_tape = self._tapes
+        if self._scale != 1:
+            d_value = d_value * self._scale
+        if self._log_std is not None:
+            size = len(self._log_std[0])
+            np.add.reduce(d_params[:, -size:], axis=0, out=self._log_std[1])
+            d_params = d_params[:, :-size]
+        if self._value_head is None or self._value_body is None:
+            d_out = np.concatenate([d_params, d_value], axis=1)
+            self._body.backward(tape, self._heads.backward(tape[-1], d_out))
+            return
+        d_params = np.ascontiguousarray(d_params)
+        self._body.backward(tape, self._heads.backward(tape[-1], d_params))
+        d_last = self._value_head.backward(value_tape[-1], d_value)
+        self._value_body.backward(value_tape, d_last)
+
+
+class _Layer(NamedTuple):
+    """A linear layer: views of the optimiser's vectors, and scratch."""
+
+    weight: Ndarray  # [M, K]
+    bias: Ndarray  # [M]
+    d_weight: Ndarray
+    d_bias: Ndarray
+    turned: Ndarray  # [K, M], scratch
+
+    def forward(self, x: Ndarray) -> Ndarray:
+        out = np.empty((len(x), len(self.bias)), np.float32)
+        affine(x, self.weight, self.bias, self.turned, out)
+        return out
+
+    def backward(self, x: Ndarray, d_out: Ndarray, inwards: bool = True) -> Ndarray:
+        """Write the gradient of the layer; return that of its input, if it is wanted."""
+        affine_gradient(x, d_out, self.turned, self.d_weight, self.d_bias)
+        d_x = np.zeros_like(x)
+        if inwards:
+            input_gradient(d_out, self.weight, d_x)
+        return d_x
+
+
+class _Layers:
+    """Makes layers on the vectors of an optimiser."""
+
+    def __init__(self, optimizer: FlatOptimizer) -> None:
+        self._views = optimizer.views()
+
+    def views(self, parameter: Any) -> tuple[Ndarray, Ndarray]:
+        """Return a parameter and its gradient."""
+        return self._views[id(parameter)]
+
+    def __call__(self, layer: Any) -> _Layer:
+        (weight, d_weight), (bias, d_bias) = self.views(layer.weight), self.views(layer.bias)
+        return _Layer(weight, bias, d_weight, d_bias, np.empty(weight.shape[::-1], np.float32))
+
+
+class _Body:
+    """Linear layers, each with what follows it."""
+
+    def __init__(self, modules: Any, layer: _Layers) -> None:
+        found = list(modules)
+        self._layers = [layer(module) for module in found[::2]]
+        self._tanh = [isinstance(module, nn.Tanh) for module in found[1::2]]
+
+    def forward(self, x: Ndarray) -> list[Ndarray]:
+        """Return the input and the output of every layer."""
+        tape = [x]
+        for layer, tanh in zip(self._layers, self._tanh, strict=True):
+            out = layer.forward(tape[-1])
+            tape.append(np.tanh(out, out=out) if tanh else np.maximum(out, 0, out=out))
+        return tape
+
+    def backward(self, tape: list[Ndarray], d_out: Ndarray) -> None:
+        """Write the gradients of all layers, given that of the last output, which is changed."""
+        for i in reversed(range(len(self._layers))):
+            through = through_tanh if self._tanh[i] else through_relu
+            through(tape[i + 1], d_out)
+            d_out = self._layers[i].backward(tape[i], d_out, inwards=i > 0)
