@@ -65,6 +65,7 @@ def made(name):
     obs, action, config = CASES[name]
     network = make_agent_network(obs, action, config, seed=0)
     agent = QAgent(network, epsilon=0.3) if name == "q" else ActorCriticAgent(network)
+    agent.set_mode("sample")
     rng = np.random.default_rng(1)
     inputs = Inputs(
         samples(obs, MANY),

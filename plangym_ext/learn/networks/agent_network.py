@@ -162,25 +162,31 @@ class AgentNetwork(nn.Module):
             steps = x.reshape(*first.shape, -1)
             x, carry = self.core(steps, carry, first)
             x = x.flatten(0, 1)
-        out = self._heads(x, rows)
+        value = None
+        if self.value_body is not None and self.value_head is not None:
+            value = self.value_head(self.value_body(rows))[:, 0]
+        out = self.output_of(self.heads(x), value)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, carry
 
-    def _heads(self, x: torch.Tensor, rows: Inputs) -> NetworkOutput:
-        """Return the heads of features `[N, F]`."""
-        out = self.heads(x)
-        if isinstance(out, tuple):
-            return NetworkOutput(None, None, *out)
+    def output_of(self, numbers: Any, value: torch.Tensor | None) -> NetworkOutput:
+        """Return the heads.
+
+        Args:
+            numbers: `[N, H]` that the layer of heads puts out; of a `QHead` what it returns.
+            value: `[N]`, of a value head with a body of its own; None without.
+        """
+        if isinstance(numbers, tuple):
+            return NetworkOutput(None, None, *numbers)
         # Slices, which take a third of the time of a split.
         at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
-        value = out[:, at_value] if self._widths[1] else None
-        if self.value_body is not None and self.value_head is not None:
-            value = self.value_head(self.value_body(rows))[:, 0]
+        if self._widths[1]:
+            value = numbers[:, at_value]
         return NetworkOutput(
-            self._policy(out[:, :at_value]) if self._widths[0] else None,
+            self._policy(numbers[:, :at_value]) if self._widths[0] else None,
             None if value is None else self._scaled(value),
-            self._scaled(out[:, at_q:]) if self._widths[2] else None,
+            self._scaled(numbers[:, at_q:]) if self._widths[2] else None,
         )
 
     def _policy(self, numbers: torch.Tensor) -> torch.Tensor:

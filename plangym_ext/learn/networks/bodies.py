@@ -6,9 +6,10 @@ import math
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import nn, torch
 
-_ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
+_ACTIVATIONS = {"relu": nn.ReLU, "tanh": Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
 # Images with longer sides are shrunk on the way; boards keep a cell per cell.
 _BOARD_SIDE = 16
 # Smaller images leave nothing for the last of the three convolutions.

@@ -32,6 +32,7 @@ class InputBody(nn.Module):
         without_last: whether to leave the last dense layer to the heads.
 
     Attributes:
+        layout: of the observations.
         width: features per row.
         last_width: of the last dense layer, here or in the heads; None: there are no dense layers.
     """
@@ -45,8 +46,8 @@ class InputBody(nn.Module):
         without_last: bool = False,
     ) -> None:
         super().__init__()
-        self._layout = SpaceLayout(observation_space, objects=True)
-        encoders = [_encoder(leaf.space, config) for leaf in self._layout.leaves]
+        self.layout = SpaceLayout(observation_space, objects=True)
+        encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
         images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
         # One kind for all parts: a config that asks for convolutions gets them where images are.
         shape = images[0] if images else encoders[0].shape
@@ -74,7 +75,7 @@ class InputBody(nn.Module):
 
     def joined(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, F]`, what the dense layers see of inputs with one leading axis."""
-        observed = zip(self.parts, self._layout.split(inputs.obs), strict=True)
+        observed = zip(self.parts, self.layout.split(inputs.obs), strict=True)
         parts = [part(rows) for part, rows in observed]
         if self.previous is not None:
             encoded = self.previous(inputs.action)
