@@ -34,6 +34,8 @@ class AgentConfig(NetworkConfig):
         log_std: of Gaussian policies: "free" parameters, or put out by the "state".
         initial_log_std: where free ones begin; 0 is a deviation of half the range of actions.
         squash: whether Gaussians are squashed into the bounds by tanh.
+        deterministic: whether the policy of a Box is actions alone, brought within the bounds by
+            tanh; what is drawn differs from them by noise, as large as the agent says.
     """
 
     recurrent: str = "none"
@@ -47,6 +49,7 @@ class AgentConfig(NetworkConfig):
     log_std: str = "free"
     initial_log_std: float = 0.0
     squash: bool = False
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
@@ -134,3 +137,22 @@ class QAgentConfig(AgentConfig):
                 f"QAgentConfig: return_range must be two finite numbers, the smaller one first; "
                 f"got {limits}."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftPolicyConfig(AgentConfig):
+    """The policy of soft actor-critics: a squashed Gaussian whose deviations the state decides."""
+
+    hidden: tuple[int, ...] | None = (256, 256)
+    heads: tuple[str, ...] = ("policy",)
+    log_std: str = "state"
+    squash: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicPolicyConfig(AgentConfig):
+    """The policy of deterministic actor-critics, which noise is added to while it learns."""
+
+    hidden: tuple[int, ...] | None = (256, 256)
+    heads: tuple[str, ...] = ("policy",)
+    deterministic: bool = True

@@ -45,7 +45,9 @@ class AgentNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.observation_space, self.action_space = observation_space, action_space
-        self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
+        self.distribution: Distribution = distribution_of(
+            action_space, squash=config.squash, deterministic=config.deterministic
+        )
         self.value_scale = float(config.value_scale)
         self.inputs_used = _inputs_used(config)
         self.normalizer: ObservationNormalizer | None = None
