@@ -21,7 +21,7 @@ class TargetNetwork:
 
     def __init__(self, network: nn.Module) -> None:
         self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
-        self._mine = list(self.module.parameters())
+        self._mine: list[Any] = list(self.module.parameters())
         self._theirs = [parameter.detach() for parameter in network.parameters()]
         # What is no weight, such as the moments of a normaliser, is never averaged.
         self._my_rest, self._their_rest = list(self.module.buffers()), list(network.buffers())
