@@ -30,8 +30,14 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
     from plangym_ext.learn.algorithms.ddpg import DDPG as DDPG
+    from plangym_ext.learn.algorithms.distributional import C51 as C51
+    from plangym_ext.learn.algorithms.distributional import QRDQN as QRDQN
+    from plangym_ext.learn.algorithms.distributional import Rainbow as Rainbow
     from plangym_ext.learn.algorithms.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.off_policy_config import C51Config as C51Config
     from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
+    from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
+    from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.algorithms.sac import SAC as SAC
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.networks.agent_config import (
         DeterministicPolicyConfig as DeterministicPolicyConfig,
     )
+    from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
     from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
     from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
     from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
@@ -105,6 +112,8 @@ _HOME = {
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
+    "C51": "algorithms.distributional",
+    "C51Config": "algorithms.off_policy_config",
     "DDPG": "algorithms.ddpg",
     "DDPGConfig": "algorithms.actor_critic_config",
     "DQN": "algorithms.dqn",
@@ -134,9 +143,14 @@ _HOME = {
     "PolicyAgent": "agents.policy_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
+    "QAgentConfig": "networks.agent_config",
     "QConfig": "trainers.config",
+    "QRDQN": "algorithms.distributional",
+    "QRDQNConfig": "algorithms.off_policy_config",
     "QTrainer": "trainers.supervised",
     "REINFORCE": "algorithms.reinforce",
+    "Rainbow": "algorithms.distributional",
+    "RainbowConfig": "algorithms.off_policy_config",
     "RandomAgent": "agents.random_agent",
     "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",

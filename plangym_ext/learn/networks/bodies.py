@@ -46,7 +46,12 @@ def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
 
 def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
     """Return the widths of the dense layers after layers of a kind."""
-    return config.hidden or _HIDDEN[kind]
+    return _HIDDEN[kind] if config.hidden is None else config.hidden
+
+
+def activation_of(config: NetworkConfig) -> nn.Module:
+    """Return the activation after a layer."""
+    return _ACTIVATIONS[config.activation]()
 
 
 class DenseLayers(nn.Sequential):

@@ -69,10 +69,12 @@ class InputBody(nn.Module):
             them.
         action_space: of the previous action.
         config: what to make of them.
+        without_last: whether to leave the last dense layer to the heads.
 
     Attributes:
         layout: of the observations.
         width: features per row.
+        last_width: of the last dense layer, here or in the heads; None: there are no dense layers.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class InputBody(nn.Module):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         config: AgentConfig,
+        *,
+        without_last: bool = False,
     ) -> None:
         super().__init__()
         self.parts = ObservationParts(observation_space, config)
@@ -90,7 +94,8 @@ class InputBody(nn.Module):
         self._reward = config.previous_reward
         joined += int(self._reward)
         hidden = hidden_of(self.parts.kind, config)
-        layers, self.width = dense_layers(joined, hidden, config)
+        self.last_width = hidden[-1] if hidden else None
+        layers, self.width = dense_layers(joined, hidden[:-1] if without_last else hidden, config)
         self.dense = DenseLayers(*layers)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:

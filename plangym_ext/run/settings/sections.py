@@ -15,6 +15,12 @@ from plangym_ext.learn.algorithms.config import (
     PPOConfig,
     ReinforceConfig,
 )
+from plangym_ext.learn.algorithms.off_policy_config import (
+    C51Config,
+    DQNConfig,
+    QRDQNConfig,
+    RainbowConfig,
+)
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
@@ -79,6 +85,10 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
+    "dqn": ("DQN", DQNConfig),
+    "c51": ("C51", C51Config),
+    "qr_dqn": ("QRDQN", QRDQNConfig),
+    "rainbow": ("Rainbow", RainbowConfig),
     "sac": ("SAC", SACConfig),
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
