@@ -102,3 +102,46 @@ class DQNConfig(OffPolicyConfig):
         super().__post_init__()
         self._choice("loss", VALUE_LOSSES)
         self._scheduled("exploration", 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class C51Config(DQNConfig):
+    """C51: as `DQNConfig`, but that `loss` says nothing; the network has the atoms.
+
+    Its learning rate and epsilon are those of the paper.
+    """
+
+    learning_rate: Number = 2.5e-4
+    epsilon: float = 0.01 / 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class QRDQNConfig(DQNConfig):
+    """QR-DQN: as `DQNConfig`, but that `loss` says nothing; the network has the quantiles.
+
+    Args:
+        kappa: error up to which the loss of a quantile is squared.
+    """
+
+    learning_rate: Number = 5e-5
+    epsilon: float = 0.01 / 32
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("kappa", 1e-6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RainbowConfig(C51Config):
+    """Rainbow: C51 that is double, over 3 steps and prioritised; noise is what explores."""
+
+    learning_rate: Number = 6.25e-5
+    epsilon: float = 1.5e-4
+    double: bool = True
+    n_steps: int = 3
+    prioritized: bool = True
+    alpha: float = 0.5
+    beta: Number = 0.4
+    exploration: Number = 0.0

@@ -15,7 +15,7 @@ from plangym_ext.learn.torch_extra import torch
 
 # Standard deviations between 1/150 and 7, in units in which actions are [-1, 1].
 LOG_STD = (-5.0, 2.0)
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @final
@@ -68,7 +68,7 @@ class Gaussian(Distribution):
     def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
         """Return `[...]`, summed over the numbers."""
         _, log_std = mean_and_log_std(params)
-        return (log_std + (0.5 + _HALF_LOG_2PI)).sum(dim=-1)
+        return (log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
@@ -89,7 +89,7 @@ class Gaussian(Distribution):
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the negative log-likelihood of the means themselves."""
         _, log_std = mean_and_log_std(params.detach())
-        return (log_std + _HALF_LOG_2PI).sum(dim=1)
+        return (log_std + HALF_LOG_2PI).sum(dim=1)
 
 
 def mean_and_log_std(params: Any) -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ def normal_log_prob(params: Any, x: Any) -> Any:
     error = (x - mean) * (-log_std).exp()
     # As few operations as can be: each takes as long as the numbers of a small batch.
     least = torch.addcmul(log_std, error, error, value=0.5).sum(dim=-1)
-    return -_HALF_LOG_2PI * mean.shape[-1] - least
+    return -HALF_LOG_2PI * mean.shape[-1] - least
 
 
 def normal_kl(params: Any, others: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.inputs import InputBody
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.observations import ObservationEncoder
@@ -77,7 +78,7 @@ def _layers_of(body: InputBody) -> Iterator[Layer]:
 
 def _leaves(module: nn.Module) -> Iterator[Layer]:
     """Return the layers of nested sequences, in their order."""
-    if type(module) is nn.Sequential:
+    if type(module) in (nn.Sequential, DenseLayers):
         for layer in module:
             yield from _leaves(layer)
     elif type(module) is Tanh:
