@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch
@@ -50,17 +51,19 @@ class Categorical(Distribution):
         """Return `[B]` int64, one action for each number of `uniform` `[B, 1]`."""
         if temperature != 1.0:
             logits = logits / temperature
-        # In float64 a number below 1 times the total is below the total, so that a last
-        # action without a chance is never chosen.
-        reached = np.add.accumulate(_weights(logits), axis=1, dtype=np.float64)
-        index = (reached > uniform * reached[:, -1:]).argmax(axis=1)
+        index = np.empty(len(logits), np.int64)
+        choose(
+            np.ascontiguousarray(logits, np.float32),
+            np.ascontiguousarray(uniform, np.float64),
+            index,
+        )
         return index + self.start if self.start else index
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`."""
         index = (actions - self.start if self.start else actions).long()
-        logs = functional.log_softmax(params, dim=-1)
-        return logs.gather(-1, index[..., None])[..., 0]
+        logs = torch.log_softmax(params, -1)
+        return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, params: Any) -> Any:
         """Return `[...]`."""
@@ -99,3 +102,31 @@ class Categorical(Distribution):
 def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return numbers in proportion to the probabilities, `[B, A]`."""
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
+
+
+@kernel
+def choose(logits: Any, uniform: Any, index: Any) -> None:
+    """Choose one column of each row, in proportion to its exponential; 0 if one is no number.
+
+    Args:
+        logits: `[B, A]` float32.
+        uniform: `[B, 1]` float64 of [0, 1), which choose.
+        index: `[B]` int64, written.
+    """
+    reached = np.empty(logits.shape[1])
+    for row in range(len(index)):
+        highest = logits[row, 0]
+        for action in range(1, reached.size):
+            highest = max(highest, logits[row, action])
+        total = 0.0
+        for action in range(reached.size):
+            total += np.exp(logits[row, action] - highest)
+            reached[action] = total
+        # In float64 a number below 1 times the total is below the total, so that a last
+        # action without a chance is never chosen.
+        bound = uniform[row, 0] * total
+        index[row] = 0
+        for action in range(reached.size):
+            if reached[action] > bound:
+                index[row] = action
+                break
