@@ -254,7 +254,7 @@ def test_draws_follow_the_distribution():
     # Logits 0 and ln 3; four standard deviations of a share of 20,000 draws are 0.0142.
     drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows))
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, 0.75], atol=0.0142)
-    drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows), None, 0.5)
+    drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows), 0.5)
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, 0.9], atol=0.0142)
     two = distribution_of(MultiDiscrete([2, 3]))
     drawn = two.sample(np.tile(np.log([[1.0, 3, 1, 2, 5]]), (rows, 1)), OneGenerator(rows))
