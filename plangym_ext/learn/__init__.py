@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.a2c import A2C as A2C
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
+    from plangym_ext.learn.algorithms.config import PQNConfig as PQNConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.config import VTraceConfig as VTraceConfig
     from plangym_ext.learn.algorithms.dqn import DQN as DQN
     from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
+    from plangym_ext.learn.algorithms.pqn import PQN as PQN
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
+    from plangym_ext.learn.algorithms.vtrace import VTrace as VTrace
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -116,6 +120,8 @@ _HOME = {
     "POLICY_TARGETS": "targets",
     "PPO": "algorithms.ppo",
     "PPOConfig": "algorithms.config",
+    "PQN": "algorithms.pqn",
+    "PQNConfig": "algorithms.config",
     "PlannerAgent": "agents.planner_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
@@ -141,6 +147,8 @@ _HOME = {
     "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
+    "VTrace": "algorithms.vtrace",
+    "VTraceConfig": "algorithms.config",
     "ValueTrainer": "trainers.supervised",
     "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",

@@ -12,7 +12,9 @@ from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms.config import (
     A2CConfig,
     PPOConfig,
+    PQNConfig,
     ReinforceConfig,
+    VTraceConfig,
 )
 from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
 from plangym_ext.learn.trainers.config import (
@@ -71,6 +73,8 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
+    "vtrace": ("VTrace", VTraceConfig),
+    "pqn": ("PQN", PQNConfig),
 }
 
 
