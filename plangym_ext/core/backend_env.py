@@ -125,6 +125,8 @@ class LiveStepper(BackendEnv):
         resets: np.ndarray,
         *,
         whole: bool,
+        same_step: bool = False,
+        infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead.
@@ -137,6 +139,9 @@ class LiveStepper(BackendEnv):
                 of `infos` they have the `reset_columns`.
             whole: whether these are all rows there are. Then the states that come back are
                 valid until the next but one of such calls, and have no seal.
+            same_step: whether a row that ends is to be reset in the same step, if this backend
+                can: the results have `resets` then.
+            infos: "none" if only the counts are wanted.
             out: arrays that `obs0`, `terminated` and `truncated` may be written to; the results
                 hold these very arrays if they were.
 

@@ -54,6 +54,8 @@ class RowRequest:
             them returns these very arrays; what it returns otherwise is copied there.
         slots: where the rows begin and end, if that is a store.
         unchecked: method to name if a worker finds a bad state; "" if all are checked.
+        autoreset: whether a row that ends is reset in the same step, if H is 1: native backends
+            may do that, and say so by the `resets` of what they return.
         num_rows: B.
         horizon: H.
         single: whether each row is one control step from its state, and none is reset first.
@@ -68,6 +70,7 @@ class RowRequest:
     out: Mapping[str, np.ndarray] = field(default_factory=dict)
     slots: SlotRequest | None = None
     unchecked: str = ""
+    autoreset: bool = False
     num_rows: int = field(init=False)
     horizon: int = field(init=False)
     single: bool = field(init=False)

@@ -240,10 +240,24 @@ def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
     )
 
 
+class RowResets(NamedTuple):
+    """What a step says of rows that it reset; arrays have B rows, and nothing in the others.
+
+    Attributes:
+        final_obs: what a row showed before it was reset, one array per leaf.
+        infos: of the reset, columns by name.
+    """
+
+    final_obs: tuple[np.ndarray, ...]
+    infos: Mapping[str, np.ndarray]
+
+
 class RowResults(NamedTuple):
     """Outputs of B rows; shapes as in `Rollouts`, obs one array per leaf.
 
-    `rewards` is `[B, H]`, or the `[B]` array given for them if H is 1.
+    `rewards` is `[B, H]`, or the `[B]` array given for them if H is 1. `resets` is of rows that
+    were reset in the step that ended them: states and obs are those of the reset. None if no
+    row was.
     """
 
     states: np.ndarray
@@ -253,3 +267,4 @@ class RowResults(NamedTuple):
     truncated: np.ndarray
     steps: np.ndarray
     infos: InfoBatch
+    resets: RowResets | None = None

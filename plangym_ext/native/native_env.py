@@ -47,6 +47,8 @@ class NativeEnv(LocalStepper, LiveStepper):
         resets: np.ndarray,
         *,
         whole: bool,
+        same_step: bool = False,
+        infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead; see `LiveStepper`."""
@@ -57,8 +59,10 @@ class NativeEnv(LocalStepper, LiveStepper):
                 states,
                 dt,
                 resets,
+                infos,
                 wants_states=not whole,
                 out=out,
+                autoreset=same_step and self.reset_columns is not None,
             )
         )
 

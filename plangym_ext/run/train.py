@@ -120,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
             f"folder with --out"
         ) from None
     with runner:
+        if runner.note:
+            print(runner.note, flush=True)
         if runner.round:
             print(f"going on after round {runner.round} of {config.rounds}", flush=True)
         try:

@@ -60,8 +60,10 @@ class Episodes:
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
         """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
-        if mode is _SAME_STEP:
-            ended = np.zeros_like(ended)  # they have been reset
+        if mode is _SAME_STEP:  # they have been reset
+            if self.ended is self._none:
+                return self
+            ended = self._none[: len(rows)]
         if not isinstance(rows, range):
             over = self.ended.copy()
             over[rows] = ended

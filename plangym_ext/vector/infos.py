@@ -48,10 +48,14 @@ def _added(
     batch: dict[str, Any] = {}
     for env in sorted({*ended, *by_env}):
         if env in ended:
-            obs, info = ended[env]
-            batch = add_info(batch, {"final_obs": obs, "final_info": info}, env)
+            batch = add_info(batch, _final(*ended[env]), env)
         batch = add_info(batch, by_env.get(env, {}), env)
     return batch
+
+
+def _final(obs: Any, info: dict[str, Any]) -> dict[str, Any]:
+    """Return the infos of an ending; its observation is left out if it is not wanted."""
+    return {"final_info": info} if obs is None else {"final_obs": obs, "final_info": info}
 
 
 def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -93,6 +97,22 @@ def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def only_infos(results: StepResults, wanted: frozenset[str]) -> StepResults:
+    """Return results whose infos have only these names, and endings without observations."""
+    infos = results.infos
+    if isinstance(infos, GroupedInfos):
+        return results._replace(infos=infos.only(wanted))
+    chosen = [(k, _only(info, wanted)) for k, info in infos]
+    finals = [(k, None, _only(info, wanted)) for k, _, info in results.finals]
+    return results._replace(
+        infos=[one for one in chosen if one[1]], finals=[one for one in finals if one[2]]
+    )
+
+
+def _only(info: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in info.items() if name in wanted}
+
+
 def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
     """Return infos as one dict for each row, as its env gave it.
 
@@ -105,7 +125,7 @@ def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
     if isinstance(results.infos, GroupedInfos):
         finals = results.infos.finals()
     for k, obs, info in finals:
-        found[k] |= {"final_obs": obs, "final_info": info}
+        found[k] |= _final(obs, info)
     return found
 
 
@@ -145,6 +165,16 @@ class GroupedInfos:
     def __init__(self, groups: Sequence[InfoGroup]) -> None:
         self.groups = [group for group in groups if len(group.rows)]
 
+    def only(self, wanted: frozenset[str]) -> GroupedInfos:
+        """Return the infos of these names alone, without final observations."""
+        found = []
+        for group in self.groups:
+            columns = [pair for pair in group.columns if pair[0].key in wanted]
+            finals = [pair for pair in group.final_columns if pair[0].key in wanted]
+            if columns or finals:
+                found.append(InfoGroup(group.rows, columns, None, finals))
+        return GroupedInfos(found)
+
     def batched(self, num_envs: int, rows: Sequence[int]) -> dict[str, Any]:
         """Return what gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
 
@@ -159,6 +189,7 @@ class GroupedInfos:
                 for number, obs in zip(numbers.tolist(), group.final_obs, strict=True):
                     observations[number] = obs
                 found["_final_obs"][numbers] = True
+            if group.final_obs is not None or group.final_columns:
                 inner = found.setdefault("final_info", {})
                 found.setdefault("_final_info", np.zeros(num_envs, bool))[numbers] = True
                 _add_columns(inner, num_envs, numbers, group.final_columns)
@@ -187,9 +218,9 @@ class GroupedInfos:
     def finals(self) -> list[tuple[int, Any, dict[str, Any]]]:
         """Return the row, last observation and last info of each row that the step reset."""
         return [
-            (row, group.final_obs[k], _info(group.final_columns, k))
+            (row, None if shown is None else shown[k], _info(group.final_columns, k))
             for group in self.groups
-            if group.final_obs is not None
+            if (shown := group.final_obs) is not None or group.final_columns
             for k, row in enumerate(group.rows.tolist())
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.rows import RowResults
+from plangym_ext.core.rows import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
@@ -31,6 +31,32 @@ _COUNTS = ("n_step", "dt")
 _SMALL = 1 << 16
 #: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
 _Kept = tuple[np.ndarray, np.ndarray, Any]
+
+
+class _OutUse(NamedTuple):
+    """What native code makes of an `out`.
+
+    Attributes:
+        arrays: that it writes to itself.
+        infos: "numeric", or "none" if no info is wanted.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    infos: str
+
+    def given(self, actions: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the arrays, but none where one holds the actions.
+
+        Actions of a row are read when the results of others have been written.
+        """
+        if actions.base is not None and any(
+            np.may_share_memory(actions, array) for array in self.arrays.values()
+        ):
+            return NO_OUT
+        return self.arrays
+
+
+_ALL_FRESH = _OutUse(NO_OUT, "numeric")
 
 
 class StateBackend(VectorBackend):
@@ -201,18 +227,26 @@ class StateBackend(VectorBackend):
         kept, fresh, _ = self._kept
         states = kept if whole else kept[rows]
         self._begun = self._begun or whole
-        given = NO_OUT if out is None else self._given(out, actions)
-        found = self._env.step_live(actions, states, resets, whole=whole, out=given)
+        use = _ALL_FRESH if out is None else self._use_of(out)
+        found = self._env.step_live(
+            actions,
+            states,
+            resets,
+            whole=whole,
+            same_step=same_step,
+            infos=use.infos,
+            out=use.given(actions),
+        )
         if found is None:
             return None
-        groups = self._groups(found.infos, resets)
+        groups = [] if use.infos == "none" else self._groups(found.infos, resets)
         if same_step:
             over = found.terminated | found.truncated
             if over.any():
-                anew = self._reset_all(found, over, actions)
+                anew = found.resets or self._reset_all(found, over, actions)
                 if anew is None:
                     return None
-                groups = anew
+                groups = self._groups_of_resets(found.infos, anew, over, use.infos)
         (obs,) = found.obs
         if whole:
             self._reach(found.states, fresh)
@@ -225,23 +259,31 @@ class StateBackend(VectorBackend):
         batch = None if self._is_cast else obs
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
 
-    def _given(self, out: StepOut, actions: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Return the arrays that native code may write to itself."""
-        if out.layout is None:
-            fields = out.arrays.fields
-            names = {"obs0": "obs0", "terminated": "terminateds", "truncated": "truncateds"}
-            if self._is_cast:
-                del names["obs0"]
-            arrays = {ours: fields[name] for ours, name in names.items() if name in fields}
-            small = sum(array.nbytes for array in arrays.values()) < _SMALL
-            out.layout = NO_OUT if small else arrays
-        found: Mapping[str, np.ndarray] = out.layout
-        # Actions of a row are read when the results of others have been written.
-        if actions.base is not None and any(
-            np.may_share_memory(actions, array) for array in found.values()
-        ):
-            return NO_OUT
+    def _use_of(self, out: StepOut) -> _OutUse:
+        """Return what native code makes of an `out`, which is worked out once."""
+        found: _OutUse | None = out.layout
+        if found is not None:
+            return found
+        fields = out.arrays.fields
+        names = {"obs0": "obs0", "terminated": "terminateds", "truncated": "truncateds"}
+        if self._is_cast:
+            del names["obs0"]
+        arrays = {ours: fields[name] for ours, name in names.items() if name in fields}
+        small = sum(array.nbytes for array in arrays.values()) < _SMALL
+        infos = "numeric" if self._are_wanted(out) else "none"
+        found = _OutUse(NO_OUT if small else arrays, infos)
+        if self._env.reset_columns is not None:  # else not all infos are known yet
+            out.layout = found
         return found
+
+    def _are_wanted(self, out: StepOut) -> bool:
+        """Return whether any info is asked for; marks of invalid values always are."""
+        on_reset = self._env.reset_columns
+        if on_reset is None:
+            return True
+        told = {column.key for column in (*self._columns, *on_reset)}
+        named = out.wanted is None or not told.isdisjoint(out.wanted)
+        return named or bool(self._marks) or out.arrays.has_infos
 
     def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
         """Return the infos of rows that were stepped, or reset instead."""
@@ -259,38 +301,59 @@ class StateBackend(VectorBackend):
 
     def _reset_all(
         self, found: RowResults, over: np.ndarray, actions: np.ndarray
-    ) -> list[InfoGroup] | None:
+    ) -> RowResets | None:
         """Reset rows that ended in the step that gave `found`, which is written to.
 
         Args:
-            found: results of the step.
+            found: results of the step, of a backend that resets nothing in a step.
             over: `[k]` bool, rows that ended.
             actions: of the step.
 
         Returns:
-            Infos of all rows; None if a row cannot be reset natively.
+            What is said of them; None if a row cannot be reset natively.
         """
-        ended, others = np.flatnonzero(over), np.flatnonzero(~over)
+        ended = np.flatnonzero(over)
         every = np.ones(len(ended), bool)
         anew = self._env.step_live(actions[ended], found.states[ended], every, whole=False)
         if anew is None:
             return None
-        final_obs = found.obs[0][ended]
+        final_obs = found.obs[0].copy()
         found.obs[0][ended] = anew.obs[0]
         found.states[ended] = anew.states
-        return [
-            InfoGroup(others, _columns((*self._columns, *self._marks), found.infos, others)),
-            InfoGroup(
-                ended,
-                [
-                    *_columns(self._env.reset_columns or (), anew.infos, slice(None)),
-                    # What an episode ends with is looked at, too.
-                    *_columns(self._marks, found.infos, ended),
-                ],
-                final_obs,
-                _columns(self._columns, found.infos, ended),
-            ),
-        ]
+        infos = {
+            column.key: _spread(anew.infos[column.key], ended, len(over))
+            for column in self._env.reset_columns or ()
+        }
+        return RowResets((final_obs,), infos)
+
+    def _groups_of_resets(
+        self, infos: InfoBatch, resets: RowResets, over: np.ndarray, kind: str
+    ) -> list[InfoGroup]:
+        """Return the infos of all rows, of which some were reset in the step that ended them.
+
+        Args:
+            infos: of the step.
+            resets: of those that were reset.
+            over: `[k]` bool, which these are.
+            kind: "none" if there are none of the step.
+        """
+        ended, stepped = np.flatnonzero(over), (*self._columns, *self._marks)
+        if kind == "none":
+            return [InfoGroup(ended, (), resets.final_obs[0][ended])]
+        group = InfoGroup(
+            ended,
+            [
+                *_columns(self._env.reset_columns or (), resets.infos, ended),
+                # What an episode ends with is looked at, too.
+                *_columns(self._marks, infos, ended),
+            ],
+            resets.final_obs[0][ended],
+            _columns(self._columns, infos, ended),
+        )
+        if not stepped:
+            return [group]
+        others = np.flatnonzero(~over)
+        return [InfoGroup(others, _columns(stepped, infos, others)), group]
 
     def _array_of(self, actions: Sequence[Any] | np.ndarray) -> np.ndarray:
         if isinstance(actions, np.ndarray):
@@ -478,7 +541,16 @@ def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.n
     return found
 
 
-def _columns(columns: Sequence[InfoColumn], infos: InfoBatch, rows: np.ndarray | slice) -> Columns:
+def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return `[num_rows, ...]` with the values in some rows."""
+    found = np.empty((num_rows, *values.shape[1:]), values.dtype)
+    found[rows] = values
+    return found
+
+
+def _columns(
+    columns: Sequence[InfoColumn], infos: InfoBatch | Mapping[str, np.ndarray], rows: np.ndarray
+) -> Columns:
     return [(column, infos[column.key][rows]) for column in columns]
 
 

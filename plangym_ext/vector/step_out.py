@@ -19,7 +19,7 @@ from plangym_ext.core.out_fields import (
     view_of,
 )
 from plangym_ext.errors import InvalidOption
-from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.infos import GroupedInfos, only_infos
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import ObsBuffer
 
@@ -52,6 +52,11 @@ class OutArrays:
         finals = _leaves(fields, "final_obs")
         self._finals = ObsBuffer(space, len(finals[0]), finals) if finals else None
         self._infos = {k.removeprefix(_INFO): v for k, v in fields.items() if k.startswith(_INFO)}
+
+    @property
+    def has_infos(self) -> bool:
+        """Whether infos are among them."""
+        return bool(self._infos)
 
     def only(self, names: Iterable[str]) -> OutArrays:
         """Return some of the arrays, by the names of `fields`."""
@@ -193,6 +198,7 @@ class StepOut:
         arrays: numpy views of them.
         owner: observations of the vector env that it was checked for.
         has_obs: whether observations are among them.
+        wanted: names of the infos that are returned; None for all.
         layout: what the backend of that vector env keeps of them; None before it has used them.
     """
 
@@ -200,6 +206,7 @@ class StepOut:
         self, given: dict[str, Any], num_rows: int, arrays: OutArrays, owner: ObsBuffer
     ) -> None:
         self.given, self.num_rows, self.arrays, self.owner = given, num_rows, arrays, owner
+        self.wanted: frozenset[str] | None = None
         self.has_obs = "obs" in given
         self.layout: Any = None
         #: Observations, rewards, terminations and truncations, None for those not given.
@@ -212,6 +219,11 @@ class StepOut:
             return (*self._first, results[4])
         *fresh, infos = results
         return *map(self.given.get, STEP_FIELDS, fresh), infos
+
+
+def wanted_of(results: StepResults, out: StepOut | None) -> StepResults:
+    """Return results with the infos that are wanted alone."""
+    return results if out is None or out.wanted is None else only_infos(results, out.wanted)
 
 
 def checked_out(

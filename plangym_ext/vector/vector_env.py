@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -31,7 +31,13 @@ from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import layout_of
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
-from plangym_ext.vector.step_out import RESET_FIELDS, STEP_FIELDS, StepOut, checked_out
+from plangym_ext.vector.step_out import (
+    RESET_FIELDS,
+    STEP_FIELDS,
+    StepOut,
+    checked_out,
+    wanted_of,
+)
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.
@@ -269,12 +275,16 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             ahead = self._pending.check_apart(rows)
             self._pending.begin(self._begin_step(rows, actions, out, ahead=ahead))
 
-    def step_out(self, out: Any, num_rows: int | None = None) -> StepOut:
+    def step_out(
+        self, out: Any, num_rows: int | None = None, *, infos: Iterable[str] | None = None
+    ) -> StepOut:
         """Return the arrays of an `out` for `step`, checked once for many calls.
 
         Args:
             out: as for `step`.
             num_rows: k, how many sub-envs it is for; None for all.
+            infos: names of the infos that such a step returns, and `final_info` with it, without
+                `final_obs`; None for all. To gather them takes time.
 
         Raises:
             ValueError, UnknownName, TypeError: as `step`.
@@ -283,8 +293,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if type(out) is StepOut:
             if out.num_rows == num_rows and out.owner is self._backend.obs:
                 return out
+            infos = out.wanted if infos is None else infos
             out = out.given
-        return checked_out(out, self._backend.obs, num_rows, "step", STEP_FIELDS)
+        found = checked_out(out, self._backend.obs, num_rows, "step", STEP_FIELDS)
+        found.wanted = None if infos is None else frozenset(infos)
+        return found
 
     def _begin_step(self, rows: Sequence[int], actions: Any, out: Any, ahead: bool) -> Begun:
         space = self.action_space
@@ -322,7 +335,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         rewards, terminations, truncations = results[:3]
         over = terminations | truncations
         episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
-        infos = self._infos(rows, results, some=not whole)
+        infos = self._infos(rows, wanted_of(results, out), some=not whole)
         obs = results.batch
         if not (out and out.has_obs) and (obs is None or not self.copy):
             obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)

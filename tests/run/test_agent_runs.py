@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -371,6 +371,7 @@ def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
     assert (len(found["returns"]), found["player"]) == (3, "network")
 
 
+_REPLAY = {"algorithm": {"learning_starts": 8, "batch_size": 4, "capacity": 100}}
 REDUCED = {
     "ppo_lunarlander": ("box2d", {"collector": {"num_envs": 2, "moves": 8}}),
     "ppo_halfcheetah": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
@@ -381,6 +382,11 @@ REDUCED = {
     ),
     "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
     "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+    "sac_pendulum": ("numpy", _REPLAY),
+    "td3_pendulum": ("numpy", _REPLAY),
+    "ddpg_pendulum": ("numpy", _REPLAY),
+    "sac_halfcheetah": ("mujoco", _REPLAY),
+    "td3_halfcheetah": ("mujoco", _REPLAY),
 }
 
 
@@ -390,7 +396,7 @@ def test_presets_run_at_reduced_size(preset, tmp_path):
     pytest.importorskip("gymnasium.envs.box2d" if package == "box2d" else package)
     less: dict[str, Any] = {
         "env": {"max_steps": 5},
-        "algorithm": {"epochs": 1},
+        "algorithm": {} if changed is _REPLAY else {"epochs": 1},
         "collector": {"num_envs": 2, "moves": 8},
         "evaluation": {"every": 1, "episodes": 1},
         "rounds": 1,
@@ -432,3 +438,91 @@ def test_the_preset_is_what_the_docs_train(tmp_path):
         per_round = runner.algorithm.updates
     config = compose(["ppo_cartpole"])
     assert config.algorithm.config.learning_rate.over == per_round * config.rounds
+
+
+# Envs whose states are not exact --------------------------------------------------------
+
+
+class Unrepeatable(gym.Env):
+    """Shows how many envs were ever stepped before, which no state holds."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
+    count = 0
+
+    def __init__(self, length=7, render_mode=None):
+        self.length, self.render_mode = length, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._shown(), {}
+
+    def step(self, action):
+        self.steps += 1
+        type(self).count += 1
+        return self._shown(), float(action), self.steps == self.length, False, {}
+
+    def _shown(self):
+        return np.array([self.steps, np.sin(type(self).count)])
+
+    def render(self):
+        return np.full((32, 32, 3), self.steps, np.uint8)
+
+
+gym.register("Unrepeatable-v0", Unrepeatable)
+INEXACT: dict[str, Any] = {
+    "env": {"id": "Unrepeatable-v0", "kwargs": {"length": 9}},
+    "agent": {"recurrent": "gru", "recurrent_size": 4, "shared_body": True},
+    "algorithm": {"epochs": 1, "batch_size": 24, "minibatch": "env"},
+}
+
+
+def test_without_exact_states_a_resumed_run_begins_new_episodes_and_says_so(tmp_path):
+    config = small(INEXACT)
+    with Runner(config, tmp_path, callbacks=[Fails()]) as runner:
+        assert "Unrepeatable-v0: its states are not exact" in runner.note
+        assert "\n" not in runner.note
+        with pytest.raises(RuntimeError, match="in the middle"):
+            runner.run()
+    saved = read_checkpoint(runner.newest_checkpoint)
+    assert saved["collector"]["rows"]["envs"] is None
+    with Runner(config, tmp_path, resume=True) as runner:
+        assert runner.round == 4
+        tree = []
+        runner.sampler.collect(12)  # as the run would
+        tree = runner.sampler.tree["obs"].to_ndarray()
+        assert (tree[0, :, 0] == 0).all()
+    with Runner(config, tmp_path, resume=True) as runner:
+        runner.run()
+    assert runner.round == 6
+    with Runner(small(PPO_SMALL), tmp_path / "exact") as exact:
+        assert exact.note == ""
+
+
+def test_without_exact_states_agents_are_evaluated_all_the_same(tmp_path):
+    moves = []
+    with Runner(small(INEXACT), tmp_path) as runner:
+        runner.run()
+    assert "eval/return" in (tmp_path / "progress.csv").read_text()
+    with Trained(tmp_path) as trained:
+        episodes = trained.play(3, moves.append)
+    assert [episode.length for episode in episodes] == [9, 9, 9]
+    assert [move.episode for move in moves] == [0] * 9 + [1] * 9 + [2] * 9
+    pytest.importorskip("imageio_ffmpeg")
+    assert main(["eval", str(tmp_path), "--episodes=1", "--video"]) == 0
+    assert (tmp_path / "episode.mp4").stat().st_size > 500
+
+
+def test_states_that_are_approximate_are_not_restored(tmp_path):
+    pytest.importorskip("gymnasium.envs.box2d")
+    changed = {
+        "env": {"id": "LunarLander-v3", "kwargs": {"state": "approximate"}, "max_steps": 20},
+        "evaluation": {"every": 0},
+        "rounds": 1,
+    }
+    with Runner(small(PPO_SMALL, changed), tmp_path) as runner:
+        assert "LunarLander-v3: its states are not exact" in runner.note
+        runner.run()
+    assert read_checkpoint(runner.newest_checkpoint)["collector"]["rows"]["envs"] is None

@@ -96,6 +96,25 @@ def test_rows_are_reset_as_by_sync_vector_env_and_without_the_env(name, mode):
     theirs.close()
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_rows_that_end_are_reset_by_the_loop_that_steps_them(name):
+    with plangym_ext.make_vec(name, 64, autoreset_mode="same_step") as venv:
+        venv.reset(seed=0)
+        actions = np.ones(64, int)
+        venv.step(actions)  # proves that the kernel resets rows as the env does
+        env, calls = venv._backend._env, []
+        run = env._run_live
+        env._run_live = lambda request: calls.append(request.autoreset) or run(request)
+        ended = 0
+        for _ in range(30):
+            _, _, terminations, truncations, infos = venv.step(actions)
+            over = terminations | truncations
+            np.testing.assert_array_equal(over, infos.get("_final_obs", np.zeros(64, bool)))
+            ended += over.sum()
+        assert ended > 64
+        assert calls == [True] * 30
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
 def test_the_number_of_python_calls_does_not_depend_on_that_of_rows(name, mode):

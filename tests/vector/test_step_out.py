@@ -206,6 +206,39 @@ def test_infos_are_what_the_step_itself_said(options, mode):
                 assert shown["begun"].tolist() == ["begun" in info for info in said]
 
 
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("host", ["native", "serial", "process"])
+def test_infos_that_were_not_named_are_not_returned(host, listed):
+    options = {"max_episode_steps": 3, "autoreset_mode": "same_step", **HOSTS[host]}
+    makes = [plangym_ext.make_vec("HalfCheetah-v5", 3, **options) for _ in range(2)]
+    with makes[0] as whole, makes[1] as named:
+        few = named.step_out({"rewards": np.zeros(3)}, infos=["x_velocity", "unknown"])
+        none = named.step_out({"rewards": np.zeros(3)}, infos=())
+        for venv in (whole, named):
+            venv.reset(seed=0)
+            venv.list_infos = listed
+        for t in range(8):
+            actions = np.full((3, 6), 0.1 * t, np.float32)
+            *want, infos = whole.step(actions)
+            *got, found = named.step(actions, out=none if t == 4 else few)
+            assert_same(tuple(got), tuple(want))
+            if listed:
+                assert found == [only(info, t) for info in infos]
+            else:
+                assert_same(found, only(infos, t))
+
+
+def only(infos, t):
+    """What is left of infos, of endings in the steps 2 and 5, if the velocity alone is named."""
+    if t == 4:
+        return {}
+    kept = {k: v for k, v in infos.items() if k.endswith("x_velocity")}
+    if t % 3 == 2:
+        kept["final_info"] = only(infos["final_info"], 0)
+        kept |= {k: v for k, v in infos.items() if k == "_final_info"}
+    return kept
+
+
 @pytest.mark.parametrize(
     ("host", "mode"), [("native", "next_step"), ("native", "same_step"), ("process", "same_step")]
 )

@@ -15,7 +15,7 @@ from plangym_ext.learn.torch_extra import torch
 
 # Standard deviations between 1/150 and 7, in units in which actions are [-1, 1].
 LOG_STD = (-5.0, 2.0)
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @final
@@ -65,7 +65,7 @@ class Gaussian(Distribution):
     def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
         """Return `[...]`, summed over the numbers."""
         _, log_std = mean_and_log_std(params)
-        return (log_std + (0.5 + _HALF_LOG_2PI)).sum(dim=-1)
+        return (log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
@@ -86,7 +86,7 @@ class Gaussian(Distribution):
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the negative log-likelihood of the means themselves."""
         _, log_std = mean_and_log_std(params.detach())
-        return (log_std + _HALF_LOG_2PI).sum(dim=1)
+        return (log_std + HALF_LOG_2PI).sum(dim=1)
 
 
 def mean_and_log_std(params: Any) -> tuple[Any, Any]:
@@ -99,7 +99,7 @@ def normal_log_prob(params: Any, x: Any) -> Any:
     """Return `[...]`, the log density of tensors `[..., D]` in their own units."""
     mean, log_std = mean_and_log_std(params)
     error = (x - mean) * (-log_std).exp()
-    return -(0.5 * error**2 + log_std + _HALF_LOG_2PI).sum(dim=-1)
+    return -(0.5 * error**2 + log_std + HALF_LOG_2PI).sum(dim=-1)
 
 
 def normal_kl(params: Any, others: Any) -> Any:

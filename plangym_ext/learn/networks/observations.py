@@ -20,6 +20,7 @@ class ObservationEncoder(nn.Module):
     Attributes:
         shape: `(F,)` or `(C, H, W)`.
         obs_shape: of one observation.
+        only_casts: whether what comes out are the numbers that go in, as they lie.
     """
 
     def __init__(self, space: spaces.Space[Any], image_channels: str = "auto") -> None:
@@ -43,6 +44,9 @@ class ObservationEncoder(nn.Module):
                 f"MultiBinary; got {space}. Flatten it with a wrapper such as "
                 f"gymnasium.wrappers.FlattenObservation, or write a network of your own."
             )
+        scaled = self._low != 0.0 or self._scale != 1.0
+        moved = self._axes or self.shape != self.obs_shape
+        self.only_casts = not (scaled or moved or self._counts)
 
     def _one_hot(self, counts: list[int], origins: list[int]) -> None:
         self._counts, self._origins = counts, torch.tensor(origins)

@@ -56,7 +56,8 @@ class Actor:
         self._columns = Columns(tree, spaces, rows)
         self._spaces = spaces
         self._info_nest: Nest | None = None
-        self._steps = EnvSteps(venv, self._columns, spaces.obs, tuple(options.env_info))
+        names = tuple(options.env_info), tuple(options.episode_fields)
+        self._steps = EnvSteps(venv, self._columns, spaces.obs, *names)
         self._noise = RowNoise(options.seed, rows)
         self._sums = EpisodeSums(len(rows), options.discount)
         self._endings = Endings(self._columns, options)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.sampling.columns import Columns
-from plangym_ext.learn.sampling.infos import missing_info
+from plangym_ext.learn.sampling.infos import GAME_OVER, missing_info
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 Ndarray = npt.NDArray[Any]
@@ -40,16 +40,24 @@ class EnvSteps:
         columns: of their rows.
         layout: of the observations.
         infos: names of the infos that are kept.
+        told: names of those that the table of episodes has.
     """
 
     def __init__(
-        self, venv: VenvRows, columns: Columns, layout: SpaceLayout, infos: tuple[str, ...]
+        self,
+        venv: VenvRows,
+        columns: Columns,
+        layout: SpaceLayout,
+        infos: tuple[str, ...],
+        told: tuple[str, ...],
     ) -> None:
         self._venv, self._columns, self._layout, self._names = venv, columns, layout, infos
         self._rows: Ndarray | None = None
         #: By name, which rows had an info in the last step.
         self._told = {f"_{name}": np.zeros(columns.num_rows, bool) for name in infos}
-        self._outs = [venv.step_out(self._out(t)) for t in range(columns.num_steps)]
+        # Where one is kept, all are asked for: an error names those that are there.
+        wanted = None if infos or told else (GAME_OVER,)
+        self._outs = [venv.step_out(self._out(t), wanted) for t in range(columns.num_steps)]
 
     def _out(self, t: int) -> dict[str, Any]:
         """Return where the results of step t belong."""

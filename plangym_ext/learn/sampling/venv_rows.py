@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -48,9 +48,14 @@ class VenvRows:
         """Step `[k]` rows; see `PlanVectorEnv.step`."""
         return self.venv.step(actions, self._of(rows))
 
-    def step_out(self, out: Any) -> Any:
-        """Return the arrays of an `out` for all rows, checked once for many calls."""
-        return self.venv.step_out(out, self.num_envs)
+    def step_out(self, out: Any, infos: Iterable[str] | None) -> Any:
+        """Return the arrays of an `out` for all rows, checked once for many calls.
+
+        Args:
+            out: as for `PlanVectorEnv.step`.
+            infos: names of those that such a step returns; None for all.
+        """
+        return self.venv.step_out(out, self.num_envs, infos=infos)
 
     def step_async(self, actions: Any, rows: Ndarray | None, out: Any) -> None:
         """Begin a step of `[k]` rows, or of all; that of another half may be in flight."""

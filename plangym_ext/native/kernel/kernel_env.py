@@ -30,7 +30,7 @@ from plangym_ext.native.reset_proof import proved_resets
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192
 
-Loop = Callable[[RowArrays, Any, Any, int, int, bool], int]
+Loop = Callable[[RowArrays, Any, Any, int, int, bool, bool], int]
 
 
 class KernelEnv(NativeEnv):
@@ -120,24 +120,32 @@ class KernelEnv(NativeEnv):
         try:
             if threads == 1:
                 rules, params = self._memory.rules, self.kernel.params
-                refused = self._loop(arrays, rules, params, 0, size, seal)
+                refused = self._loop(arrays, rules, params, 0, size, seal, request.autoreset)
             else:
-                refused = self._shared(arrays, threads, seal=seal)
+                refused = self._shared(arrays, threads, seal, request.autoreset)
         except Exception:
             return None
         if refused >= 0:
             return None
-        found = self._memory.results(request, arrays)
-        return found if self.plan_env.values.bounds_kept(found.obs) else None
+        found, values = self._memory.results(request, arrays), self.plan_env.values
+        if values.policy != "strict":
+            return found
+        shown = [found.obs]
+        if found.resets is not None:
+            over = found.terminated | found.truncated
+            shown.append(tuple(leaf[over] for leaf in found.resets.final_obs))
+        return found if all(map(values.bounds_kept, shown)) else None
 
-    def _shared(self, arrays: RowArrays, threads: int, *, seal: bool) -> int:
+    def _shared(self, arrays: RowArrays, threads: int, *how: bool) -> int:
         """Return what the loop returns, its rows shared among threads."""
         assert self._loop is not None
-        run = functools.partial(self._loop, arrays, self._memory.rules, self.kernel.params)
+        run: Callable[..., int] = functools.partial(
+            self._loop, arrays, self._memory.rules, self.kernel.params
+        )
         size = len(arrays.actions)
         bounds = [size * k // threads for k in range(threads + 1)]
         pool = self._threads(threads)
-        shares = [(*ends, seal) for ends in itertools.pairwise(bounds)]
+        shares = [(*ends, *how) for ends in itertools.pairwise(bounds)]
         parts = [pool.submit(run, *share) for share in shares[1:]]
         return max(run(*shares[0]), *(part.result() for part in parts))
 
@@ -175,7 +183,7 @@ class KernelEnv(NativeEnv):
         request = RowRequest((actions,), state_of(self.plan_env), np.array(1, np.int32))
         arrays, rules = self._memory.arrays(request), self._memory.rules
         name = type(self.plan_env.gym_env.unwrapped).__name__
-        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True)
+        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True, False)
         self._loop, seconds = built_once(name, make_loop, example, self.kernel.functions())
         self._checks = self._memory.checks()
         self.compile_seconds = seconds + self._checks.seconds

@@ -99,7 +99,8 @@ def _all_finite(results: RowResults) -> bool:
 
 def _fields(results: RowResults) -> dict[str, np.ndarray]:
     fields = {"observations": results.obs[0]}
-    fields |= {name: getattr(results, name) for name in results._fields[2:-1]}
+    names = ("rewards", "terminated", "truncated", "steps")
+    fields |= {name: getattr(results, name) for name in names}
     fields |= {f"infos[{key!r}]": results.infos[key] for key in results.infos.keys()}  # noqa: SIM118
     # Last: what else differs says more.
     return fields | {"states": results.states}

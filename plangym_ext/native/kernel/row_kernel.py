@@ -31,6 +31,8 @@ class RowArrays(NamedTuple):
     steps: np.ndarray  # [B] int32, actions taken
     env_steps: np.ndarray  # [B] int32
     info: np.ndarray  # [B] structured
+    final_obs: np.ndarray  # as obs, written in rows that are reset as they end
+    reset_info: np.ndarray  # as info, likewise
 
 
 class RowRules(NamedTuple):
@@ -60,8 +62,10 @@ def make_loop(
 ) -> Callable[..., Any]:
     """Return the loop around a kernel's functions, ready to be compiled."""
 
-    def loop(batch: Any, rules: Any, params: Any, first: int, stop: int, seal: bool) -> int:
-        """Run rows `first` to `stop - 1` in place.
+    def loop(
+        batch: Any, rules: Any, params: Any, first: int, stop: int, seal: bool, autoreset: bool
+    ) -> int:
+        """Run rows `first` to `stop - 1` in place; with `autoreset`, reset those that end.
 
         Returns:
             -1, or a row that the env itself has to judge, with those about it: the kernel
@@ -98,6 +102,13 @@ def make_loop(
                 batch.rewards[row, untaken] = 0.0
             batch.terminated[row], batch.truncated[row] = terminated, truncated
             batch.steps[row], batch.env_steps[row] = taken, env_steps
+            if autoreset and (terminated or truncated):
+                observe(state, params, batch.final_obs[row])
+                if not all_finite(batch.final_obs[row]):
+                    return row
+                reset(state, params)
+                reset_info(state, params, batch.reset_info[row])
+                batch.elapsed[row] = 0
             observe(state, params, batch.obs[row])
         if not (all_finite(batch.obs[first:stop]) and all_finite(batch.rewards[first:stop])):
             return first

@@ -11,7 +11,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.invalid import MARKS
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
+from plangym_ext.core.rows import RowResets, RowResults
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.native.kernel.row_kernel import RowArrays, RowRules
 from plangym_ext.native.row_checks import RowChecks, is_plain
@@ -59,6 +59,8 @@ class RowMemory:
         self._action = (action.dtype, len(action.shape) + 2)
         header = header_of(env.envelope, sum(part.width for part in env.codec.parts))
         self._env = env
+        #: What is given to the loop for rows that it does not reset.
+        self._no_resets = self._resets(0, np.empty)
         #: Rows that only the next batch sees, without states, in turn.
         self._spares: list[_StateRows] = []
         self.rules = RowRules(
@@ -101,7 +103,12 @@ class RowMemory:
             new(size, np.int32),
             new(size, np.int32),
             new(size, self._info),
+            *(self._resets(size, new) if request.autoreset else self._no_resets),
         )
+
+    def _resets(self, size: int, new: Allocate) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for what is said of rows that are reset as they end."""
+        return new((size, *self._obs_shape), self.obs_dtype), new(size, self._info)
 
     def _state_rows(self, request: RowRequest, new: Allocate) -> _StateRows:
         """Return rows that are not those of the request; spare ones if they are not shown.
@@ -171,6 +178,7 @@ class RowMemory:
         elif self._obs_is_number:
             obs = obs[:, 0]
         columns: dict[str, np.ndarray] = {}
+        resets = self._reset_rows(request, arrays) if request.autoreset else None
         if request.infos != "none":
             columns = {name: arrays.info[name].copy() for name in self._columns}
             if self._has_marks:  # rows with invalid values run on the env itself
@@ -184,7 +192,14 @@ class RowMemory:
             arrays.truncated,
             arrays.steps,
             InfoBatch(columns, {}),
+            resets,
         )
+
+    def _reset_rows(self, request: RowRequest, arrays: RowArrays) -> RowResets:
+        obs, infos = arrays.final_obs, arrays.reset_info
+        names = self._columns if request.infos != "none" else ()
+        columns = {name: infos[name].copy() for name in names}
+        return RowResets((obs[:, 0] if self._obs_is_number else obs,), columns)
 
 
 def _apart(size: int) -> np.ndarray:

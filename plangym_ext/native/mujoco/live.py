@@ -31,12 +31,13 @@ class MujocoLive:
         """Return the results of all rows; None if some are to be reset that only the env can reset.
 
         Args:
-            request: `dt` is 0 in the rows that are reset, else 1.
+            request: `dt` is 0 in the rows that are reset, else 1; it is changed.
         """
         assert request.reset_first is not None
         fresh = np.flatnonzero(request.reset_first)
         if not len(fresh):
-            return self._rows.run(dataclasses.replace(request, dt=_ONE_STEP, reset_first=None))
+            request.dt, request.reset_first = _ONE_STEP, None
+            return self._rows.run(request)
         begun = self._reset(request, fresh)
         if begun is None or len(fresh) == request.num_rows:
             return begun

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.planners.episode import Episode, play
+from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.plain_env import PlainEnv
 
 
 class Evaluation:
@@ -30,13 +32,13 @@ class Evaluation:
     def episodes(
         self, count: int | None = None, callback: Callable[..., None] | None = None
     ) -> list[Episode]:
-        """Play them in lockstep.
+        """Play them.
 
         Args:
             count: how many; None: as the settings say.
             callback: called after each move; see `play`.
         """
-        return play(
+        return played(
             self._env,
             self._player,
             seed=self._settings.seed,
@@ -49,6 +51,37 @@ class Evaluation:
         """Close the env, if it is the evaluation's own."""
         if self._own is not None:
             self._own.close()
+
+
+def played(
+    env: Any,
+    player: Any,
+    *,
+    seed: int,
+    max_steps: int,
+    num_episodes: int,
+    callback: Callable[[Move], None] | None = None,
+) -> list[Episode]:
+    """Play episodes in lockstep; one after the other in a `PlainEnv`. See `play`."""
+    if not isinstance(env, PlainEnv):
+        return play(
+            env,
+            player,
+            seed=seed,
+            max_steps=max_steps,
+            num_episodes=num_episodes,
+            callback=callback,
+        )
+    found: list[Episode] = []
+    alone: Any = env  # its type has no states to step from
+    for i in range(num_episodes):
+
+        def told(move: Move, episode: int = i) -> None:
+            if callback is not None:
+                callback(dataclasses.replace(move, episode=episode))
+
+        found.append(play(alone, player, seed=seed + i, max_steps=max_steps, callback=told))
+    return found
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:

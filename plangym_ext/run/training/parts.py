@@ -13,9 +13,11 @@ from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Sampler
+from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.collector import Collector
+from plangym_ext.run.training.plain_env import PlainEnv
 
 #: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`; for an agent, a gymnasium env
 MakeEnv = Callable[..., Any]
@@ -42,17 +44,17 @@ class Parts:
     def env(self, changed: Mapping[str, Any] | None = None) -> Any:
         """Make the env, with some arguments changed.
 
+        Returns:
+            A `PlanEnv`; for an agent, a `PlainEnv` if its states are not exact.
+
         Raises:
             IncompleteState: its states are not exact; nothing can be planned with them.
         """
         settings = self.config.env
         kwargs = {**settings.kwargs, **(changed or {})}
-        if self.make_env is None:
-            env = _registered(settings, kwargs)
-        elif self.config.agent is None:
-            env = self.make_env(**kwargs)
-        else:
-            env = plangym_ext.make(self._factory(kwargs), n_workers=settings.n_workers)
+        if self.config.agent is not None:
+            return self._played_env(kwargs)
+        env = _registered(settings, kwargs) if self.make_env is None else self.make_env(**kwargs)
         if env.exact is False:
             name = env.name
             env.close()
@@ -62,17 +64,48 @@ class Parts:
             )
         return env
 
-    def vector_env(self) -> Any:
-        """Make the envs that an agent learns in, side by side."""
+    def _played_env(self, kwargs: Mapping[str, Any]) -> Any:
+        """Make the env that an agent is judged in."""
+        settings = self.config.env
+        try:
+            if self.make_env is None:
+                env = _registered(settings, kwargs)
+            else:
+                env = plangym_ext.make(self._factory(kwargs), n_workers=settings.n_workers)
+        except IncompleteState:
+            return self._plain_env(kwargs)
+        if env.exact is False:
+            env.close()
+            return self._plain_env(kwargs)
+        return env
+
+    def _plain_env(self, kwargs: Mapping[str, Any]) -> PlainEnv:
+        if self.make_env is not None:
+            build = self._factory(kwargs)
+            return PlainEnv(build, getattr(self.make_env, "__name__", "make_env"))
+        # How states are captured is an argument of `make`, not of the env.
+        own = {key: value for key, value in kwargs.items() if key != "state"}
+        spec = find_spec(self.config.env.id)
+        return PlainEnv(functools.partial(make_gym, spec, **own), self.config.env.id)
+
+    def vector_env(self, *, exact: bool = True) -> Any:
+        """Make the envs that an agent learns in, side by side.
+
+        Args:
+            exact: whether their states are; if not, none are captured.
+        """
         settings, count = self.config.env, self.config.collector.num_envs
         own = self.make_env is not None
+        arguments = {} if own else dict(settings.kwargs)
+        if not exact:
+            arguments["state"] = "off"
         return plangym_ext.make_vec(
             self._factory(settings.kwargs) if own else settings.id,
             count,
             n_workers=settings.n_workers,
             autoreset_mode="same_step",
             trust=settings.trust,
-            **({} if own else settings.kwargs),
+            **arguments,
         )
 
     def _factory(self, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -156,13 +189,13 @@ class Parts:
             attributes=settings.attributes,
         )
 
-    def agent_sampler(self, agent: Any) -> Sampler:
-        """Make the sampler that plays an agent; it owns its envs."""
+    def agent_sampler(self, agent: Any, *, exact: bool = True) -> Sampler:
+        """Make the sampler that plays an agent; it owns its envs; see `vector_env`."""
         from plangym_ext.learn import SerialSampler
 
         assert self.config.algorithm is not None
         settings = self.config.collector
-        venv = self.vector_env()
+        venv = self.vector_env(exact=exact)
         try:
             return SerialSampler(
                 venv,

@@ -67,13 +67,14 @@ class Runner(Closing):
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
+        note: what is to be known of the run, in a line; empty if there is nothing.
 
     Raises:
         FolderTaken: the folder holds another run, and `resume` is False.
         FolderBusy: another process is writing in the folder.
         ForeignCheckpoint: the checkpoint is of other settings, another env or network.
         DamagedCheckpoint: the checkpoint cannot be read.
-        IncompleteState: the env's states are not exact.
+        IncompleteState: the env's states are not exact, and a planner is to play.
     """
 
     def __init__(
@@ -131,6 +132,16 @@ class Runner(Closing):
     def _closed_later(self, part: Any) -> Any:
         self._closers.append(part)
         return part
+
+    @property
+    def note(self) -> str:
+        """What is to be known of the run; see the attributes."""
+        if self._env.exact is not False:
+            return ""
+        return (
+            f"{self._env.name}: its states are not exact, so a run that is resumed begins new "
+            f"episodes; plangym-ext doctor {self.config.env.id} says why"
+        )
 
     @property
     def trainer(self) -> Any:

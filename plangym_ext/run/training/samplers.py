@@ -20,7 +20,7 @@ def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
         asked: the agent, or the evaluator that asks the network in this process.
     """
     if parts.config.agent is not None:
-        return parts.agent_sampler(asked)
+        return parts.agent_sampler(asked, exact=env.exact is not False)
     settings = parts.config.collector
     if settings.n_workers:
         return PlanSampler(WorkerCollector(parts, network))

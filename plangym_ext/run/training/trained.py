@@ -9,7 +9,7 @@ from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
-from plangym_ext.planners.episode import Episode, Move, play
+from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
@@ -17,6 +17,7 @@ from plangym_ext.run.training.checkpoints import (
     check_same_spaces,
     read_checkpoint,
 )
+from plangym_ext.run.training.evaluation import played
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
 
@@ -83,8 +84,8 @@ class Trained(Closing):
             raise
 
     def play(self, episodes: int, callback: Callable[[Move], None] | None = None) -> list[Episode]:
-        """Play so many episodes in lockstep; `callback` is called after every move of each."""
-        return play(
+        """Play so many episodes; `callback` is called after every move of each."""
+        return played(
             self.env,
             self.player,
             seed=self.config.evaluation.seed,

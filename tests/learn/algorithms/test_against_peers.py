@@ -1,14 +1,23 @@
-"""Losses and returns beside TorchRL's; runs where it is installed: tox -e frameworks."""
+"""Losses beside TorchRL's, moments beside Stable-Baselines3's, where they are installed.
+
+tox -e frameworks
+"""
 
 from __future__ import annotations
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchrl")
+vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
 
+from plangym_ext.learn import ObservationNormalizer, RewardNormalizer  # noqa: E402
 from plangym_ext.learn.algorithms import losses  # noqa: E402
 from plangym_ext.learn.returns import gae, td_lambda  # noqa: E402
+from plangym_ext.learn.transforms.moments import moments_of  # noqa: E402
 
 T, B, GAMMA, LAM = 12, 4, 0.95, 0.8
 
@@ -149,3 +158,55 @@ def test_losses_of_ppo_and_a2c(rows):
     a2c = A2CLoss(actor, critic, **options)(data.clone())
     mine = losses.policy_gradient_loss(log_prob, advantage)
     torch.testing.assert_close(mine, a2c["loss_objective"])
+
+
+# Stable-Baselines3 ------------------------------------------------------------------------
+
+
+class Stream(gymnasium.Env):
+    """Shows and pays numbers that are drawn; episodes of 9 steps."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._obs(), {}
+
+    def _obs(self):
+        return self.np_random.normal([5.0, -2.0, 0.0], [1.0, 9.0, 0.1]).astype(np.float32)
+
+    def step(self, action):
+        self.steps += 1
+        return self._obs(), float(self.np_random.normal(1.0)), self.steps == 9, False, {}
+
+
+def stream(num_steps=300):
+    """Return `[T + 1, 3]` observations, `[T]` rewards and endings, as a sampler has them."""
+    env = Stream()
+    obs, rewards, ends = [env.reset(seed=3)[0]], [], []
+    for _ in range(num_steps):
+        after, reward, terminated, *_ = env.step(0)
+        obs.append(env.reset()[0] if terminated else after)
+        rewards.append(reward)
+        ends.append(terminated)
+    return np.array(obs), np.array(rewards, np.float32), np.array(ends)
+
+
+def test_moments_are_those_of_stable_baselines3():
+    """It begins with 1e-4 rows of mean 0 and variance 1."""
+    venv = vec_env.VecNormalize(vec_env.DummyVecEnv([Stream]), gamma=GAMMA)
+    venv.seed(3)
+    venv.reset()
+    for _ in range(300):
+        venv.step(np.zeros(1, int))
+    obs, rewards, ends = stream()
+    normalizer = ObservationNormalizer(Stream.observation_space, 10.0)
+    normalizer.add([moments_of(obs[:, None])])
+    (mine,), scaler = normalizer.parts, RewardNormalizer(GAMMA)
+    scaler.scaled(rewards[:, None], ends[:, None])
+    np.testing.assert_allclose(mine.mean[0], venv.obs_rms.mean, rtol=1e-5)
+    np.testing.assert_allclose((mine.squares / mine.count)[0], venv.obs_rms.var, rtol=1e-4)
+    np.testing.assert_allclose(scaler.seen.variance, venv.ret_rms.var, rtol=1e-4)
+    venv.close()

@@ -1,0 +1,65 @@
+"""A gymnasium env that agents are judged in where states of it are not exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.errors import IncompleteState
+
+#: A byte, as states have at least one.
+_NO_STATE = np.zeros(1, np.uint8)
+
+
+class PlainEnv(Closing):
+    """Plays one episode at a time, for players that look at observations alone.
+
+    It stands where `play` expects an env with states; the states that it returns mean nothing.
+
+    Args:
+        build: makes the env.
+        name: for messages.
+
+    Attributes:
+        exact: False: nothing can be restored.
+    """
+
+    exact = False
+
+    def __init__(self, build: Callable[[], Any], name: str) -> None:
+        self._env, self.name = build(), name
+        self.observation_space = self._env.observation_space
+        self.action_space = self._env.action_space
+        self.metadata = self._env.metadata
+
+    def reset(self, *, seed: int | None = None) -> tuple[npt.NDArray[np.uint8], Any, Any]:
+        """Begin an episode: a state that means nothing, obs, info."""
+        obs, info = self._env.reset(seed=seed)
+        return _NO_STATE, obs, info
+
+    def step(self, action: Any, state: Any = None) -> tuple[Any, ...]:  # noqa: ARG002
+        """Step from where the episode is: a state that means nothing, and as gymnasium."""
+        return (_NO_STATE, *self._env.step(action))
+
+    def step_batch(self, actions: Any, **_: Any) -> Any:
+        """Refuse to restore states.
+
+        Raises:
+            IncompleteState: always.
+        """
+        raise IncompleteState(
+            f"{self.name}: {len(actions)} actions were to be played from states, which are not "
+            f"exact here. Play one episode after the other, by an agent."
+        )
+
+    def render(self) -> Any:
+        """Return what the env renders."""
+        return self._env.render()
+
+    def close(self) -> None:
+        """Close the env; safe to call twice."""
+        self._env.close()
