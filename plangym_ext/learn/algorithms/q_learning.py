@@ -59,11 +59,15 @@ class QLearning(OffPolicyAlgorithm):
     def _update(self, steps: Steps) -> Updated:
         learned = self._loss(steps)
         norm = self._descend("q", learned.loss)
-        if self._target_is_due():
-            self._target.follow(at(self.config.target_rate, self.updates))
+        self._follow()
         self._reset_noise()
         logged = {"loss": learned.loss.detach(), "grad_norm": norm, "q": learned.q.mean()}
         return Updated(logged, learned.errors)
+
+    def _follow(self) -> None:
+        """Move the target network, if it is due."""
+        if self._target_is_due():
+            self._target.follow(at(self.config.target_rate, self.updates))
 
     @abstractmethod
     def _loss(self, steps: Steps) -> Learned:

@@ -283,8 +283,9 @@ def test_the_target_network_is_a_copy_and_follows():
     now = one.state_dict()
     target.follow(0.25)
     for name, tensor in target.module.state_dict().items():
-        counts = name.endswith("num_batches_tracked")
-        wanted = now[name] if counts else before[name] + (now[name] - before[name]) * 0.25
+        wanted = now[name]
+        if name.endswith(("weight", "bias")):
+            wanted = before[name] + (now[name] - before[name]) * 0.25
         torch.testing.assert_close(tensor, wanted)
     target.follow()
     for name, tensor in target.module.state_dict().items():
@@ -306,6 +307,23 @@ def test_the_target_of_dqn_moves_when_it_is_due():
 
 def _weights(network):
     return [tensor.tolist() for tensor in network.state_dict().values()]
+
+
+def test_observations_are_normalised_by_what_was_seen_before_this_round():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    options = {"network": {"normalize_obs": True}, "updates_per_step": 0.25, "target_every": 1}
+    agent, algorithm = made(venv, learning_starts=0, **options)
+    seen = []
+    with SerialSampler(venv, agent, 8, seed=0) as sampler:
+        for _ in range(3):
+            mean = np.mean(seen, axis=0) if seen else np.zeros(4)
+            part = agent.network.normalizer.parts[0]
+            np.testing.assert_allclose(part.mean[0], mean, atol=1e-6)
+            rounds(sampler, agent, algorithm, 1)
+            seen += list(sampler.tree["obs"].to_ndarray().reshape(-1, 4).copy())
+    assert float(part.count) == 96
+    theirs = algorithm.modules["target"].normalizer.parts[0]
+    assert 0 < float(theirs.count) < 96
 
 
 # Going on -----------------------------------------------------------------------------------
