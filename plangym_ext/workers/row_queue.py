@@ -18,13 +18,9 @@ import struct
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from plangym_ext.workers.channel import spin, wait_readable
-
-if TYPE_CHECKING:  # workers need neither
-    from plangym_ext.workers.process import WorkerProcess
-    from plangym_ext.workers.worker_handle import WorkerHandle
 
 _CLAIM = struct.Struct("<QIIIQ")  # request, layout, first row, end row, usual time
 _REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
@@ -141,6 +137,23 @@ class RowQueue:
         self.report_fd = self._offer_fd = -1
 
 
+class Watched(Protocol):
+    """A worker, as the place that waits for it sees it."""
+
+    #: A `WorkerProcess`.
+    process: Any
+
+    @property
+    def fallen(self) -> Exception | None:
+        """How it ended, once that was seen."""
+
+    def death(self) -> Exception:
+        """Note that it is gone."""
+
+    def receive(self) -> None:
+        """Take what has come off its channel."""
+
+
 class Arrivals:
     """The queues of a pool, and the one place that waits for what its workers say.
 
@@ -148,14 +161,14 @@ class Arrivals:
         workers: of the pool; their processes may be replaced.
     """
 
-    def __init__(self, workers: Sequence[WorkerHandle]) -> None:
+    def __init__(self, workers: Sequence[Watched]) -> None:
         self._workers = workers
         self._free: list[RowQueue] = []
         #: By the descriptor that reports are read from.
         self._queues: dict[int, RowQueue] = {}
         self._poller = select.poll()
-        self._watched: dict[int, WorkerHandle] = {}
-        self._watched_processes: list[WorkerProcess] = []
+        self._watched: dict[int, Watched] = {}
+        self._watched_processes: list[object] = []
 
     def take_queue(self) -> RowQueue:
         """Return a queue that no batch uses."""
