@@ -30,13 +30,18 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def register_own_ids() -> None:
+    """Let gymnasium know the ids."""
+    for env_id, (entry_point, settings) in _ENTRY_POINTS.items():
+        if env_id not in gym.registry:
+            gym.register(env_id, entry_point, **settings)
+
+
 def spec(name: str) -> Any:
     """Return the `EnvSpec` of one of the ids.
 
     Raises:
         UnknownName: it is none of them; the message has the closest one.
     """
-    for env_id, (entry_point, settings) in _ENTRY_POINTS.items():
-        if env_id not in gym.registry:
-            gym.register(env_id, entry_point, **settings)
+    register_own_ids()
     return registered_spec(name)

@@ -140,7 +140,7 @@ class LiveStepper(BackendEnv):
             whole: whether these are all rows there are. Then the states that come back are
                 valid until the next but one of such calls, and have no seal.
             same_step: whether a row that ends is to be reset in the same step, if this backend
-                can: the results have `resets` then.
+                can: the results have `resets` then. No row is among `resets`.
             infos: "none" if only the counts are wanted.
             out: arrays that `obs0`, `terminated` and `truncated` may be written to; the results
                 hold these very arrays if they were.

@@ -12,8 +12,10 @@ import hashlib
 import importlib
 import os
 import pickle
+import re
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,13 @@ import numpy as np
 
 #: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
+#: Seconds after which a file that no process has read is removed.
+_MAX_AGE = 60 * 24 * 3600.0
+#: Seconds of its age before the date of a file that is read is renewed: it is a write.
+_RENEWAL = 24 * 3600.0
+#: How the name of a file begins that is still being written.
+_UNFINISHED = "unfinished-"
+_OURS = re.compile(rf"^{_UNFINISHED}|-[0-9a-f]{{32}}\.nbc$")
 
 
 def cache_folder() -> Path:
@@ -62,6 +71,7 @@ class KernelCache:
         compiler: Any = importlib.import_module("numba.core.compiler")
         target_context.refresh()
         path = self._path(signature, target_context.codegen())
+        _renew(path)
         try:
             # Written by this user's own processes, as numba's own cache is.
             found = compiler.CompileResult._rebuild(
@@ -83,10 +93,11 @@ class KernelCache:
         with contextlib.suppress(Exception):
             data = serialize.dumps(result._reduce())
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, unfinished = tempfile.mkstemp(dir=path.parent)
+            descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
             os.replace(unfinished, path)
+            prune(path.parent)
 
     def enable(self) -> None:
         """Do nothing; part of numba's protocol."""
@@ -96,6 +107,31 @@ class KernelCache:
 
     def flush(self) -> None:
         """Do nothing; part of numba's protocol."""
+
+
+def _renew(path: Path) -> None:
+    """Note that a file is in use: dates of reading are not kept on every system."""
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > _RENEWAL:
+            os.utime(path)
+
+
+def prune(folder: Path, max_age: float = _MAX_AGE) -> None:
+    """Remove compiled functions that nothing has read for so long, and unfinished files.
+
+    A new version of a function has another name, so those of former ones are never read again.
+    Called when a file is added: a process that compiles has seconds for it. One that reads a
+    file at this moment has it open, or compiles anew.
+
+    Args:
+        folder: of the cache; files that are not its own stay.
+        max_age: seconds since a file was written or read.
+    """
+    oldest = time.time() - max_age
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):  # another process may prune at the same time
+            if _OURS.search(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
 
 
 def _text(kind: Any) -> str:

@@ -18,23 +18,41 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
     from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
     from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
+    from plangym_ext.learn.agents.policy_agent import PolicyAgent as PolicyAgent
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
     from plangym_ext.learn.algorithms.a2c import A2C as A2C
+    from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig as DDPGConfig
+    from plangym_ext.learn.algorithms.actor_critic_config import SACConfig as SACConfig
+    from plangym_ext.learn.algorithms.actor_critic_config import TD3Config as TD3Config
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.ddpg import DDPG as DDPG
+    from plangym_ext.learn.algorithms.distributional import C51 as C51
+    from plangym_ext.learn.algorithms.distributional import QRDQN as QRDQN
+    from plangym_ext.learn.algorithms.distributional import Rainbow as Rainbow
     from plangym_ext.learn.algorithms.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.off_policy_config import C51Config as C51Config
     from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
+    from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
+    from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
+    from plangym_ext.learn.algorithms.sac import SAC as SAC
+    from plangym_ext.learn.algorithms.td3 import TD3 as TD3
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
     from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
     from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
     from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
+    from plangym_ext.learn.networks.agent_config import (
+        DeterministicPolicyConfig as DeterministicPolicyConfig,
+    )
+    from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
+    from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
     from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
     from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
     from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
@@ -94,8 +112,13 @@ _HOME = {
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
+    "C51": "algorithms.distributional",
+    "C51Config": "algorithms.off_policy_config",
+    "DDPG": "algorithms.ddpg",
+    "DDPGConfig": "algorithms.actor_critic_config",
     "DQN": "algorithms.dqn",
     "DQNConfig": "algorithms.off_policy_config",
+    "DeterministicPolicyConfig": "networks.agent_config",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
     "EvaluationSampler": "sampling.evaluation",
@@ -117,23 +140,34 @@ _HOME = {
     "PPO": "algorithms.ppo",
     "PPOConfig": "algorithms.config",
     "PlannerAgent": "agents.planner_agent",
+    "PolicyAgent": "agents.policy_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
+    "QAgentConfig": "networks.agent_config",
     "QConfig": "trainers.config",
+    "QRDQN": "algorithms.distributional",
+    "QRDQNConfig": "algorithms.off_policy_config",
     "QTrainer": "trainers.supervised",
     "REINFORCE": "algorithms.reinforce",
+    "Rainbow": "algorithms.distributional",
+    "RainbowConfig": "algorithms.off_policy_config",
     "RandomAgent": "agents.random_agent",
     "ReinforceConfig": "algorithms.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
     "RewardNormalizer": "transforms.rewards",
     "RowNoise": "sampling.noise",
+    "SAC": "algorithms.sac",
+    "SACConfig": "algorithms.actor_critic_config",
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
     "SerialSampler": "sampling.serial",
+    "SoftPolicyConfig": "networks.agent_config",
     "StepReplay": "replay.steps",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
+    "TD3": "algorithms.td3",
+    "TD3Config": "algorithms.actor_critic_config",
     "TDConfig": "trainers.config",
     "TDTrainer": "trainers.td",
     "TorchNoise": "distributions.torch_noise",

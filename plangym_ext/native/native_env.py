@@ -10,7 +10,7 @@ import numpy as np
 
 from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.native.row_checks import RowChecks
@@ -52,7 +52,9 @@ class NativeEnv(LocalStepper, LiveStepper):
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead; see `LiveStepper`."""
-        leaf, dt = self._live_actions(actions, resets), (~resets).astype(np.int32)
+        leaf = self._live_actions(actions, resets)
+        # Where a row is reset as it ends, there is none that has to be reset instead of a step.
+        dt = ONE_STEP if same_step else (~resets).astype(np.int32)
         return self._run_live(
             RowRequest(
                 (leaf[:, None],),

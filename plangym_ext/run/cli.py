@@ -9,23 +9,15 @@ from typing import Any, NoReturn
 
 import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
-from plangym_ext.run import compare, doctor, evaluate, plan, plot, train
+from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.compiling_shown import compiling_shown
+from plangym_ext.run.completion import ASKED, answer
 from plangym_ext.run.misspelt import closest_option
 
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
-
-_COMMANDS: dict[str, tuple[Any, str]] = {
-    "plan": (plan, "a planner plays one episode"),
-    "compare": (compare, "several planners at equal model steps"),
-    "train": (train, "a network learns from planning"),
-    "eval": (evaluate, "play episodes with what was trained"),
-    "plot": (plot, "curves of runs, seeds together"),
-    "doctor": (doctor, "how an env's state is captured, with proof"),
-}
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -62,7 +54,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the whole command line, one subcommand a module.
+    """Return the command line: all commands, and the options of the one that is named.
 
     Args:
         arguments: what was typed; the command named first may have options that depend
@@ -77,45 +69,52 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    for name, (module, summary) in _COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=module.__doc__)
-        chosen = arguments[1:] if arguments[:1] == [name] else []
-        module.add_arguments(command, chosen)
-        command.set_defaults(run=module.run, parser=command)
+    named = next(iter(arguments), None)
+    for name, (_, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name == named:
+            module = load_command(name)
+            command.description = module.__doc__
+            module.add_arguments(command, arguments[1:])
+            command.set_defaults(run=module.run, parser=command)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == [ASKED]:
+        return answer(arguments[1:])
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
+    called = " ".join(["plangym-ext", *arguments[:1]])
     try:
-        parser = build_parser(arguments)
+        return _run(arguments)
     except PlangymExtError as error:
-        print(f"plangym-ext {arguments[0]}: {error}", file=sys.stderr)
+        # Expected failures are one line; anything else is a fault and keeps its traceback.
+        print(f"{called}: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        print(f"\n{called}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Understand what was typed, and run it."""
+    parser = build_parser(arguments)
     if not arguments:
         parser.print_help(sys.stderr)
         return USAGE_ERROR
-    if not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(
-            f"unknown command {arguments[0]!r}{suggestion(arguments[0], [*_COMMANDS, 'help'])}; "
-            f"commands: {', '.join(_COMMANDS)}"
+            f"unknown command {arguments[0]!r}{suggestion(arguments[0], [*COMMANDS, 'help'])}; "
+            f"commands: {', '.join(COMMANDS)}"
         )
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         options.parser.error("unrecognized arguments: " + " ".join(unknown))
-    try:
-        with compiling_shown():
-            return int(options.run(options))
-    except PlangymExtError as error:
-        # Expected failures are one line; anything else is a fault and keeps its traceback.
-        print(f"plangym-ext {options.command}: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    except KeyboardInterrupt:
-        print(f"\nplangym-ext {options.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    with compiling_shown():
+        return int(options.run(options))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import at_least
-from plangym_ext.run.env_options import add_env_options, env_arguments
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Play what is missing, show the table, write `compare.json`."""
     if options.plot:
         load_pyplot("--plot")
+    import_modules(options, options.envs)
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
@@ -203,6 +204,7 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
     """
     if len(planners) * len(options.envs) == 1:
         return  # playing says it as soon
+    line = ProgressLine()
     for name in options.envs:
         missing = [
             planner
@@ -214,7 +216,8 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
         with _env(name, options, shown=False) as env:
             state, obs, info = env.reset(seed=0)
             for planner in missing:
-                planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
+                with line.passing(f"checking {type(planner).__name__} in {name}"):
+                    planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
                 planner.reset()
 
 

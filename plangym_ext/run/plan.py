@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,14 +105,14 @@ def run(options: argparse.Namespace) -> int:
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
     make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
+    line = ProgressLine()
     with (
-        _env(options) as env,
+        _env(options, line) as env,
         Interrupts("ending the move and saving") as interrupts,
         recorded(target, env, options.seed) as video,
     ):
         if planner is None:
             planner = make_own(options.planner, env)
-        line = ProgressLine()
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
         line.update(f"{env.name}: searching the first move", force=True)
@@ -262,15 +261,18 @@ class _Shown:
         )
 
 
-def _env(options: argparse.Namespace) -> Any:
+def _env(options: argparse.Namespace, line: ProgressLine) -> Any:
     import plangym_ext
+    from plangym_ext.registry import find_spec
 
+    find_spec(options.env)
     arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
     if options.video or (options.tree and _renders(options.env)):
         arguments["render_mode"] = "rgb_array"
-    env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    with line.passing(f"making {options.env}"):
+        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
     if env.backend_note:
-        print(f"{env.name}: {env.backend_note}", file=sys.stderr)
+        line.above(f"{env.name}: {env.backend_note}")
     return env
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import TextIO
 
 
@@ -41,6 +43,16 @@ class ProgressLine:
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
+
+    @contextlib.contextmanager
+    def passing(self, text: str) -> Iterator[None]:
+        """Show `text` while a block runs, on a terminal alone: nothing remains of it."""
+        if self._live:
+            self.update(text, force=True)
+        try:
+            yield
+        finally:
+            self.wipe()
 
     def above(self, text: str) -> None:
         """Print a line that stays; the one that is rewritten goes on below it."""

@@ -191,6 +191,12 @@ def custom_families() -> tuple[Family, ...]:
     return tuple(_custom)
 
 
+def all_families() -> tuple[Family, ...]:
+    """Return every family that is known, the one registered last first."""
+    importlib.import_module("plangym_ext.envs")
+    return tuple(_families)
+
+
 def _find(module: str) -> Family | None:
     # The built-in families register themselves when their package is imported;
     # naming it here, not importing it above, keeps `core` below `envs`.

@@ -337,7 +337,8 @@ class StateBackend(VectorBackend):
             over: `[k]` bool, which these are.
             kind: "none" if there are none of the step.
         """
-        ended, stepped = np.flatnonzero(over), (*self._columns, *self._marks)
+        (ended,) = over.nonzero()  # np.flatnonzero takes twice as long
+        stepped = *self._columns, *self._marks
         if kind == "none":
             return [InfoGroup(ended, (), resets.final_obs[0][ended])]
         group = InfoGroup(

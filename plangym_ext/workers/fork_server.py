@@ -17,11 +17,8 @@ this process, and when it has had no worker to look after for a while.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import pickle
-import random
-import signal
 import socket
 import struct
 import subprocess
@@ -36,6 +33,8 @@ from plangym_ext.workers.protocol import ExitStatus, Fork
 
 #: What `ForkedProcess.returncode` is if nothing tells how the process ended.
 UNKNOWN_STATUS = 1 << 16
+#: The pid of the answer to a `Fork` that the system has refused.
+NO_PROCESS = -1
 #: Seconds without a running worker after which the server ends.
 _IDLE = 60.0
 #: Seconds for an answer; a start comes after the server's own imports.
@@ -47,8 +46,8 @@ _READ_AT_START = (
     *("BLIS_", "MKL_", "NPY_", "OMP_", "OPENBLAS_"),
 )
 
-_HEADER = struct.Struct("<Q")  # length of a request
-_ANSWER = struct.Struct("<Qqq")  # number of the request, and two results
+#: Length of a request; number of the request, and two results.
+HEADER, ANSWER = struct.Struct("<Q"), struct.Struct("<Qqq")
 
 
 def available() -> bool:
@@ -107,7 +106,7 @@ class ForkServer:
                     fds = theirs.fileno(), life_read
                     arguments = [*map(str, fds), str(idle)]
                     self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-m", __name__, *arguments],
+                        [sys.executable, "-P", "-m", f"{__name__}_program", *arguments],
                         stdin=subprocess.DEVNULL,
                         pass_fds=fds,
                         env=environ,
@@ -132,8 +131,10 @@ class ForkServer:
         """What this process holds open for it."""
         return self._socket.fileno(), self._life_write
 
-    def start(self, environ: dict[str, str], fds: tuple[int, int, int]) -> tuple[int, int]:
+    def start(self, environ: dict[str, str], fds: tuple[int, int, int]) -> tuple[int, int] | None:
         """Fork a worker; return its pid, and the number that the third descriptor has there.
+
+        None if the system gives the server no further process.
 
         Args:
             environ: of the worker.
@@ -147,7 +148,8 @@ class ForkServer:
             sent = [fd for fd in (*fds, 1, 2, folder) if fd >= 0 and _is_open(fd)]
             order = [sent.index(fd) if fd in sent else -1 for fd in (*fds, 1, 2, folder)]
             niceness = os.getpriority(os.PRIO_PROCESS, 0)
-            return self._ask(Fork(environ, _umask(), niceness, _limits(), order), sent)
+            started = self._ask(Fork(environ, _umask(), niceness, _limits(), order), sent)
+            return started if started[0] != NO_PROCESS else None
         finally:
             os.close(folder)
 
@@ -201,7 +203,7 @@ class ForkServer:
 
     def _send(self, body: bytes, fds: list[int]) -> None:
         try:
-            socket.send_fds(self._socket, [_HEADER.pack(len(body))], fds)
+            socket.send_fds(self._socket, [HEADER.pack(len(body))], fds)
             self._socket.sendall(body)
         except BaseException:
             # Half a request: what came next would be taken for the rest of it.
@@ -210,10 +212,10 @@ class ForkServer:
 
     def _answer(self) -> tuple[int, int]:
         while True:
-            answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
-            if len(answer) < _ANSWER.size:
+            answer = self._socket.recv(ANSWER.size, socket.MSG_WAITALL)
+            if len(answer) < ANSWER.size:
                 raise ConnectionResetError("the fork server is gone")
-            number, first, second = _ANSWER.unpack(answer)
+            number, first, second = ANSWER.unpack(answer)
             if number == self._asked:
                 return first, second
             if first > 1:  # a worker that was started, and a wait for it that was interrupted
@@ -241,11 +243,11 @@ def forked_worker(
         if server is None or server.inherited != _inherited():
             server = _current = ForkServer(environ)
         try:
-            pid, stack = server.start(environ, fds)
+            started = server.start(environ, fds)
         except OSError:
             server = None
             continue
-        return ForkedProcess(server, pid), stack
+        return None if started is None else (ForkedProcess(server, started[0]), started[1])
     return None
 
 
@@ -307,125 +309,3 @@ def _close(
         process.wait()
     else:
         process.returncode = 0  # or its own finalizer would complain
-
-
-# The server -------------------------------------------------------------------------
-
-
-def main(argv: list[str]) -> int:
-    """Serve until the parent is gone or needs nothing; in a forked worker, run the worker."""
-    from plangym_ext.workers import program
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
-    lifeline = int(argv[2])
-    program.watch_parent(lifeline)
-    gc.disable()
-    import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
-
-    gc.enable()
-    # What was imported is not to be looked at, nor its pages copied, by any collection.
-    gc.freeze()
-    with socket.socket(fileno=int(argv[1])) as connection:
-        arguments = _serve(connection, float(argv[3]))
-        if arguments is None:
-            return 0
-    os.close(lifeline)
-    sys.argv[:] = [program.__file__, *arguments]
-    return program.main(sys.argv)
-
-
-def _serve(connection: socket.socket, idle: float) -> list[str] | None:
-    """Answer requests; return None at the end, and in a forked worker its arguments."""
-    children: set[int] = set()
-    while True:
-        if not wait_readable([connection.fileno()], idle):
-            if any(map(_runs, children)):
-                continue
-            return None
-        header, fds, *_ = socket.recv_fds(
-            connection, _HEADER.size, 8, socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
-        )
-        if not header:
-            return None
-        (length,) = _HEADER.unpack(header)
-        body = connection.recv(length, socket.MSG_WAITALL)
-        if len(body) < length:
-            return None
-        number, request = pickle.loads(body)
-        if isinstance(request, Fork):
-            pid = os.fork()
-            if pid == 0:
-                return _become_worker(request, fds)
-            # Here too: the parent may want to end the group before the worker has run a line.
-            with contextlib.suppress(OSError):
-                os.setpgid(pid, pid)
-            children.add(pid)
-            answer = pid, _named(request, fds)[2]
-            for fd in fds:
-                os.close(fd)
-        else:
-            answer = _ended(request)
-            if answer[0]:
-                children.discard(request.pid)
-        with contextlib.suppress(BrokenPipeError):
-            connection.sendall(_ANSWER.pack(number, *answer))
-
-
-def _named(request: Fork, fds: list[int]) -> list[int]:
-    """Return the descriptors in the order of `ForkServer.start`, -1 for what is not there."""
-    return [fds[place] if place >= 0 else -1 for place in request.order]
-
-
-def _become_worker(request: Fork, fds: list[int]) -> list[str]:
-    """Be as this process would be had the parent started it; return the program's arguments."""
-    with contextlib.suppress(OSError):
-        os.setpgid(0, 0)
-    *mine, stdout, stderr, folder = _named(request, fds)
-    for fd, number in ((stdout, 1), (stderr, 2)):
-        if fd >= 0:
-            os.dup2(fd, number)
-            os.close(fd)
-    with contextlib.suppress(OSError):  # a folder that may not be entered
-        os.fchdir(folder)
-    os.close(folder)
-    if request.umask is not None:
-        os.umask(request.umask)
-    _limit(request.limits)
-    with contextlib.suppress(OSError):  # to be less nice takes a privilege
-        os.setpriority(os.PRIO_PROCESS, 0, request.niceness)
-    os.environ.clear()
-    os.environ.update(request.environ)
-    # A fork draws what its siblings draw until it is seeded.
-    random.seed()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
-    return [str(fd) for fd in mine]
-
-
-def _limit(limits: dict[int, tuple[int, int]]) -> None:
-    import resource
-
-    for number, limit in limits.items():
-        if resource.getrlimit(number) != limit:
-            with contextlib.suppress(OSError, ValueError):  # a hard limit is not raised again
-                resource.setrlimit(number, limit)
-
-
-def _runs(pid: int) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    return False
-
-
-def _ended(request: ExitStatus) -> tuple[int, int]:
-    """Return whether a worker has ended, and its exit status."""
-    try:
-        pid, status = os.waitpid(request.pid, 0 if request.wait else os.WNOHANG)
-    except ChildProcessError:
-        return 1, UNKNOWN_STATUS
-    return (1, os.waitstatus_to_exitcode(status)) if pid else (0, 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -45,7 +45,8 @@ class EnvContract(RefusesDamage):
         seeds: episodes are played with each.
         max_steps: within which an episode has to end.
         spread: each state is restored in one of the instances rather than in all of them,
-            for envs whose steps or restores are slow.
+            for envs whose steps or restores are slow. Of three seeds each point is then
+            restored in every instance once.
         all_bits: flip every single bit of a state, rather than some.
         int_frameskip: whether `frameskip` can be an int for this configuration.
         renders: whether `render_mode="rgb_array"` works.

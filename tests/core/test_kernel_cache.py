@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
+import time
 import types
 
 import pytest
@@ -56,6 +58,27 @@ def test_a_kernel_is_compiled_once_for_all_that_it_is_made_of(run):
     assert run(fields="ba") == (-2.0, True)
     # The first one is still there.
     assert run() == (2.0, False)
+
+
+def test_what_nothing_has_read_for_long_is_removed_when_something_is_added(run, tmp_path):
+    run()
+    first = next(tmp_path.glob("*-difference-*.nbc"))
+    old = time.time() - 61 * 24 * 3600
+    other, theirs = tmp_path / "unfinished-of-a-process-that-died", tmp_path / "notes.txt"
+    for path in (other, theirs):
+        path.touch()
+        os.utime(path, (old, old))
+    os.utime(first, (old, old))
+    assert run() == (2.0, False)  # it is read, and so in use
+    run(divisor=4)
+    assert first.exists()
+    assert theirs.exists()
+    assert not other.exists()
+    os.utime(first, (old, old))
+    run(divisor=8)
+    assert not first.exists()
+    assert len(list(tmp_path.glob("*-difference-*.nbc"))) == 2
+    assert run() == (2.0, True)
 
 
 def test_without_a_folder_to_keep_it_a_kernel_is_compiled(run, tmp_path, monkeypatch):

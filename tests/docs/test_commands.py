@@ -46,6 +46,8 @@ REDUCED_CLI: dict[str, str] = {
     "eval": "--episodes 1",
     "doctor": "--steps 5",
     "plot": "",
+    "list": "",
+    "completion": "",
     "--help": "",
 }
 #: What stands for the reader's own choice.

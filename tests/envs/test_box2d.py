@@ -115,6 +115,7 @@ class CarContract(EnvContract):
 
     name = CAR
     spread = True
+    seeds = (0, 1, 2)
 
     @classmethod
     def constructor(cls, **overrides):

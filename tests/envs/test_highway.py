@@ -25,6 +25,7 @@ class TestParking(EnvContract):
         "config": {"simulation_frequency": 5, "policy_frequency": 5},
     }
     spread = True
+    seeds = (0, 1, 2)
     # A reset's info holds an action that is sampled from the action space, which is the
     # caller's and no part of the env.
     infos_of_resets = False

@@ -54,8 +54,14 @@ class Summed:
         return sum(part.entropy() for part in self.parts)
 
 
+def noisy(params):
+    # 0 times, so that the entropy has a gradient to compare.
+    return td.Independent(td.Normal(torch.tanh(params), 1 + 0 * params), 1)
+
+
 # Space -> the oracle of its parameters, and its actions as the oracle wants them.
 ORACLES = {
+    "deterministic": (BOX, noisy, lambda a: (a - MIDDLE) / HALF),
     "categorical": (Discrete(4, start=3), lambda p: td.Categorical(logits=p), lambda a: a - 3),
     "multi": (
         MultiDiscrete([2, 3], start=[1, 5]),
@@ -92,7 +98,7 @@ def params_of(distribution, *lead, seed=0):
 @pytest.mark.parametrize("name", ORACLES)
 def test_likelihoods_and_their_gradients_are_those_of_the_oracle(name):
     space, oracle, as_oracle = ORACLES[name]
-    distribution = distribution_of(space)
+    distribution = distribution_of(space, deterministic=name == "deterministic")
     params = params_of(distribution, 5, 7).requires_grad_()
     actions = distribution.rsample(params.detach(), TorchNoise((5, 7)))
     twin = params.detach().clone().requires_grad_()
@@ -110,10 +116,12 @@ def test_likelihoods_and_their_gradients_are_those_of_the_oracle(name):
     assert (ratio == 1).all()
 
 
-@pytest.mark.parametrize("name", ["categorical", "bernoulli", "gaussian", "unbounded"])
+@pytest.mark.parametrize(
+    "name", ["categorical", "bernoulli", "gaussian", "unbounded", "deterministic"]
+)
 def test_divergences_are_those_of_the_oracle(name):
     space, oracle, _ = ORACLES[name]
-    distribution = distribution_of(space)
+    distribution = distribution_of(space, deterministic=name == "deterministic")
     p, q = (params_of(distribution, 6, seed=seed).requires_grad_() for seed in (1, 2))
     mine, theirs = distribution.kl(p, q), td.kl_divergence(oracle(p), oracle(q))
     torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)

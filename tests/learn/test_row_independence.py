@@ -8,7 +8,16 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from plangym_ext.arrays.nested import leaves, rows_of
-from plangym_ext.learn import ActorCriticAgent, AgentConfig, Inputs, QAgent, make_agent_network
+from plangym_ext.learn import (
+    ActorCriticAgent,
+    AgentConfig,
+    DeterministicPolicyConfig,
+    Inputs,
+    PolicyAgent,
+    QAgent,
+    SoftPolicyConfig,
+    make_agent_network,
+)
 
 VECTOR = Box(-np.inf, np.inf, (5,), np.float32)
 SCREEN = Box(0, 255, (4, 36, 36), np.uint8)
@@ -37,6 +46,8 @@ CASES = {
         AgentConfig(init="orthogonal", hidden=(32,), channels=(4, 8, 8)),
     ),
     "q": (VECTOR, Discrete(4), AgentConfig(init="orthogonal", heads=("q",))),
+    "soft": (VECTOR, ACTIONS["turn"], SoftPolicyConfig(init="orthogonal")),
+    "deterministic": (VECTOR, ACTIONS["turn"], DeterministicPolicyConfig(init="orthogonal")),
 }
 
 
@@ -64,7 +75,12 @@ def samples(space, rows, seed=0):
 def made(name):
     obs, action, config = CASES[name]
     network = make_agent_network(obs, action, config, seed=0)
-    agent = QAgent(network, epsilon=0.3) if name == "q" else ActorCriticAgent(network)
+    agent = ActorCriticAgent(network)
+    if name == "q":
+        agent = QAgent(network, epsilon=0.3)
+    if name in ("soft", "deterministic"):
+        agent = PolicyAgent(network)
+        agent.version = 1  # since it draws evenly before
     agent.set_mode("sample")
     rng = np.random.default_rng(1)
     inputs = Inputs(
@@ -89,7 +105,7 @@ def test_a_row_is_the_same_among_any_number_of_rows(name, threads):
     try:
         agent, inputs, carry = made(name)
         whole = agent.step(inputs._replace(noise=Fixed(MANY)), carry)
-        values = agent.value(inputs, carry)
+        values = None if isinstance(agent, PolicyAgent) else agent.value(inputs, carry)
         few = threads == 2 or name in ("nature", "impala", "parts")
         for rows in (1, 2, 3, 5, 16, 17, 33) if few else range(1, MANY):
             some = Inputs(*(rows_of(part, slice(rows)) for part in inputs[:4]), Fixed(rows))
@@ -98,6 +114,7 @@ def test_a_row_is_the_same_among_any_number_of_rows(name, threads):
             for ours, theirs in zip(leaves(tuple(whole)), leaves(tuple(alone)), strict=True):
                 if ours is not None:
                     np.testing.assert_array_equal(ours[:rows], theirs, err_msg=f"{rows} rows")
-            np.testing.assert_array_equal(values[:rows], agent.value(some, part))
+            if values is not None:
+                np.testing.assert_array_equal(values[:rows], agent.value(some, part))
     finally:
         torch.set_num_threads(before)

@@ -35,6 +35,7 @@ ALLOWED = {
     "registry": _LOW | _BACKENDS | {"envs", "vector"},
     "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry"},
     "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", ""},
+    "__main__": {"run"},
     # The package itself only names modules; it imports them when they are used.
     "": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", "run"},
 }

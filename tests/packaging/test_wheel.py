@@ -44,7 +44,7 @@ def tree():
     found = {}
     for folder, target in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".html") or path.name == "py.typed":
+            if path.suffix in (".py", ".html", ".json") or path.name == "py.typed":
                 found[f"{target}/{path.relative_to(ROOT / folder).as_posix()}"] = path
     return found
 

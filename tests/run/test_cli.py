@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
 import plangym_ext
-from plangym_ext.run.cli import build_parser, main
+from plangym_ext.run.cli import main
+from plangym_ext.run.commands import COMMANDS, load_command
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", *arguments]
+    command = [sys.executable, "-P", "-m", "plangym_ext", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -24,6 +26,8 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
         ["plot", "--help"],
         ["train", "--help"],
         ["eval", "--help"],
+        ["list", "--help"],
+        ["completion", "--help"],
     ],
 )
 def test_help_is_printed_and_succeeds(arguments, capsys):
@@ -83,8 +87,9 @@ def test_the_commands_are_listed(arguments, capsys):
     # Nothing to do is a mistake; to ask for help is none.
     assert status == (0 if arguments else 2)
     said = captured.out if arguments else captured.err
-    for command in ("plan", "compare", "train", "eval", "plot", "doctor"):
-        assert f"\n    {command} " in said
+    said = " ".join(said.split())
+    for command, (_, summary) in COMMANDS.items():
+        assert f" {command} {summary} " in said
 
 
 def test_help_of_a_command_can_be_asked_for_first(capsys):
@@ -144,9 +149,25 @@ def test_console_script_reports_a_mistake_without_a_traceback():
     assert "Traceback" not in done.stderr
 
 
-def test_every_command_has_help_for_every_option():
-    parser = build_parser(["plan", "--planner", "mcts"])
-    commands = parser._subparsers._group_actions[0].choices
-    assert set(commands) == {"plan", "compare", "train", "eval", "plot", "doctor"}
-    for command in commands.values():
-        assert all(action.help for action in command._actions)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_for_every_option(name):
+    parser = argparse.ArgumentParser()
+    load_command(name).add_arguments(parser, ["--planner", "mcts"] if name == "plan" else [])
+    assert len(parser._actions) > 1
+    assert all(action.help for action in parser._actions)
+
+
+@pytest.mark.slow
+def test_the_list_of_commands_loads_none_of_them():
+    # What makes a command line slow to answer is what it imports.
+    script = (
+        "import sys; from plangym_ext.run.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "plangym_ext.run.cli" in loaded
+    assert not loaded & {"numpy", "plangym_ext.run.plan", "plangym_ext.run.settings.config"}

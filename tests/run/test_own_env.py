@@ -60,10 +60,7 @@ def test_every_command_takes_an_own_env_and_its_arguments(tmp_path):
     name, small = "corridors:Corridor-v0", ["--max-steps", "20", "--n-workers"]
     done = run_all(
         tmp_path,
-        ["plan", name, *small, "1", "--num-simulations", "8", "--out", "a"],
-        ["plan", name, *small, "0", "--num-simulations", "8", "--out", "b", "--env.length", "3"],
-        ["plan", "Corridor-v0", *small, "0", "--import", "corridors", "--out", "c"],
-        ["doctor", name, "--steps", "5", "--env.length=7"],
+        # First, so that it has to find the module by itself.
         [
             "compare",
             name,
@@ -77,6 +74,10 @@ def test_every_command_takes_an_own_env_and_its_arguments(tmp_path):
             "d",
             "--env.length=2",
         ],
+        ["plan", name, *small, "1", "--num-simulations", "8", "--out", "a"],
+        ["plan", name, *small, "0", "--num-simulations", "8", "--out", "b", "--env.length", "3"],
+        ["plan", "Corridor-v0", *small, "0", "--import", "corridors", "--out", "c"],
+        ["doctor", name, "--steps", "5", "--env.length=7"],
         ["doctor", name, "--env.lenght", "7"],
         ["doctor", "corridor:Corridor-v0"],
         ["doctor", name, "--import", "corridor"],

@@ -94,7 +94,8 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
             "env": {"max_steps": 6},
             "planner": {"num_simulations": 2},
             "network": {"channels": [4]},
-            "collector": {"n_workers": 0},
+            "rounds": 4,
+            "collector": {"n_workers": 0, "moves": 8},
             # The size and the boxes are those of the levels.
             "evaluation": {"env": {"levels": str(levels), "dim": None, "num_boxes": None}},
         },
@@ -303,7 +304,7 @@ def test_ctrl_c_ends_the_round_and_saves(tmp_path):
 def test_a_run_that_is_killed_comes_to_the_same_end():
     program = ROOT / "tests" / "benchmarks" / "resume.py"
     done = subprocess.run(
-        [sys.executable, program, "--kills", "2", "--rounds", "24"],
+        [sys.executable, program, "--kills", "2", "--rounds", "8"],
         capture_output=True,
         text=True,
         timeout=110,

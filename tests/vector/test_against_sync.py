@@ -57,15 +57,20 @@ def play(venv, seed, actions):
             yield venv.reset(options={"reset_mask": ended})
 
 
+@functools.lru_cache(maxsize=1)
+def reference(name):
+    """Gymnasium's vector env of these envs, for every mode and seed."""
+    return SyncVectorEnv([functools.partial(make, name)] * NUM_ENVS)
+
+
 @functools.lru_cache(maxsize=len(MODES) * len(SEEDS))
 def recorded(name, mode, seed, steps=STEPS):
     """What `SyncVectorEnv` does, and the actions it was given."""
-    venv = SyncVectorEnv([functools.partial(make, name)] * NUM_ENVS, autoreset_mode=mode)
+    venv = reference(name)
+    set_mode(venv, mode)
     venv.action_space.seed(seed)
     actions = [venv.action_space.sample() for _ in range(steps)]
-    results = list(play(venv, seed, actions))
-    venv.close()
-    return actions, results
+    return actions, list(play(venv, seed, actions))
 
 
 def assert_plays_alike(venv, name, *, types=True, steps=STEPS, seeds=SEEDS):

@@ -170,6 +170,28 @@ def test_a_server_that_does_not_answer_is_given_up():
         assert not leaks.is_running(server.pid)
 
 
+def test_a_fork_that_is_refused_is_quiet_and_the_worker_started_another_way(
+    monkeypatch, tmp_path, capfd
+):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import errno, os\n"
+        "def refused():\n"
+        "    raise OSError(errno.EAGAIN, 'no more processes')\n"
+        "os.fork = refused\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # takes another server
+    with probes(1, 1) as venv:
+        server = fork_server.current()
+        assert venv.call("parent") == (os.getpid(),)
+        venv.reset(seed=0)
+        assert leaks.is_running(server.pid)  # and can be asked again
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.undo()
+    with probes(1, 1) as venv:
+        assert venv.call("parent") == (fork_server.current().pid,) != (server.pid,)
+
+
 def test_an_interrupted_request_does_not_disturb_the_next():
     probes(1, 1).close()
     server = fork_server.current()
@@ -205,7 +227,7 @@ def _request(number, request):
     import pickle
 
     body = pickle.dumps((number, request))
-    return fork_server._HEADER.pack(len(body)) + body
+    return fork_server.HEADER.pack(len(body)) + body
 
 
 def test_an_idle_server_ends_and_a_busy_one_does_not():

@@ -168,7 +168,8 @@ def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
     It refuses memory that it may not write, and strides that run backwards.
     """
     rows = np.asarray(array)
-    if not rows.flags.writeable or min(rows.strides, default=0) < 0:
+    flags = rows.flags
+    if not flags.writeable or not (flags.c_contiguous or min(rows.strides, default=0) >= 0):
         rows = rows.copy()
     return torch.from_numpy(rows)
 

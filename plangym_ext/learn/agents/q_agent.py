@@ -11,9 +11,11 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
+from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.noisy import use_noise
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -56,6 +58,11 @@ class QAgent(NetworkAgent):
     @epsilon.setter
     def epsilon(self, share: float | npt.ArrayLike) -> None:
         self._epsilon = _checked(share, "epsilon")
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode, and the network's; noisy layers have their noise but in "eval"."""
+        super().set_mode(mode)
+        use_noise(self.network, mode != "eval")
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Choose actions; see `Agent.step`."""

@@ -2,68 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Iterator
+from typing import Any, NamedTuple, final
 
-from plangym_ext.arrays.nested import mapped
-from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.inputs import zeros_of
-from plangym_ext.learn.algorithms.off_policy import OffPolicyAlgorithm, Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy import Steps, Updated, shown
 from plangym_ext.learn.algorithms.off_policy_config import DQNConfig
-from plangym_ext.learn.algorithms.target_network import TargetNetwork
-from plangym_ext.learn.algorithms.value_losses import chosen, error_loss, q_target
-from plangym_ext.learn.schedule import at
+from plangym_ext.learn.algorithms.q_learning import Learned, QLearning
+from plangym_ext.learn.algorithms.value_losses import chosen, error_loss
 from plangym_ext.learn.torch_extra import torch
+
+#: Most updates whose steps are drawn at once.
+_BLOCK = 32
+
+
+class _Targets(NamedTuple):
+    """Steps with what their actions should be worth, arrays `[N, ...]`."""
+
+    features: Any  # [N, F] float32, what the first layer sees
+    index: Any  # [N] int64, of the actions
+    target: Any  # [N] float32
+    weight: Any  # [N] float32
+    indices: Any  # [N] int64, of the replay
 
 
 @final
-class DQN(OffPolicyAlgorithm):
+class DQN(QLearning):
     """Q-learning with a target network; double, over n steps and prioritised as options.
 
-    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning".
+    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van
+    Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".
     """
 
     config_class = DQNConfig
-    config: DQNConfig
 
     def _build(self) -> None:
-        self._check_head()
-        self._start = int(getattr(self.network.distribution, "start", 0))
-        self._target = TargetNetwork(self.network)
-        self.modules["target"] = self._target.module
-        self.optimizers["q"] = self._make_optimizer(self.network)
+        super()._build()
+        self._compiled: Any = None
+        if self.config.compiled:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.compiled.q_values import CompiledQ, can_compile_q
 
-    def prepare(self, agent: Any) -> None:
-        """Set the agent's share of random actions; see `Algorithm.prepare`."""
-        agent.epsilon = at(self.config.exploration, self.steps)
+            if can_compile_q(self.network):
+                self._compiled = CompiledQ(self.network, self.optimizers["q"])
 
-    def _update(self, steps: Steps) -> Updated:
-        config = self.config
+    def _loss(self, steps: Steps) -> Learned:
         with torch.no_grad():
-            next_q = self._q(self._target.module, steps.next_obs)
-            by = self._q(self.network, steps.next_obs) if config.double else None
-            target = q_target(steps.reward, steps.discount, next_q, by)
-        value = chosen(self._q(self.network, steps.obs), steps.action - self._start)
-        loss = error_loss(value, target, config.loss, steps.weight)
-        norm = self._descend("q", loss)
-        if self._target_is_due():
-            self._target.follow(at(config.target_rate, self.updates))
+            out, best = self._following(steps)
+            target = torch.addcmul(steps.reward, steps.discount, chosen(out.q, best))
+        value = chosen(self._out(self.network, steps.obs).q, steps.action - self._start)
+        loss = error_loss(value, target, self.config.loss, steps.weight)
         value = value.detach()
-        logged = {"loss": loss.detach(), "grad_norm": norm, "q": value.mean()}
-        return Updated(logged, (target - value).abs() if config.prioritized else None)
+        return Learned(loss, value, (target - value).abs())
 
-    def _q(self, network: Any, obs: Any) -> Any:
-        out, _ = network(shown(obs))
-        return out.q
+    # In compiled code -----------------------------------------------------------
 
-    def _check_head(self) -> None:
-        """Refuse a network without a Q head, by asking it about one observation."""
-        space = getattr(self.network, "observation_space", None)
-        if space is None:
+    def _draw(self, most: int) -> Iterator[Any]:
+        """Yield steps; where nothing changes until then, of all updates before the next target."""
+        if self._compiled is None:
+            yield from super()._draw(most)
             return
+        config = self.config
+        count = 1
+        if not config.prioritized and not config.double:
+            count = min(most, _BLOCK, config.target_every - self.updates % config.target_every)
+        batch = self._sample(count)
+        targets = self._targets_of(self._steps_of(batch), batch.weights)
+        size = config.batch_size
+        for begin in range(0, count * size, size):
+            yield _Targets(*(part[begin : begin + size] for part in targets))
+
+    def _targets_of(self, steps: Steps, weight: Any) -> _Targets:
+        """Return steps with what their actions should be worth, by the target network."""
         with torch.no_grad():
-            q = self._q(self.network, mapped(self._tensor, zeros_of(space, 1)))
-        if q is None:
-            raise InvalidOption(
-                "DQN: the network must have a Q head; it has none. Make it with "
-                "AgentConfig(heads=('q',))."
-            )
+            next_q = self._out(self._target.module, steps.next_obs).q
+            by = next_q
+            if self.config.double:
+                features = self.network.features(shown(steps.next_obs))
+                by = torch.from_numpy(self._compiled.q(features.numpy()))
+            following = chosen(next_q, by.argmax(dim=1))
+            target = torch.addcmul(steps.reward, steps.discount, following)
+            features = self.network.features(shown(steps.obs)).contiguous()
+        index = (steps.action - self._start).numpy()
+        return _Targets(features.numpy(), index, target.numpy(), weight, steps.indices)
+
+    def _update(self, steps: Any) -> Updated:
+        if self._compiled is None:
+            return super()._update(steps)
+        huber = self.config.loss == "huber"
+        learned = self._compiled.learn(
+            steps.features, steps.index, steps.target, steps.weight, huber=huber
+        )
+        norm = self._descend("q", learned.loss)
+        if self._target_is_due():
+            self.optimizers["q"].write()
+        self._follow()
+        logged = {"loss": learned.loss, "grad_norm": norm, "q": learned.q}
+        return Updated(logged, learned.errors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,6 +38,7 @@ class Steps(NamedTuple):
     discount: Any  # float32, of the value of next_obs; 0 after a termination
     next_obs: Any  # nested as the space
     weight: Any  # float32, importance weights; None: all are 1
+    indices: Any = None  # int64 array, of the replay
 
 
 class Updated(NamedTuple):
@@ -79,6 +80,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.replay = self._make_replay(seed)
         self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
         self._owed = Fraction(0)
+        #: Moments of the observations that were taken in since the last `train`.
+        self._seen: list[Any] = []
         self._random = TorchRandom(seed)
         self.optimizers: dict[str, FlatOptimizer] = {}
         self.modules: dict[str, nn.Module] = {}
@@ -130,6 +133,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     def take(self, collected: Collected) -> None:
         """Add a fragment to the replay; see `Algorithm.take`."""
         self.replay.add(collected.data)
+        normalizer = getattr(self.network, "normalizer", None)
+        if normalizer is not None:
+            self._seen.append(normalizer.moments(collected.data))
         num = collected.cost.model_steps
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
@@ -159,26 +165,41 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 with self._random.used():
                     self._learn(count, sums, progress)
             finally:
+                for optimizer in self.optimizers.values():
+                    optimizer.write()
                 self.network.eval()
+        for moments in self._seen:
+            self.network.normalizer.add(moments)
+        self._seen.clear()
         found["updates"] = self.updates
         return found | {f"train/{name}": float(total) / count for name, total in sums.items()}
 
     def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
         """Make so many updates; add what they log to `sums`."""
+        done = 0
+        while done < count:
+            for steps in self._draw(count - done):
+                updated = self._update(steps)
+                if self.config.prioritized and updated.errors is not None:
+                    self.replay.update_priorities(steps.indices, _array(updated.errors))
+                self.updates += 1
+                self._owed -= 1
+                for name, number in updated.logged.items():
+                    sums[name] = sums.get(name, 0.0) + number
+                done += 1
+                if progress is not None:
+                    progress(done)
+
+    def _draw(self, most: int) -> Iterator[Any]:  # noqa: ARG002
+        """Yield the steps of the next update, or of several, at most so many."""
+        yield self._steps_of(self._sample(1))
+
+    def _sample(self, updates: int) -> Batch:
+        """Return the steps of so many updates, drawn at once."""
         config = self.config
-        for done in range(count):
-            if config.prioritized:
-                self.replay.beta = at(config.beta, self.updates)
-            batch = self.replay.sample(config.batch_size)
-            updated = self._update(self._steps_of(batch))
-            if config.prioritized and updated.errors is not None:
-                self.replay.update_priorities(batch.indices, updated.errors.cpu().numpy())
-            self.updates += 1
-            self._owed -= 1
-            for name, number in updated.logged.items():
-                sums[name] = sums.get(name, 0.0) + number
-            if progress is not None:
-                progress(done + 1)
+        if config.prioritized:
+            self.replay.beta = at(config.beta, self.updates)
+        return self.replay.sample(updates * config.batch_size)
 
     def _steps_of(self, batch: Batch) -> Steps:
         """Return a batch as tensors, nested as the spaces."""
@@ -190,6 +211,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._tensor(samples["discount"]),
             self._tensors(samples["next_obs"], 0),
             self._tensor(batch.weights) if self.config.prioritized else None,
+            batch.indices,
         )
 
     def _tensors(self, value: Any, which: int) -> Any:
@@ -209,20 +231,23 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
         Args:
             name: of the optimiser.
-            loss: scalar.
+            loss: scalar tensor; or a number, if the gradient is in the optimiser's vector
+                already: then the network is not written.
             rate: learning rate, a `Number`; None: the config's.
 
         Raises:
             LossNotFinite: loss or gradient is NaN or infinite; the step was not taken.
         """
-        config = self.config
+        config, optimizer = self.config, self.optimizers[name]
         most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, self.updates)
         speed = at(config.learning_rate if rate is None else rate, self.updates)
         # An infinite Huber loss has a finite gradient.
-        height = float(loss.detach())
+        height = float(loss if isinstance(loss, float) else loss.detach())
         norm = math.nan
-        if math.isfinite(height):
-            norm = self.optimizers[name].step(loss, speed, most)
+        if math.isfinite(height) and isinstance(loss, float):
+            norm = optimizer.descend(speed, most)
+        elif math.isfinite(height):
+            norm = optimizer.step(loss, speed, most)
         if not math.isfinite(norm):
             raise LossNotFinite(
                 f"{type(self).__name__}.train: update {self.updates} must have a finite loss and "
@@ -240,6 +265,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     def state_dict(self) -> dict[str, Any]:
         """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
 
+        It is for the time between `train` and the next `collect`.
         Tensors and arrays are the algorithm's own: save or copy them before the next `take`.
         """
         owed = self._owed
@@ -290,6 +316,11 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._owed = Fraction(*map(int, theirs["owed"]))
         self._random.load_state_dict(state["torch_random"])
+        self._seen.clear()
+
+
+def _array(errors: Any) -> Any:
+    return errors if isinstance(errors, np.ndarray) else errors.cpu().numpy()
 
 
 def shown(obs: Any) -> Inputs:

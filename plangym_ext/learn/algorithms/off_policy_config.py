@@ -84,6 +84,8 @@ class DQNConfig(OffPolicyConfig):
         double: whether the network itself chooses the action that the target network values.
         exploration: share of random actions; a schedule goes by the steps that were taken in,
             and not by updates.
+        compiled: whether `DQN` learns in compiled code where a network has dense layers alone,
+            which is several times as fast as autograd.
     """
 
     learning_rate: Number = 1e-4
@@ -96,9 +98,53 @@ class DQNConfig(OffPolicyConfig):
     loss: str = "huber"
     double: bool = False
     exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
+    compiled: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         self._choice("loss", VALUE_LOSSES)
         self._scheduled("exploration", 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class C51Config(DQNConfig):
+    """C51: as `DQNConfig`, but that `loss` says nothing; the network has the atoms.
+
+    Its learning rate and epsilon are those of the paper.
+    """
+
+    learning_rate: Number = 2.5e-4
+    epsilon: float = 0.01 / 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class QRDQNConfig(DQNConfig):
+    """QR-DQN: as `DQNConfig`, but that `loss` says nothing; the network has the quantiles.
+
+    Args:
+        kappa: error up to which the loss of a quantile is squared.
+    """
+
+    learning_rate: Number = 5e-5
+    epsilon: float = 0.01 / 32
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("kappa", 1e-6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RainbowConfig(C51Config):
+    """Rainbow: C51 that is double, over 3 steps and prioritised; noise is what explores."""
+
+    learning_rate: Number = 6.25e-5
+    epsilon: float = 1.5e-4
+    double: bool = True
+    n_steps: int = 3
+    prioritized: bool = True
+    alpha: float = 0.5
+    beta: Number = 0.4
+    exploration: Number = 0.0

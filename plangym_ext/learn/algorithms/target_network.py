@@ -21,16 +21,14 @@ class TargetNetwork:
 
     def __init__(self, network: nn.Module) -> None:
         self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
-        mine = [*self.module.parameters(), *self.module.buffers()]
-        theirs = [*network.parameters(), *network.buffers()]
-        pairs = list(zip(mine, (tensor.detach() for tensor in theirs), strict=True))
-        #: Numbers that can lie between two others, and those that are copied.
-        self._mine, self._theirs = _both(pairs, floating=True)
-        self._my_counts, self._their_counts = _both(pairs, floating=False)
+        self._mine: list[Any] = list(self.module.parameters())
+        self._theirs = [parameter.detach() for parameter in network.parameters()]
+        # What is no weight, such as the moments of a normaliser, is never averaged.
+        self._my_rest, self._their_rest = list(self.module.buffers()), list(network.buffers())
 
     @torch.no_grad()
     def follow(self, rate: float = 1.0) -> None:
-        """Move by `rate` of the difference, all tensors in one call; 1 makes a copy.
+        """Move by `rate` of the difference, all weights in one call; 1 makes a copy.
 
         Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"
         (copies); Lillicrap et al. 2016, "Continuous control with deep reinforcement learning"
@@ -40,10 +38,5 @@ class TargetNetwork:
             torch._foreach_copy_(self._mine, self._theirs)
         else:
             torch._foreach_lerp_(self._mine, self._theirs, rate)
-        if self._my_counts:
-            torch._foreach_copy_(self._my_counts, self._their_counts)
-
-
-def _both(pairs: Any, *, floating: bool) -> tuple[list[Any], list[Any]]:
-    chosen = [pair for pair in pairs if pair[0].is_floating_point() == floating]
-    return [mine for mine, _ in chosen], [theirs for _, theirs in chosen]
+        if self._my_rest:
+            torch._foreach_copy_(self._my_rest, self._their_rest)

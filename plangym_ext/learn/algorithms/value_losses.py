@@ -7,26 +7,6 @@ from typing import Any
 from plangym_ext.learn.torch_extra import functional, torch
 
 
-def q_target(reward: Any, discount: Any, next_q: Any, chosen_by: Any = None) -> Any:
-    """Return `[N]` what actions should be worth: reward + discount * Q of the best that follows.
-
-    Args:
-        reward: `[N]`, summed over the steps before `next_q`.
-        discount: `[N]`, of what follows; 0 after a termination.
-        next_q: `[N, A]`, by the target network.
-        chosen_by: `[N, A]`, by the network that learns, which then says which action is best;
-            None: `next_q` does.
-
-    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; with
-    `chosen_by` van Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".
-    """
-    if chosen_by is None:
-        following = next_q.amax(dim=1)
-    else:
-        following = next_q.gather(1, chosen_by.argmax(dim=1, keepdim=True))[:, 0]
-    return torch.addcmul(reward, discount, following)
-
-
 def chosen(q: Any, index: Any) -> Any:
     """Return `[N, ...]`, of `q` `[N, A, ...]` what belongs to the actions `[N]` int64."""
     if q.ndim == 2:
@@ -57,3 +37,65 @@ def error_loss(value: Any, target: Any, kind: str = "huber", weight: Any = None)
     else:
         rows = 0.5 * functional.mse_loss(value, target, reduction=how)
     return rows if weight is None else weighted_mean(rows, weight)
+
+
+def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any:
+    """Return `[N, K]`, the distributions of reward + discount * Z, on the atoms themselves.
+
+    What falls between two atoms is shared by them in proportion to how near it is, and what
+    falls beyond the last ones is theirs.
+
+    Args:
+        following: `[N, K]` probabilities of the atoms, of what follows: Z.
+        reward: `[N]`.
+        discount: `[N]`.
+        support: `[K]` returns that the atoms stand for, evenly spaced.
+
+    Source: Bellemare et al. 2017, "A distributional perspective on reinforcement learning",
+    equation 7.
+    """
+    distance = support[1] - support[0]
+    moved = reward[:, None] + discount[:, None] * support
+    moved = moved.clamp(support[0], support[-1])
+    # [N, K of the atoms, K of those that moved]
+    shares = (1 - (moved[:, None, :] - support[:, None]).abs() / distance).clamp(min=0)
+    return (shares @ following[:, :, None])[:, :, 0]
+
+
+def cross_entropy(logits: Any, target: Any) -> Any:
+    """Return `[N]`, the cross-entropy of distributions `[N, K]` and the logits `[N, K]`."""
+    return -(target * logits.log_softmax(dim=1)).sum(dim=1)
+
+
+def divergence(rows: Any, target: Any) -> Any:
+    """Return `[N]`, the divergence that a cross-entropy has from the targets `[N, K]`: >= 0."""
+    entropy = -torch.special.xlogy(target, target).sum(dim=1)
+    return (rows - entropy).clamp(min=0)
+
+
+def quantile_rows(value: Any, target: Any, kappa: float = 1.0) -> Any:
+    """Return `[N]`, the losses of quantiles.
+
+    Of each pair of a quantile and a target it is the Huber loss of the error, times the share
+    that the quantile is to have on that side; summed over quantiles, and their mean over
+    targets.
+
+    Args:
+        value: `[N, K]`; number i is the quantile of (i + 1/2) / K.
+        target: `[N, L]`, without gradient.
+        kappa: error up to which the loss is squared.
+
+    Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile
+    regression", equation 10.
+    """
+    count = value.shape[1]
+    shares = (torch.arange(count, device=value.device, dtype=value.dtype) + 0.5) / count
+    error = target[:, None, :] - value[:, :, None]
+    size = error.detach().sign().clamp(max=0).abs()  # 1 where the quantile is too large
+    losses = functional.huber_loss(
+        value[:, :, None].expand_as(error),
+        target[:, None, :].expand_as(error),
+        reduction="none",
+        delta=kappa,
+    )
+    return ((shares[:, None] - size).abs() * losses / kappa).sum(dim=1).mean(dim=1)

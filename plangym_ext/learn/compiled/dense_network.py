@@ -22,15 +22,18 @@ Ndarray = npt.NDArray[np.float32]
 
 
 def is_dense(network: Any) -> bool:
+    """Return whether a network of policy and value `has_dense_layers`, and no Q head."""
+    return has_dense_layers(network) and network.free_order is None and not network.has_q
+
+
+def has_dense_layers(network: Any) -> bool:
     """Return whether a network has dense layers alone, on the CPU, with tanh or relu between."""
     if type(network) is not AgentNetwork or network.core is not None:
         return False
     bodies = [network.body] + ([] if network.value_body is None else [network.value_body])
     known = (nn.Linear, nn.Tanh, nn.ReLU)
     return (
-        network.free_order is None
-        and not network.has_q
-        and not any(list(body.parts.parameters()) for body in bodies)
+        not any(list(body.parts.parameters()) for body in bodies)
         and all(isinstance(layer, known) for body in bodies for layer in body.dense)
         and all(
             part.dtype == torch.float32 and part.device.type == "cpu" and part.requires_grad
@@ -94,6 +97,30 @@ class DenseNetwork:
         self._body.backward(tape, self._heads.backward(tape[-1], d_params))
         d_last = self._value_head.backward(value_tape[-1], d_value)
         self._value_body.backward(value_tape, d_last)
+
+
+class DenseHead:
+    """A body and one head of a network that `has_dense_layers`, and their gradients.
+
+    Args:
+        layers: of the body, with their activations.
+        head: a linear layer.
+        optimizer: of their parameters; see `DenseNetwork`.
+    """
+
+    def __init__(self, layers: Any, head: nn.Linear, optimizer: FlatOptimizer) -> None:
+        layer = _Layers(optimizer)
+        self._body, self._head = _Body(layers, layer), layer(head)
+        self._tape: list[Ndarray] = []
+
+    def forward(self, x: Ndarray) -> Ndarray:
+        """Return `[N, M]`, of features `[N, F]`."""
+        self._tape = self._body.forward(x)
+        return self._head.forward(self._tape[-1])
+
+    def backward(self, d_out: Ndarray) -> None:
+        """Write the gradient of all weights, given that of what `forward` returned last."""
+        self._body.backward(self._tape, self._head.backward(self._tape[-1], d_out))
 
 
 class _Layer(NamedTuple):

@@ -42,7 +42,9 @@ class BoxUnits:
 
     def actions(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return `[B, *act]` of `[B, D]`, not clipped."""
-        values = numbers.reshape(-1, *self.shape) * self._half + self._middle
+        values = numbers.reshape(-1, *self.shape)
+        if not self._as_they_are:
+            values = values * self._half + self._middle
         return values.astype(self.dtype)
 
     def scaled(self, actions: Any) -> npt.NDArray[np.float32]:

@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.jit import kernel
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch
@@ -51,17 +52,19 @@ class Categorical(Distribution):
         """Return `[B]` int64, one action for each number of `uniform` `[B, 1]`."""
         if temperature != 1.0:
             logits = logits / temperature
-        # In float64 a number below 1 times the total is below the total, so that a last
-        # action without a chance is never chosen.
-        reached = np.add.accumulate(_weights(logits, legal), axis=1, dtype=np.float64)
-        index = (reached > uniform * reached[:, -1:]).argmax(axis=1)
+        index = np.empty(len(logits), np.int64)
+        choose(
+            np.ascontiguousarray(_allowed(logits, legal), np.float32),
+            np.ascontiguousarray(uniform, np.float64),
+            index,
+        )
         return index + self.start if self.start else index
 
     def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
         """Return `[...]`."""
         index = (actions - self.start if self.start else actions).long()
-        logs = functional.log_softmax(_masked(params, legal), dim=-1)
-        return logs.gather(-1, index[..., None])[..., 0]
+        logs = torch.log_softmax(_masked(params, legal), -1)
+        return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, params: Any, legal: Any = None) -> Any:
         """Return `[...]`."""
@@ -101,10 +104,46 @@ def _weights(
     logits: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.float32]:
     """Return numbers in proportion to the probabilities, `[B, A]`."""
-    if legal is not None:
-        # A row that allows nothing is not played from; it is treated as one that allows all.
-        logits = np.where(legal | ~legal.any(axis=1, keepdims=True), logits, -np.inf)
+    logits = _allowed(logits, legal)
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
+
+
+def _allowed(
+    logits: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.float32]:
+    """Return the logits, of what is forbidden minus infinity."""
+    if legal is None:
+        return logits
+    # A row that allows nothing is not played from; it is treated as one that allows all.
+    return np.where(legal | ~legal.any(axis=1, keepdims=True), logits, np.float32(-np.inf))
+
+
+@kernel
+def choose(logits: Any, uniform: Any, index: Any) -> None:
+    """Choose one column of each row, in proportion to its exponential; 0 if one is no number.
+
+    Args:
+        logits: `[B, A]` float32.
+        uniform: `[B, 1]` float64 of [0, 1), which choose.
+        index: `[B]` int64, written.
+    """
+    reached = np.empty(logits.shape[1])
+    for row in range(len(index)):
+        highest = logits[row, 0]
+        for action in range(1, reached.size):
+            highest = max(highest, logits[row, action])
+        total = 0.0
+        for action in range(reached.size):
+            total += np.exp(logits[row, action] - highest)
+            reached[action] = total
+        # In float64 a number below 1 times the total is below the total, so that a last
+        # action without a chance is never chosen.
+        bound = uniform[row, 0] * total
+        index[row] = 0
+        for action in range(reached.size):
+            if reached[action] > bound:
+                index[row] = action
+                break
 
 
 def _masked(params: Any, legal: Any) -> Any:

@@ -12,19 +12,23 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.bernoulli import Bernoulli
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
 from plangym_ext.learn.distributions.gaussian import Gaussian
 from plangym_ext.learn.distributions.joint import Joint
 from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 
 
-def distribution_of(space: spaces.Space[Any], *, squash: bool = False) -> Distribution:
+def distribution_of(
+    space: spaces.Space[Any], *, squash: bool = False, deterministic: bool = False
+) -> Distribution:
     """Return the distribution over the actions of a space.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or Dict and Tuple of
             them.
         squash: whether a Box has a squashed Gaussian, and not a plain one.
+        deterministic: whether a Box has actions alone, and no Gaussian.
 
     Raises:
         InvalidOption: any other space, or one to squash without finite bounds.
@@ -36,11 +40,16 @@ def distribution_of(space: spaces.Space[Any], *, squash: bool = False) -> Distri
     if isinstance(space, spaces.MultiBinary):
         return Bernoulli(tuple(space.shape))
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        if deterministic:
+            return DeterministicActions(space.low, space.high, space.dtype)
         gaussian = SquashedGaussian if squash else Gaussian
         return gaussian(space.low, space.high, space.dtype)
     if isinstance(space, spaces.Dict | spaces.Tuple):
         layout = SpaceLayout(space, objects=True)
-        parts = [distribution_of(leaf.space, squash=squash) for leaf in layout.leaves]
+        parts = [
+            distribution_of(leaf.space, squash=squash, deterministic=deterministic)
+            for leaf in layout.leaves
+        ]
         return Joint(layout, parts)
     raise InvalidOption(
         f"make_network: actions must be Discrete, MultiDiscrete, MultiBinary, a Box of floats, "

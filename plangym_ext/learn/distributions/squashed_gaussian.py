@@ -12,6 +12,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.distributions.gaussian import (
+    HALF_LOG_2PI,
     Gaussian,
     mean_and_log_std,
     normal_draw,
@@ -107,8 +108,12 @@ class SquashedGaussian(Distribution):
 
     def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
         """Return draws and their log density, which is exact however near the bounds they are."""
-        x = normal_rsample(params, noise)
-        log_prob = normal_log_prob(params, x) - _log_slope(x).sum(dim=-1)
+        mean, log_std = mean_and_log_std(params)
+        # Not from x, whose distance from the mean in deviations is what was drawn.
+        drawn = noise.normal(mean.shape[-1])
+        x = mean + log_std.exp() * drawn
+        density = log_std + _log_slope(x) + (0.5 * drawn**2 + HALF_LOG_2PI)
+        log_prob = -density.sum(dim=-1)
         return self.units.tensor_actions(torch.tanh(x)), log_prob
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:

@@ -11,6 +11,7 @@ from plangym_ext.learn.networks.config import NetworkConfig
 RECURRENT = ("none", "lstm", "gru")
 INITS = ("zero_heads", "orthogonal")
 LOG_STDS = ("free", "state")
+RETURNS = ("mean", "atoms", "quantiles")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class AgentConfig(NetworkConfig):
         log_std: of Gaussian policies: "free" parameters, or put out by the "state".
         initial_log_std: where free ones begin; 0 is a deviation of half the range of actions.
         squash: whether Gaussians are squashed into the bounds by tanh.
+        deterministic: whether the policy of a Box is actions alone, brought within the bounds by
+            tanh; what is drawn differs from them by noise, as large as the agent says.
     """
 
     recurrent: str = "none"
@@ -46,6 +49,7 @@ class AgentConfig(NetworkConfig):
     log_std: str = "free"
     initial_log_std: float = 0.0
     squash: bool = False
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
@@ -81,6 +85,74 @@ class AgentConfig(NetworkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class QAgentConfig(AgentConfig):
-    """What the network of an agent is made of that plays the best Q value: `AgentConfig`."""
+    """What the network of an agent is made of that plays the best Q value.
+
+    With `dueling` or `noisy`, the last dense layer is part of the head; after a recurrent layer
+    there is one more.
+
+    Args:
+        dueling: whether values and advantages have layers of their own.
+        noisy: whether the layers of the head have noisy weights, see `NoisyLinear`.
+        returns: what is known of a return: its "mean"; how likely it is to be one of some
+            "atoms", for `C51`; or its "quantiles", for `QRDQN`.
+        atoms: how many atoms or quantiles there are.
+        return_range: least and largest return that atoms stand for.
+    """
 
     heads: tuple[str, ...] = ("q",)
+    dueling: bool = False
+    noisy: bool = False
+    returns: str = "mean"
+    atoms: int = 51
+    return_range: tuple[float, ...] = (-10.0, 10.0)
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether the head has layers of its own before its last one."""
+        return self.dueling or self.noisy
+
+    @property
+    def needs_head(self) -> bool:
+        """Whether the Q head is more than a layer."""
+        return self.has_streams or self.returns != "mean"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        super().__post_init__()
+        if self.returns not in RETURNS:
+            raise InvalidOption(
+                f"QAgentConfig: returns must be one of {', '.join(RETURNS)}; got "
+                f"{self.returns!r}{suggestion(str(self.returns), RETURNS)}."
+            )
+        if self.needs_head and self.heads != ("q",):
+            raise InvalidOption(
+                f"QAgentConfig: a head that is dueling, noisy or of atoms or quantiles is the only "
+                f"one; got heads {self.heads}. Name 'q' alone."
+            )
+        if self.atoms < 2:
+            raise InvalidOption(f"QAgentConfig: atoms must be at least 2; got {self.atoms}.")
+        limits = self.return_range
+        if len(limits) != 2 or not -math.inf < limits[0] < limits[1] < math.inf:
+            raise InvalidOption(
+                f"QAgentConfig: return_range must be two finite numbers, the smaller one first; "
+                f"got {limits}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftPolicyConfig(AgentConfig):
+    """The policy of soft actor-critics: a squashed Gaussian whose deviations the state decides."""
+
+    hidden: tuple[int, ...] | None = (256, 256)
+    heads: tuple[str, ...] = ("policy",)
+    log_std: str = "state"
+    squash: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicPolicyConfig(AgentConfig):
+    """The policy of deterministic actor-critics, which noise is added to while it learns."""
+
+    hidden: tuple[int, ...] | None = (256, 256)
+    heads: tuple[str, ...] = ("policy",)
+    deterministic: bool = True

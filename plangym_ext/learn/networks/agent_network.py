@@ -11,9 +11,10 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
 from plangym_ext.learn.networks.inputs import InputBody, flattened
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
+from plangym_ext.learn.networks.q_head import QHead
 from plangym_ext.learn.networks.recurrent import Recurrent
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
@@ -44,18 +45,26 @@ class AgentNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.observation_space, self.action_space = observation_space, action_space
-        self.distribution: Distribution = distribution_of(action_space, squash=config.squash)
+        self.distribution: Distribution = distribution_of(
+            action_space, squash=config.squash, deterministic=config.deterministic
+        )
         self.value_scale = float(config.value_scale)
         self.inputs_used = _inputs_used(config)
         self.normalizer: ObservationNormalizer | None = None
         if config.normalize_obs:
             self.normalizer = ObservationNormalizer(observation_space, config.clip_obs)
-        self.body = InputBody(observation_space, action_space, config)
+        q = config if isinstance(config, QAgentConfig) and config.needs_head else None
+        # Streams and noise have the last dense layer among them.
+        apart = q is not None and q.has_streams and config.recurrent == "none"
+        self.body = InputBody(observation_space, action_space, config, without_last=apart)
         width, self.core = self.body.width, None
         if config.recurrent != "none":
             self.core = Recurrent(config.recurrent, width, config.recurrent_size)
             width = config.recurrent_size
-        self._add_heads(width, action_space, config)
+        if q is None:
+            self._add_heads(width, action_space, config)
+        else:
+            self._add_q_head(width, action_space, q)
         self.value_body: InputBody | None = None
         self.value_head: nn.Linear | None = None
         if self._value_apart:
@@ -70,9 +79,7 @@ class AgentNetwork(nn.Module):
         """Make the heads on the body, in the order of NetworkOutput."""
         num_actions = self.distribution.num_actions
         if "q" in config.heads and num_actions is None:
-            raise InvalidOption(
-                f"make_agent_network: a Q head needs a Discrete action space; got {action_space}."
-            )
+            raise _no_q_head(action_space)
         self._value_apart = (
             not config.shared_body and "value" in config.heads and len(config.heads) > 1
         )
@@ -83,7 +90,7 @@ class AgentNetwork(nn.Module):
             1 if "value" in config.heads and not self._value_apart else 0,
             num_actions or 0 if "q" in config.heads else 0,
         ]
-        self.heads = nn.Linear(width, sum(self._widths))
+        self.heads: Any = nn.Linear(width, sum(self._widths))
         self.log_std: nn.Parameter | None = None
         order = None
         if has_policy and free:
@@ -95,6 +102,21 @@ class AgentNetwork(nn.Module):
                 order = None
         self.register_buffer("_order", order, persistent=False)
 
+    def _add_q_head(self, width: int, action_space: spaces.Space[Any], config: Any) -> None:
+        """Make a head that is more than a layer."""
+        num_actions = self.distribution.num_actions
+        if num_actions is None:
+            raise _no_q_head(action_space)
+        self._value_apart, self._widths, self.log_std = False, [0, 0, 0], None
+        self.register_buffer("_order", None, persistent=False)
+        hidden = self.body.last_width if config.has_streams else None
+        self.heads = QHead(width, hidden, num_actions, config)
+
+    @property
+    def support(self) -> torch.Tensor | None:
+        """`[K]` returns that the atoms of the Q head stand for; None: it has none."""
+        return getattr(self.heads, "support", None)
+
     @property
     def has_value(self) -> bool:
         """Whether it estimates values."""
@@ -103,7 +125,7 @@ class AgentNetwork(nn.Module):
     @property
     def has_q(self) -> bool:
         """Whether it estimates Q values."""
-        return bool(self._widths[2])
+        return bool(self._widths[2]) or isinstance(self.heads, QHead)
 
     @property
     def free_order(self) -> Any:
@@ -150,13 +172,15 @@ class AgentNetwork(nn.Module):
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, carry
 
-    def output_of(self, numbers: torch.Tensor, value: torch.Tensor | None) -> NetworkOutput:
+    def output_of(self, numbers: Any, value: torch.Tensor | None) -> NetworkOutput:
         """Return the heads.
 
         Args:
-            numbers: `[N, H]` that the layer of heads puts out.
+            numbers: `[N, H]` that the layer of heads puts out; of a `QHead` what it returns.
             value: `[N]`, of a value head with a body of its own; None without.
         """
+        if isinstance(numbers, tuple):
+            return NetworkOutput(None, None, *numbers)
         # Slices, which take a third of the time of a split.
         at_value, at_q = self._widths[0], self._widths[0] + self._widths[1]
         if self._widths[1]:
@@ -215,9 +239,18 @@ def _inputs_used(config: AgentConfig) -> tuple[str, ...]:
     return tuple(name for name, used in wanted.items() if used)
 
 
+def _no_q_head(action_space: spaces.Space[Any]) -> InvalidOption:
+    return InvalidOption(
+        f"make_agent_network: a Q head needs a Discrete action space; got {action_space}."
+    )
+
+
 def _zero_heads(network: AgentNetwork) -> None:
     """Begin heads at zero: a uniform policy, or means of 0, and values of 0."""
     zero_residual_ends(network)
+    if isinstance(network.heads, QHead):
+        network.heads.zero()
+        return
     heads = [network.heads, *([] if network.value_head is None else [network.value_head])]
     for head in heads:
         for tensor in head.parameters():
@@ -241,6 +274,8 @@ def _orthogonal(network: AgentNetwork) -> None:
                     nn.init.orthogonal_(tensor)
                 else:
                     nn.init.zeros_(tensor)
+    if isinstance(network.heads, QHead):
+        return
     # Each head as if it were a layer of its own.
     heads = torch.split(network.heads.weight.detach(), network._widths)
     for part, gain in zip(heads, (0.01, 1.0, 1.0), strict=True):

@@ -6,6 +6,7 @@ import math
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import nn, torch
 
@@ -45,7 +46,42 @@ def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
 
 def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
     """Return the widths of the dense layers after layers of a kind."""
-    return config.hidden or _HIDDEN[kind]
+    return _HIDDEN[kind] if config.hidden is None else config.hidden
+
+
+def activation_of(config: NetworkConfig) -> nn.Module:
+    """Return the activation after a layer."""
+    return _ACTIVATIONS[config.activation]()
+
+
+class DenseLayers(nn.Sequential):
+    """Dense layers and their activations, one after the other.
+
+    Attributes:
+        precision: of the products in training mode, if `dense_layers_product` is to make them;
+            None: as torch makes them.
+    """
+
+    precision: str | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply to `[N, F]`."""
+        if self.precision is None or not self.training:
+            result: torch.Tensor = super().forward(x)
+            return result
+        layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        weights, biases = (
+            [getattr(layer, n)[None] for layer in layers] for n in ("weight", "bias")
+        )
+        product = dense_layers_product(
+            x, weights, biases, precision=self.precision, rectify_last=True
+        )
+        return product[0]
+
+    def use(self, precision: str) -> None:
+        """Let `dense_layers_product` make the products where the layers are such as it knows."""
+        plain = all(isinstance(layer, nn.Linear | nn.ReLU) for layer in self)
+        self.precision = precision if plain and len(self) else None
 
 
 def dense_layers(

@@ -13,9 +13,49 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.networks.agent_config import AgentConfig
-from plangym_ext.learn.networks.bodies import dense_layers, hidden_of, image_layers, kind_of
+from plangym_ext.learn.networks.bodies import (
+    DenseLayers,
+    dense_layers,
+    hidden_of,
+    image_layers,
+    kind_of,
+)
 from plangym_ext.learn.networks.observations import ObservationEncoder
 from plangym_ext.learn.torch_extra import nn, torch
+
+
+class ObservationParts(nn.ModuleList):
+    """Makes a vector of every part of an observation; images go through convolutions.
+
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
+        config: what to make of them.
+
+    Attributes:
+        layout: of the space.
+        kind: of the layers; see `NetworkConfig.kind`.
+        width: features per row, of all parts together.
+    """
+
+    def __init__(self, observation_space: spaces.Space[Any], config: AgentConfig) -> None:
+        super().__init__()
+        self.layout = SpaceLayout(observation_space, objects=True)
+        encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
+        images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
+        # One kind for all parts: a config that asks for convolutions gets them where images are.
+        shape = images[0] if images else encoders[0].shape
+        self.kind = kind_of(shape, config)
+        if not images and self.kind != "mlp":
+            image_layers(shape, self.kind, config)  # which refuses vectors
+        self.width = 0
+        for encoder in encoders:
+            part, features = _vector(encoder, self.kind, config)
+            self.append(part)
+            self.width += features
+
+    def forward(self, obs: Any) -> list[torch.Tensor]:
+        """Return `[N, F]` of each part of `[N, *obs]`."""
+        return [part(rows) for part, rows in zip(self, self.layout.split(obs), strict=True)]
 
 
 class InputBody(nn.Module):
@@ -29,10 +69,12 @@ class InputBody(nn.Module):
             them.
         action_space: of the previous action.
         config: what to make of them.
+        without_last: whether to leave the last dense layer to the heads.
 
     Attributes:
         layout: of the observations.
         width: features per row.
+        last_width: of the last dense layer, here or in the heads; None: there are no dense layers.
     """
 
     def __init__(
@@ -40,27 +82,21 @@ class InputBody(nn.Module):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         config: AgentConfig,
+        *,
+        without_last: bool = False,
     ) -> None:
         super().__init__()
-        self.layout = SpaceLayout(observation_space, objects=True)
-        encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
-        images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
-        # One kind for all parts: a config that asks for convolutions gets them where images are.
-        shape = images[0] if images else encoders[0].shape
-        kind = kind_of(shape, config)
-        if not images and kind != "mlp":
-            image_layers(shape, kind, config)  # which refuses vectors
-        self.parts, joined = nn.ModuleList(), 0
-        for encoder in encoders:
-            part, features = _vector(encoder, kind, config)
-            self.parts.append(part)
-            joined += features
+        self.parts = ObservationParts(observation_space, config)
+        joined = self.parts.width
+        self.layout = self.parts.layout
         self.previous = ActionEncoder(action_space) if config.previous_action else None
         joined += self.previous.width if self.previous else 0
         self._reward = config.previous_reward
         joined += int(self._reward)
-        layers, self.width = dense_layers(joined, hidden_of(kind, config), config)
-        self.dense = nn.Sequential(*layers)
+        hidden = hidden_of(self.parts.kind, config)
+        self.last_width = hidden[-1] if hidden else None
+        layers, self.width = dense_layers(joined, hidden[:-1] if without_last else hidden, config)
+        self.dense = DenseLayers(*layers)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, width]` of inputs with one leading axis."""
@@ -69,8 +105,7 @@ class InputBody(nn.Module):
 
     def joined(self, inputs: Inputs) -> torch.Tensor:
         """Return `[N, F]`, what the dense layers see of inputs with one leading axis."""
-        observed = zip(self.parts, self.layout.split(inputs.obs), strict=True)
-        parts = [part(rows) for part, rows in observed]
+        parts = self.parts(inputs.obs)
         if self.previous is not None:
             encoded = self.previous(inputs.action)
             parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))

@@ -19,6 +19,7 @@ class NetworkOutput(NamedTuple):
     policy_logits: Any  # [B, P] float32, numbers of the action distribution
     value: Any  # [B] float32
     q: Any  # [B, A] float32
+    returns: Any = None  # [B, A, K] float32, logits of atoms or quantiles; of a `QHead`
 
 
 class Network(nn.Module):

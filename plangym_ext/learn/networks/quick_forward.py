@@ -6,14 +6,19 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.inputs import InputBody
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 Layer = Callable[[Any], Any]
 _FLOAT = torch.float32
+_TANH = Tanh()
 #: Parts of a network that are asked here; one with others is not simple.
 _KNOWN = {"normalizer", "body", "heads", "value_body", "value_head"}
 
@@ -73,9 +78,11 @@ def _layers_of(body: InputBody) -> Iterator[Layer]:
 
 def _leaves(module: nn.Module) -> Iterator[Layer]:
     """Return the layers of nested sequences, in their order."""
-    if type(module) is nn.Sequential:
+    if type(module) in (nn.Sequential, DenseLayers):
         for layer in module:
             yield from _leaves(layer)
+    elif type(module) is Tanh:
+        yield _tanh
     elif type(module) is nn.Linear:
         yield functools.partial(_linear, module._parameters)
     elif not _only_casts(module):
@@ -84,6 +91,15 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
 
 def _only_casts(module: nn.Module) -> bool:
     return type(module) is ObservationEncoder and module.only_casts
+
+
+def _tanh(x: Any) -> Any:
+    """Apply `Tanh`, in place where nothing else needs what the layer before has put out."""
+    if x.device.type != "cpu" or not torch.is_inference_mode_enabled():
+        return _TANH(x)
+    array = x.numpy()
+    np.tanh(array, out=array)
+    return x
 
 
 def _linear(parameters: Mapping[str, Any], x: Any) -> Any:

@@ -128,7 +128,7 @@ class Actor:
             if ended:
                 shown[results[3]] = 0
         if ended:
-            rows = np.flatnonzero(results[3])
+            (rows,) = results[3].nonzero()
             self._endings.add(t, rows, stepped)
             if self._waiting is not None:
                 self._waiting.add(t, rows)

@@ -45,6 +45,8 @@ class Endings:
     def add(self, t: int, rows: Ndarray, stepped: Stepped) -> None:
         """Read the infos of rows that ended in step t."""
         finals = stepped.infos.get("final_info", {})
+        if not finals and not self._fields:
+            return
         told, known = info_column(finals, GAME_OVER)
         if told is None and not self._fields:
             return

@@ -31,6 +31,8 @@ class VenvRows:
         self._whole = len(self._ids) == venv.num_envs
         self.num_envs = len(self._ids)
         self._begun: Ndarray | None = None
+        #: Actions and `out` of a step of all rows, which nothing else can be in flight beside.
+        self._whole_step: tuple[Any, Any] | None = None
 
     def _of(self, rows: Ndarray | None) -> Ndarray | None:
         """Return the numbers of rows in the vector env; None for all of it."""
@@ -59,12 +61,18 @@ class VenvRows:
 
     def step_async(self, actions: Any, rows: Ndarray | None, out: Any) -> None:
         """Begin a step of `[k]` rows, or of all; that of another half may be in flight."""
-        self._begun = self._of(rows)
-        self.venv.step_async(actions, self._begun, out=out)
+        self._begun, self._whole_step = self._of(rows), None
+        if self._begun is None:
+            self._whole_step = actions, out
+        else:
+            self.venv.step_async(actions, self._begun, out=out)
 
     def step_wait(self) -> Any:
         """Wait for the step; return what `PlanVectorEnv.step` returns."""
-        return self.venv.step_wait(env_ids=self._begun)
+        if self._whole_step is None:
+            return self.venv.step_wait(env_ids=self._begun)
+        (actions, out), self._whole_step = self._whole_step, None
+        return self.venv.step(actions, out=out)
 
     def settle(self) -> None:
         """Wait for all that is in flight in the vector env, whatever comes of it."""

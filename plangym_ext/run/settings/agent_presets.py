@@ -51,6 +51,22 @@ def _ppo_on_mujoco(env_id: str) -> dict[str, Any]:
     }
 
 
+def _from_replay(
+    env_id: str, max_steps: int, steps: int, agent: str, algorithm: Mapping[str, Any], **rest: Any
+) -> dict[str, Any]:
+    """Have an agent learn from a replay, with an update for each step of one env."""
+    rounds = steps // 16
+    return {
+        "env": {"id": env_id, "max_steps": max_steps},
+        "agent": {"name": agent, **rest},
+        "algorithm": dict(algorithm),
+        "collector": {"num_envs": 1, "moves": 16},
+        "evaluation": {"every": rounds // 10, "episodes": 10},
+        "rounds": rounds,
+        "checkpoint_every": rounds // 10,
+    }
+
+
 AGENT_PRESETS: Mapping[str, Preset] = {
     "ppo_cartpole": Preset(
         "PPO balances a pole",
@@ -188,5 +204,43 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "rounds": 49,
             "checkpoint_every": 12,
         },
+    ),
+    "sac_pendulum": Preset(
+        "SAC swings up a pendulum",
+        _from_replay(
+            "Pendulum-v1",
+            200,
+            20_000,
+            "soft_policy",
+            {"name": "sac", "learning_rate": 1e-3, "learning_starts": 100, "capacity": 20_000},
+        ),
+    ),
+    "td3_pendulum": Preset(
+        "TD3 swings up a pendulum",
+        _from_replay(
+            "Pendulum-v1",
+            200,
+            20_000,
+            "deterministic_policy",
+            {"name": "td3", "discount": 0.98, "capacity": 20_000},
+        ),
+    ),
+    "ddpg_pendulum": Preset(
+        "DDPG swings up a pendulum",
+        _from_replay(
+            "Pendulum-v1",
+            200,
+            20_000,
+            "deterministic_policy",
+            {"name": "ddpg", "discount": 0.98, "capacity": 20_000},
+        ),
+    ),
+    "sac_halfcheetah": Preset(
+        "SAC runs; needs the extra mujoco",
+        _from_replay("HalfCheetah-v5", 1000, 1_000_000, "soft_policy", {"name": "sac"}),
+    ),
+    "td3_halfcheetah": Preset(
+        "TD3 runs; needs the extra mujoco",
+        _from_replay("HalfCheetah-v5", 1000, 1_000_000, "deterministic_policy", {"name": "td3"}),
     ),
 }

@@ -9,12 +9,24 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig, SACConfig, TD3Config
 from plangym_ext.learn.algorithms.config import (
     A2CConfig,
     PPOConfig,
     ReinforceConfig,
 )
-from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
+from plangym_ext.learn.algorithms.off_policy_config import (
+    C51Config,
+    DQNConfig,
+    QRDQNConfig,
+    RainbowConfig,
+)
+from plangym_ext.learn.networks.agent_config import (
+    AgentConfig,
+    DeterministicPolicyConfig,
+    QAgentConfig,
+    SoftPolicyConfig,
+)
 from plangym_ext.learn.trainers.config import (
     AlphaZeroConfig,
     HistogramConfig,
@@ -64,6 +76,8 @@ class AgentKind(NamedTuple):
 AGENTS: Mapping[str, AgentKind] = {
     "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
     "q": AgentKind("QAgent", QAgentConfig),
+    "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
+    "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
@@ -71,6 +85,13 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
+    "dqn": ("DQN", DQNConfig),
+    "c51": ("C51", C51Config),
+    "qr_dqn": ("QRDQN", QRDQNConfig),
+    "rainbow": ("Rainbow", RainbowConfig),
+    "sac": ("SAC", SACConfig),
+    "td3": ("TD3", TD3Config),
+    "ddpg": ("DDPG", DDPGConfig),
 }
 
 

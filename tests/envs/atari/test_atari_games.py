@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.envs.atari import AtariPart
+from plangym_ext.envs.atari import AtariPart, Game
 from plangym_ext.errors import ForeignState, IncompleteState
 
 pytestmark = pytest.mark.slow  # two emulators are loaded for each game
@@ -26,7 +26,8 @@ class Console:
     """An env without wrappers, one frame a step, with its codec."""
 
     def __init__(self, game: str, seed: int, **options: Any) -> None:
-        self.env: Any = ale_py.AtariEnv(game=game, obs_type="ram", frameskip=1, **options)
+        # As `make` builds them: the game is loaded once, which takes as long as all else here.
+        self.env: Any = Game(game=game, obs_type="ram", frameskip=1, **options)
         self.part = AtariPart(self.env)
         self.env.reset(seed=seed)
 

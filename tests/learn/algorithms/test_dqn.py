@@ -16,15 +16,20 @@ from sampling_envs import oracle_venv  # noqa: E402
 from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite  # noqa: E402
 from plangym_ext.learn import (  # noqa: E402
+    C51,
     DQN,
-    AgentConfig,
+    QRDQN,
     DQNConfig,
     QAgent,
+    QAgentConfig,
+    Rainbow,
     Schedule,
     SerialSampler,
     StepReplay,
     make_agent_network,
 )
+from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
+from plangym_ext.learn.algorithms.off_policy import shown  # noqa: E402
 from plangym_ext.learn.algorithms.target_network import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
@@ -41,12 +46,12 @@ def one_thread():
 SMALL = {"capacity": 400, "learning_starts": 16, "batch_size": 8, "target_every": 5}
 
 
-def made(venv, *, seed=0, network=None, **options):
+def made(venv, *, seed=0, network=None, kind=DQN, **options):
     """Return agent and algorithm for a vector env."""
-    made_of = AgentConfig(**{"heads": ("q",), "hidden": (16,), **(network or {})})
+    made_of = QAgentConfig(**{"hidden": (16,), **(network or {})})
     space = venv.single_observation_space, venv.single_action_space
     net = make_agent_network(*space, made_of, seed=seed)
-    return QAgent(net), DQN(net, DQNConfig(**{**SMALL, **options}), seed=seed)
+    return QAgent(net), kind(net, kind.config_class(**{**SMALL, **options}), seed=seed)
 
 
 def rounds(sampler, agent, algorithm, count):
@@ -159,6 +164,71 @@ def test_terminated_returns_end_and_truncated_ones_go_on(terminates, options):
     np.testing.assert_allclose(table.q.detach().numpy(), np.tile(wanted, (2, 1)).T, atol=0.05)
 
 
+ATOMS = {"returns": "atoms", "atoms": 41, "return_range": (0.0, 8.0)}
+HEADS = {
+    C51: ATOMS,
+    QRDQN: {"returns": "quantiles", "atoms": 8},
+    Rainbow: {**ATOMS, "dueling": True, "noisy": True},
+}
+
+
+@pytest.mark.parametrize(("kind", "terminates"), [(C51, True), (QRDQN, True), (Rainbow, False)])
+def test_distributions_of_returns_have_their_means(kind, terminates):
+    makes = [lambda: Corridor(terminates=terminates)] * 4
+    venv = make_vec(makes, backend="serial", autoreset_mode="same_step")
+    options = {
+        "discount": 0.8,
+        "learning_rate": 0.02,
+        "exploration": 1.0,
+        "target_every": 2,
+        "target_rate": 0.5,
+        "updates_per_step": 4,
+        "capacity": 60,
+    }
+    agent, algorithm = made(venv, network=HEADS[kind], kind=kind, **options)
+    with SerialSampler(venv, agent, 4, seed=0) as sampler:
+        rounds(sampler, agent, algorithm, 6)
+        agent.set_mode("eval")
+        q, _ = agent.network(shown(torch.arange(3)))
+    wanted = [1 + 0.8 + 0.64, 1.8, 1.0] if terminates else [5.0, 5.0, 5.0]
+    np.testing.assert_allclose(q.q.detach().numpy(), np.tile(wanted, (2, 1)).T, rtol=0.12)
+    assert q.returns.shape == (3, 2, HEADS[kind]["atoms"])
+
+
+def test_an_algorithm_refuses_the_head_of_another():
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    with venv:
+        for kind, network in ((C51, HEADS[QRDQN]), (QRDQN, ATOMS), (Rainbow, ATOMS), (C51, {})):
+            with pytest.raises(InvalidOption, match="must have a Q head as QAgentConfig"):
+                made(venv, kind=kind, network=network)
+
+
+# Noise --------------------------------------------------------------------------------------
+
+
+def test_noise_explores_and_is_off_in_evaluation():
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    noisy = {"noisy": True, "init": "orthogonal"}
+    agent, algorithm = made(venv, network=noisy, learning_starts=0, updates_per_step=0.25)
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        inputs = example_inputs(venv.single_observation_space, venv.single_action_space, 3)
+        seen = []
+        for mode in ("sample", "sample", "eval", "sample"):
+            agent.set_mode(mode)
+            agent.epsilon = 0.0
+            seen.append(agent.step(inputs, None).info["q"].tolist())
+        assert seen[0] == seen[1] == seen[3] != seen[2]
+        before = {k: v.clone() for k, v in agent.network.state_dict().items() if "factor" in k}
+        agent.set_mode("eval")
+        rounds(sampler, agent, algorithm, 1)
+        assert algorithm.updates == 1
+        after = agent.network.state_dict()
+        assert len(before) == 4
+        assert all((after[name] != before[name]).all() for name in before)
+        learned = algorithm.optimizers["q"].state_dict()
+        assert all(part["exp_avg"].count_nonzero() > 0 for part in learned.values())
+
+
 # How often ----------------------------------------------------------------------------------
 
 
@@ -213,8 +283,9 @@ def test_the_target_network_is_a_copy_and_follows():
     now = one.state_dict()
     target.follow(0.25)
     for name, tensor in target.module.state_dict().items():
-        counts = name.endswith("num_batches_tracked")
-        wanted = now[name] if counts else before[name] + (now[name] - before[name]) * 0.25
+        wanted = now[name]
+        if name.endswith(("weight", "bias")):
+            wanted = before[name] + (now[name] - before[name]) * 0.25
         torch.testing.assert_close(tensor, wanted)
     target.follow()
     for name, tensor in target.module.state_dict().items():
@@ -238,12 +309,29 @@ def _weights(network):
     return [tensor.tolist() for tensor in network.state_dict().values()]
 
 
+def test_observations_are_normalised_by_what_was_seen_before_this_round():
+    venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+    options = {"network": {"normalize_obs": True}, "updates_per_step": 0.25, "target_every": 1}
+    agent, algorithm = made(venv, learning_starts=0, **options)
+    seen = []
+    with SerialSampler(venv, agent, 8, seed=0) as sampler:
+        for _ in range(3):
+            mean = np.mean(seen, axis=0) if seen else np.zeros(4)
+            part = agent.network.normalizer.parts[0]
+            np.testing.assert_allclose(part.mean[0], mean, atol=1e-6)
+            rounds(sampler, agent, algorithm, 1)
+            seen += list(sampler.tree["obs"].to_ndarray().reshape(-1, 4).copy())
+    assert float(part.count) == 96
+    theirs = algorithm.modules["target"].normalizer.parts[0]
+    assert 0 < float(theirs.count) < 96
+
+
 # Going on -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_saved_algorithm_goes_on_bit_for_bit(prioritized):
-    options = {"prioritized": prioritized, "n_steps": 2, "double": True, "updates_per_step": 0.3}
+@pytest.mark.parametrize("kind", [DQN, QRDQN, Rainbow])
+def test_a_saved_algorithm_goes_on_bit_for_bit(kind):
+    options = {"n_steps": 2, "updates_per_step": 0.3, "kind": kind, "network": HEADS.get(kind)}
     states = []
 
     def run(saved, count):

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from plangym_ext.learn.algorithms.value_losses import chosen, error_loss, q_target  # noqa: E402
+from plangym_ext.learn.algorithms.value_losses import (  # noqa: E402
+    chosen,
+    cross_entropy,
+    divergence,
+    error_loss,
+    moved_atoms,
+    quantile_rows,
+)
 
 NEXT = torch.tensor([[1.0, 4.0], [3.0, 2.0], [8.0, 9.0]])
-REWARD = torch.tensor([10.0, 20.0, 30.0])
-DISCOUNT = torch.tensor([0.5, 0.25, 0.0])  # the last one was terminated
-
-
-def test_the_target_is_the_reward_and_the_best_of_what_follows():
-    assert q_target(REWARD, DISCOUNT, NEXT).tolist() == [12.0, 20.75, 30.0]
-
-
-def test_a_double_target_values_the_action_that_the_other_network_chooses():
-    by = torch.tensor([[7.0, 6.0], [0.0, 1.0], [0.0, 1.0]])
-    assert q_target(REWARD, DISCOUNT, NEXT, by).tolist() == [10.5, 20.5, 30.0]
 
 
 def test_chosen():
@@ -38,3 +36,106 @@ def test_losses_of_errors(kind, rows):
     weight = torch.tensor([1.0, 0.5, 0.25])
     wanted = (rows[0] + rows[1] / 2 + rows[2] / 4) / 3
     assert float(error_loss(value, target, kind, weight)) == pytest.approx(wanted)
+
+
+# Distributions ------------------------------------------------------------------------------
+
+SUPPORT = torch.tensor([0.0, 1.0, 2.0, 3.0])
+
+
+def test_atoms_move_and_are_shared_by_their_neighbours():
+    following = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]])
+    reward, discount = torch.tensor([0.25, 9.0, 0.75]), torch.tensor([0.5, 0.5, 0.0])
+    wanted = [
+        # 0.25, 0.75, 1.25 and 1.75 of likelihoods 0.1 to 0.4
+        [0.75 * 0.1 + 0.25 * 0.2, 0.25 * 0.1 + 0.75 * 0.5 + 0.25 * 0.4, 0.25 * 0.3 + 0.3, 0.0],
+        [0.0, 0.0, 0.0, 1.0],  # beyond the last atom
+        [0.25, 0.75, 0.0, 0.0],  # terminated: all of it is the reward
+    ]
+    found = moved_atoms(following, reward, discount, SUPPORT)
+    wanted[0][1] = 0.25 * 0.1 + 0.75 * 0.2 + 0.75 * 0.3 + 0.25 * 0.4
+    assert found.tolist() == [pytest.approx(row) for row in wanted]
+    # The mean is kept where nothing falls beyond the ends.
+    mean = reward + discount * (following @ SUPPORT)
+    assert (found @ SUPPORT)[[0, 2]].tolist() == pytest.approx(mean[[0, 2]].tolist())
+
+
+def test_cross_entropy_and_divergence():
+    target = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    logits = torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+    rows = cross_entropy(logits, target)
+    total = torch.tensor([1.0, 2.0, 3.0]).exp().sum().log()
+    assert rows.tolist() == pytest.approx([float(total) - 1.5, math.log(3)])
+    assert divergence(rows, target).tolist() == pytest.approx(
+        [float(total) - 1.5 - math.log(2), math.log(3)]
+    )
+    same = torch.tensor([[0.2, 0.3, 0.5]])
+    assert float(divergence(cross_entropy(same.log(), same), same)) == pytest.approx(0, abs=1e-6)
+
+
+def test_losses_of_quantiles():
+    value = torch.tensor([[1.0, 3.0]], requires_grad=True)  # quantiles of 1/4 and 3/4
+    target = torch.tensor([[2.0, 1.5, 7.0]])
+    # Huber losses of the errors, times 1/4 or 3/4 as the target is above or below.
+    low = [0.25 * 0.5, 0.25 * 0.125, 0.25 * 5.5]
+    high = [0.25 * 0.5, 0.25 * 1.0, 0.75 * 3.5]
+    rows = quantile_rows(value, target)
+    assert rows.tolist() == pytest.approx([(sum(low) + sum(high)) / 3])
+    rows.sum().backward()
+    steps = [0.25 * 1 + 0.25 * 0.5 + 0.25 * 1, -0.25 * 1 - 0.25 * 1 + 0.75 * 1]
+    assert value.grad[0].tolist() == pytest.approx([-steps[0] / 3, -steps[1] / 3])
+
+
+def test_quantiles_that_minimise_the_loss_are_quantiles():
+    target = torch.arange(100.0)[None]
+    value = torch.zeros(1, 4, requires_grad=True)
+    optimizer = torch.optim.Adam([value], lr=1.0)
+    for _ in range(400):
+        optimizer.zero_grad()
+        quantile_rows(value, target, 0.01).sum().backward()
+        optimizer.step()
+    assert value[0].tolist() == pytest.approx([12.5, 37.5, 62.5, 87.5], abs=3)
+
+
+def test_losses_are_those_of_torchrl():
+    objectives = pytest.importorskip("torchrl.objectives")
+    tensordict, nn = pytest.importorskip("tensordict"), pytest.importorskip("tensordict.nn")
+    actors = pytest.importorskip("torchrl.modules")
+    specs = pytest.importorskip("torchrl.data")
+    distance = pytest.importorskip("torchrl.objectives.utils").distance_loss
+    values = torch.linspace(-3, 3, 7)
+    for kind, theirs, factor in (("huber", "smooth_l1", 1.0), ("squared", "l2", 0.5)):
+        wanted = factor * distance(values, torch.zeros(7), theirs).mean()
+        torch.testing.assert_close(error_loss(values, torch.zeros(7), kind), wanted)
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 4 * 2)
+
+        def forward(self, obs):
+            return self.layer(obs).unflatten(-1, (4, 2)).log_softmax(-2)
+
+    torch.manual_seed(0)
+    net = Logits()
+    actor = actors.DistributionalQValueActor(
+        nn.TensorDictModule(net, in_keys=["observation"], out_keys=["action_value"]),
+        support=SUPPORT,
+        spec=specs.Categorical(2),
+        action_space="categorical",
+        make_log_softmax=False,
+    )
+    loss = objectives.DistributionalDQNLoss(actor, gamma=0.9, delay_value=False)
+    obs, after = torch.randn(2, 6, 3)
+    action, reward = torch.arange(6) % 2, torch.linspace(-0.4, 1.3, 6)
+    over = torch.arange(6) == 4
+    step = {"observation": after, "reward": reward[:, None], "terminated": over[:, None]}
+    batch = {"observation": obs, "action": action, "next": {**step, "done": over[:, None]}}
+    wanted = loss(tensordict.TensorDict(batch, [6]))["loss"]
+    discount = torch.where(over, 0.0, 0.9)
+    with torch.no_grad():
+        following = net(after).exp().transpose(1, 2)  # [N, A, K]
+        best = (following @ SUPPORT).argmax(dim=1)
+        target = moved_atoms(chosen(following, best), reward, discount, SUPPORT)
+    rows = cross_entropy(chosen(net(obs).transpose(1, 2), action), target)
+    torch.testing.assert_close(rows.mean(), wanted)

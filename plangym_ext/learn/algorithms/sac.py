@@ -1,0 +1,111 @@
+"""SAC: critics of a policy that is paid for its entropy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.actor_critic_config import SACConfig
+from plangym_ext.learn.algorithms.critic_losses import (
+    bootstrapped,
+    discrete_soft_value,
+    soft_value,
+    temperature_loss,
+)
+from plangym_ext.learn.algorithms.off_policy import Steps
+from plangym_ext.learn.algorithms.replay_actor_critic import ReplayActorCritic
+from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
+from plangym_ext.learn.distributions.torch_noise import TorchNoise
+from plangym_ext.learn.torch_extra import functional, nn, torch
+
+#: Of the largest entropy of a Discrete space, what the policy keeps.
+_DISCRETE_ENTROPY = 0.89
+
+
+@final
+class SAC(ReplayActorCritic):
+    """Soft actor-critic, over the actions of a Box or a Discrete space.
+
+    Source: Haarnoja et al. 2018, "Soft actor-critic algorithms and applications"; for Discrete
+    spaces Christodoulou 2019, "Soft actor-critic for discrete action settings".
+    """
+
+    config_class = SACConfig
+    config: SACConfig
+
+    def _build(self) -> None:
+        super()._build()
+        config = self.config
+        self._temperature = Temperature(config.temperature, learned=config.learn_temperature)
+        self.modules["temperature"] = self._temperature
+        # One step of both: their gradients have no number in common.
+        self.optimizers["policy"] = self._make_optimizer(
+            nn.ModuleList([self.network, self._temperature])
+        )
+        self._target_entropy = self._target_of_entropy()
+
+    def _target_of_entropy(self) -> float:
+        if self.config.target_entropy is not None:
+            return self.config.target_entropy
+        width: int = self.network.distribution.width
+        # A Gaussian has a mean and a deviation for each number.
+        return _DISCRETE_ENTROPY * math.log(width) if self._critics.by_action else -width / 2
+
+    def _check_policy(self) -> None:
+        super()._check_policy()
+        if not isinstance(self.network.distribution, SquashedGaussian | Categorical):
+            raise InvalidOption(
+                f"SAC: the policy must be a squashed Gaussian over a Box, or a Discrete one; the "
+                f"network has a {type(self.network.distribution).__name__}. Make it with "
+                f"SoftPolicyConfig()."
+            )
+
+    def _target(self, steps: Steps) -> Any:
+        params = self._params(self.network, steps.next_obs)
+        temperature = self._temperature.log.exp()
+        value, _ = self._value(params, self._target_critics.module, steps.next_obs, temperature)
+        return bootstrapped(steps.reward, steps.discount, value)
+
+    def _update_policy(self, steps: Steps) -> dict[str, Any]:
+        params = self._params(self.network, steps.obs)
+        log, temperature = self._temperature.log, self._temperature.log.detach().exp()
+        value, log_prob = self._value(params, self._critics, steps.obs, temperature)
+        loss = -value.mean()
+        total = loss
+        if self.config.learn_temperature:
+            total = loss + temperature_loss(log, log_prob, self._target_entropy)
+        norm = self._descend("policy", total)
+        return {
+            "policy_loss": loss.detach(),
+            "policy_grad_norm": norm,
+            "entropy": -log_prob.detach().mean(),
+            "temperature": temperature,
+        }
+
+    def _value(self, params: Any, critics: Any, obs: Any, temperature: Any) -> tuple[Any, Any]:
+        """Return the soft values of rows, and log-probabilities: of draws, or their means."""
+        if self._critics.by_action:
+            log_probs = functional.log_softmax(params, dim=1)
+            with torch.no_grad():
+                q = critics(obs)
+            value = discrete_soft_value(q, log_probs, temperature)
+            return value, (log_probs.exp() * log_probs).sum(dim=1)
+        noise = TorchNoise(params.shape[:-1], device=params.device)
+        action, log_prob = self.network.distribution.rsample_with_log_prob(params, noise)
+        return soft_value(critics(obs, action, frozen=True), log_prob, temperature), log_prob
+
+
+@final
+class Temperature(nn.Module):
+    """What a unit of entropy is worth, of which the logarithm is learned.
+
+    Args:
+        start: what it is at first.
+        learned: whether it gets a gradient.
+    """
+
+    def __init__(self, start: float, *, learned: bool) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(math.log(start)), requires_grad=learned)

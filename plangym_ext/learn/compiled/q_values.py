@@ -1,0 +1,66 @@
+"""Updates of Q values in compiled code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.compiled.dense_network import DenseHead, has_dense_layers
+from plangym_ext.learn.compiled.q_losses import q_errors
+from plangym_ext.learn.torch_extra import nn
+
+Ndarray = npt.NDArray[Any]
+
+
+class QLoss(NamedTuple):
+    """What came of N steps."""
+
+    loss: float
+    q: float  # mean, of the actions that were played
+    errors: Ndarray  # [N] float32, absolute
+
+
+class CompiledQ:
+    """Q values of a network of dense layers, and their gradients.
+
+    They are those of `algorithms.value_losses` by autograd, but for the last digits: sums are
+    added in another order.
+
+    Args:
+        network: one that `can_compile_q`.
+        optimizer: of all of its parameters; weights are read in its vector, and the gradient
+            is left there.
+    """
+
+    def __init__(self, network: Any, optimizer: FlatOptimizer) -> None:
+        self._dense = DenseHead(network.body.dense, network.heads, optimizer)
+        self._scale = np.float32(network.value_scale)
+
+    def q(self, features: Ndarray) -> Ndarray:
+        """Return `[N, A]` float32 of features `[N, F]` float32."""
+        return self._dense.forward(features) * self._scale
+
+    def learn(
+        self, features: Ndarray, index: Ndarray, target: Ndarray, weight: Ndarray, *, huber: bool
+    ) -> QLoss:
+        """Leave the gradient of the mean loss with the optimiser; see `q_errors`."""
+        q = self.q(features)
+        d_q, errors = np.empty_like(q), np.empty(len(q), np.float32)
+        loss, mean = q_errors(q, index, target, weight, huber, d_q, errors)
+        if np.isfinite(loss):
+            self._dense.backward(d_q * self._scale)
+        return QLoss(loss, mean, errors)
+
+
+def can_compile_q(network: Any) -> bool:
+    """Return whether a network's gradients can be had by `CompiledQ`."""
+    return (
+        has_dense_layers(network)
+        and type(network.heads) is nn.Linear
+        and network.heads.out_features == network.distribution.num_actions
+        and network.has_q
+        and not network.has_value
+    )

@@ -1,0 +1,110 @@
+"""Several critics of actions, evaluated together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.dense_product import dense_layers_product
+from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+@final
+class Critics(nn.Module):
+    """E critics with dense layers and rectifiers, whose weights are stacked.
+
+    Convolutions of images come before and are the same for all of them.
+
+    Args:
+        observation_space: of one row, as in `make_agent_network`.
+        action_space: Discrete: a critic says what each action is worth; else it is shown the
+            action.
+        count: E.
+        hidden: widths of the dense layers.
+        precision: see `dense_layers_product`.
+
+    Attributes:
+        weights: of each layer, `[E, out, in]`.
+        biases: of each layer, `[E, out]`.
+        by_action: whether they put out a number per action.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        count: int,
+        hidden: tuple[int, ...],
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.precision = precision
+        self.parts = ObservationParts(observation_space, AgentConfig())
+        self.by_action = isinstance(action_space, spaces.Discrete)
+        width, out = self.parts.width, 1
+        self.action: ActionEncoder | None = None
+        if isinstance(action_space, spaces.Discrete):
+            out = int(action_space.n)
+        else:
+            self.action = ActionEncoder(action_space)
+            width += self.action.width
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for inputs, outputs in zip([width, *hidden], [*hidden, out], strict=True):
+            # As torch begins a linear layer.
+            most = 1 / math.sqrt(inputs)
+            self.weights.append(torch.empty(count, outputs, inputs).uniform_(-most, most))
+            self.biases.append(torch.empty(count, outputs).uniform_(-most, most))
+
+    def forward(
+        self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None
+    ) -> torch.Tensor:
+        """Say what actions are worth.
+
+        Args:
+            obs: `[N, *obs]`, nested as the space.
+            action: `[N, *act]`; None where `by_action`.
+            frozen: whether gradients reach the action alone, and none the weights.
+            first: how many of the critics are asked; None: all.
+
+        Returns:
+            `[E, N]`; `[E, N, A]` where `by_action`.
+        """
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            rows = self.parts(obs)
+        if self.action is not None:
+            rows.append(self.action(action))
+        x = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
+        weights, biases = ([p[:first] for p in part] for part in (self.weights, self.biases))
+        if frozen:
+            weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
+        q = dense_layers_product(x, weights, biases, precision=self.precision, rectify_last=False)
+        return q if self.by_action else q[..., 0]
+
+
+def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision: str) -> Critics:
+    """Return critics of the actions of a policy network, with weights that torch draws.
+
+    Args:
+        network: such as `make_agent_network` makes.
+        count: how many.
+        hidden: widths of the dense layers of each.
+        precision: of products: "float32" or "bfloat16".
+
+    Raises:
+        InvalidOption: the network does not say what spaces it is for, or is recurrent.
+    """
+    found: list[Any] = [
+        getattr(network, name, None) for name in ("observation_space", "action_space")
+    ]
+    if None in found or network.initial_carry(1) is not None:
+        raise InvalidOption(
+            "make_critics: the network must have the attributes observation_space and "
+            "action_space, and no carry; make it with make_agent_network and recurrent='none'."
+        )
+    return Critics(found[0], found[1], count=count, hidden=hidden, precision=precision)

@@ -1,0 +1,124 @@
+"""Dense layers with rectifiers as one operation of autograd, by the fastest products there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from plangym_ext.learn.torch_extra import functional, torch
+
+PRECISIONS = ("float32", "bfloat16")
+# Smaller products are over before oneDNN has begun.
+_LEAST_WORK = 2**20
+
+
+def dense_layers_product(
+    x: Any, weights: Sequence[Any], biases: Sequence[Any], *, precision: str, rectify_last: bool
+) -> Any:
+    """Return what E stacks of dense layers, with rectifiers between, make of the same rows.
+
+    Autograd sees one operation, so that what it costs is that of the products. On the CPU these
+    are oneDNN's, whose float32 was twice as fast as that of MKL on an AMD EPYC (190 and 95
+    GFLOP/s on one thread, 256 rows through 256 x 256). Gradients are worked out for those
+    arguments alone that need any: pass detached weights where none are wanted.
+
+    Args:
+        x: `[N, F]` float32.
+        weights: of each layer, `[E, out, in]` float32.
+        biases: of each layer, `[E, out]`.
+        precision: "float32"; or "bfloat16", of what is multiplied: sums are of float32, and
+            layers hand bfloat16 on.
+        rectify_last: whether the last layer has a rectifier too.
+
+    Returns:
+        `[E, N, out]` float32.
+    """
+    result: Any = _DenseLayers.apply(
+        x, precision == "bfloat16", rectify_last, len(weights), *weights, *biases
+    )
+    return result
+
+
+class _DenseLayers(torch.autograd.Function):
+    """The products forwards and backwards; saves the outputs of all layers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, half: bool, rectify_last: bool, depth: int, *rest: Any) -> Any:
+        """Return `[E, N, out]`; see `dense_layers_product`."""
+        if half:
+            x, rest = x.bfloat16(), tuple(part.bfloat16() for part in rest)
+        stacked = [part.unbind(0) for part in rest]
+        weights, biases = stacked[:depth], stacked[depth:]
+        kept: list[list[Any]] = []
+        for e in range(len(weights[0])):
+            rows = [x]
+            for i in range(depth):
+                rectify = rectify_last or i < depth - 1
+                rows.append(_layer(rows[-1], weights[i][e], biases[i][e], rectify))
+            kept.append(rows)
+        ctx.weights, ctx.kept, ctx.rectify_last = weights, kept, rectify_last
+        return torch.stack([rows[-1] for rows in kept]).float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Return the gradients of x, weights and biases that are needed."""
+        depth = len(ctx.weights)
+        of_x, of_weights, of_biases = ctx.needs_input_grad[0], [], []
+        needed = ctx.needs_input_grad[4:]
+        lowest = min([i % depth for i in range(2 * depth) if needed[i]], default=depth)
+        total, found = None, []
+        for e, rows in enumerate(ctx.kept):
+            dy, grads = gradient[e].to(rows[0].dtype), {}
+            for i in reversed(range(depth)):
+                if ctx.rectify_last or i < depth - 1:
+                    dy = torch.ops.aten.threshold_backward(dy, rows[i + 1], 0)
+                if needed[i]:
+                    grads[i] = _product(dy.t(), rows[i].t())
+                if needed[depth + i]:
+                    grads[depth + i] = dy.sum(0)
+                if i > lowest or of_x:
+                    dy = _product(dy, ctx.weights[i][e].t())
+            if of_x:
+                total = dy.float() if total is None else total + dy.float()
+            found.append(grads)
+        stacks = [
+            torch.stack([grads[i] for grads in found]).float() if needed[i] else None
+            for i in range(2 * depth)
+        ]
+        of_weights, of_biases = stacks[:depth], stacks[depth:]
+        return total, None, None, None, *of_weights, *of_biases
+
+
+def _onednn(x: Any, rows: Any) -> Any:
+    """Return oneDNN's product for two matrices, or None where it would not pay."""
+    if x.device.type != "cpu" or x.shape[0] * x.shape[1] * rows.shape[0] < _LEAST_WORK:
+        return None
+    return _LINEAR
+
+
+def _layer(x: Any, weight: Any, bias: Any, rectify: bool) -> Any:
+    """Return x weight^T + bias, rectified or not."""
+    linear = _onednn(x, weight)
+    if linear is not None:
+        return linear(x, weight, bias, "relu" if rectify else "none", [], "")
+    y = functional.linear(x, weight, bias)
+    return y.relu_() if rectify else y
+
+
+def _product(x: Any, rows: Any) -> Any:
+    """Return x rows^T; either may be a transposed view."""
+    linear = _onednn(x, rows) if x.dtype == torch.float32 else None
+    if linear is not None:
+        # oneDNN takes longer over transposed rows on the left than a copy of them takes.
+        return linear(x.contiguous(), rows, None, "none", [], "")
+    return torch.mm(x, rows.t())
+
+
+def _linear_of_onednn() -> Any:
+    """Return oneDNN's linear layer; None in a torch that was built without."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+_LINEAR = _linear_of_onednn()

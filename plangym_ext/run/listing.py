@@ -1,0 +1,112 @@
+"""`plangym-ext list KIND`: the names that the other commands take.
+
+With a WORD, those that have it in them: `plangym-ext list envs pacman`. The name stands first
+in its line, so that `plangym-ext list planners | cut -d' ' -f1` gives the names alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from plangym_ext.run.env_options import add_import_option, import_modules
+
+#: The library's own ids, which are all registered.
+_OWN_IDS = "plangym_ext/*"
+
+
+def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+    """Add the options of the command."""
+    parser.add_argument(
+        "kind", choices=list(KINDS), metavar="KIND", help=f"one of: {', '.join(KINDS)}"
+    )
+    parser.add_argument("word", nargs="?", default="", metavar="WORD", help="part of the names")
+    add_import_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line a name; exit status 1 if there is none."""
+    import_modules(options)
+    wanted = options.word.lower()
+    found = {name: note for name, note in KINDS[options.kind]().items() if wanted in name.lower()}
+    width = max(map(len, found), default=0)
+    for name, note in found.items():
+        print(f"{name:<{width}}  {note}".rstrip())
+    return 0 if found else 1
+
+
+def envs() -> dict[str, str]:
+    """Return the ids that gymnasium knows, and patterns of those that are registered on demand."""
+    import gymnasium as gym
+
+    from plangym_ext.envs.ids import register_own_ids
+    from plangym_ext.states.families import all_families, family_of_entry_point, register_all_ids
+
+    register_all_ids()
+    register_own_ids()
+    found: dict[str, str] = {}
+    for name, spec in gym.registry.items():
+        if not _is_refused(spec.entry_point):
+            family = family_of_entry_point(spec.entry_point)
+            found[name] = family.name if family else str(spec.entry_point).partition(":")[0]
+    for family in all_families():
+        for pattern in family.names:
+            if pattern != _OWN_IDS:
+                found.setdefault(pattern, f"{family.name}: ids of this form")
+    return found
+
+
+def _is_refused(entry_point: Any) -> bool:
+    """Return whether an id is there only to say that there is no such env any more."""
+    return entry_point is None or getattr(entry_point, "__name__", "").startswith("_raise")
+
+
+def planners() -> dict[str, str]:
+    """Return the planners."""
+    from plangym_ext.planners import PLANNERS
+
+    return {name: entry.help for name, entry in PLANNERS.items()}
+
+
+def algorithms() -> dict[str, str]:
+    """Return the algorithms of agents, `algorithm.name` of `train`."""
+    from plangym_ext.run.settings.sections import ALGORITHMS
+
+    return _classes(ALGORITHMS)
+
+
+def agents() -> dict[str, str]:
+    """Return the agents, `agent.name` of `train`."""
+    from plangym_ext.run.settings.sections import AGENTS
+
+    return _classes(AGENTS)
+
+
+def trainers() -> dict[str, str]:
+    """Return what learns from searches, `trainer.name` of `train`."""
+    from plangym_ext.run.settings.sections import TRAINERS
+
+    return _classes(TRAINERS)
+
+
+def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
+    return {name: f"plangym_ext.learn.{entry[0]}" for name, entry in known.items()}
+
+
+def presets() -> dict[str, str]:
+    """Return the presets of `train`; `train --list` tells what each has reached."""
+    from plangym_ext.run.settings.presets import PRESETS
+
+    return {name: preset.about for name, preset in PRESETS.items()}
+
+
+#: What can be listed -> a function that returns names, with a note on each.
+KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "envs": envs,
+    "planners": planners,
+    "algorithms": algorithms,
+    "agents": agents,
+    "trainers": trainers,
+    "presets": presets,
+}

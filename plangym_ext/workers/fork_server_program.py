@@ -1,0 +1,143 @@
+"""The server's side of `fork_server`: imports what workers need, and forks them.
+
+It is started as `python -m plangym_ext.workers.fork_server_program SOCKET LIFELINE IDLE`, with
+the numbers of two descriptors and the seconds without a worker after which it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import random
+import signal
+import socket
+import sys
+
+from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
+from plangym_ext.workers.protocol import ExitStatus, Fork
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the parent is gone or needs nothing; in a forked worker, run the worker."""
+    from plangym_ext.workers import program
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
+    lifeline = int(argv[2])
+    program.watch_parent(lifeline)
+    gc.disable()
+    import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
+
+    gc.enable()
+    # What was imported is not to be looked at, nor its pages copied, by any collection.
+    gc.freeze()
+    with socket.socket(fileno=int(argv[1])) as connection:
+        arguments = _serve(connection, float(argv[3]))
+        if arguments is None:
+            return 0
+    os.close(lifeline)
+    sys.argv[:] = [program.__file__, *arguments]
+    return program.main(sys.argv)
+
+
+def _serve(connection: socket.socket, idle: float) -> list[str] | None:
+    """Answer requests; return None at the end, and in a forked worker its arguments."""
+    children: set[int] = set()
+    while True:
+        if not wait_readable([connection.fileno()], idle):
+            if any(map(_runs, children)):
+                continue
+            return None
+        header, fds, *_ = socket.recv_fds(
+            connection, HEADER.size, 8, socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
+        )
+        if not header:
+            return None
+        (length,) = HEADER.unpack(header)
+        body = connection.recv(length, socket.MSG_WAITALL)
+        if len(body) < length:
+            return None
+        number, request = pickle.loads(body)
+        if isinstance(request, Fork):
+            try:
+                pid = os.fork()
+            except OSError:  # no room for another process: the parent tries another way
+                pid = NO_PROCESS
+            if pid == 0:
+                return _become_worker(request, fds)
+            if pid != NO_PROCESS:
+                # Here too: the parent may want to end the group before the worker has run a line.
+                with contextlib.suppress(OSError):
+                    os.setpgid(pid, pid)
+                children.add(pid)
+            answer = pid, _named(request, fds)[2]
+            for fd in fds:
+                os.close(fd)
+        else:
+            answer = _ended(request)
+            if answer[0]:
+                children.discard(request.pid)
+        with contextlib.suppress(BrokenPipeError):
+            connection.sendall(ANSWER.pack(number, *answer))
+
+
+def _named(request: Fork, fds: list[int]) -> list[int]:
+    """Return the descriptors in the order of `ForkServer.start`, -1 for what is not there."""
+    return [fds[place] if place >= 0 else -1 for place in request.order]
+
+
+def _become_worker(request: Fork, fds: list[int]) -> list[str]:
+    """Be as this process would be had the parent started it; return the program's arguments."""
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+    *mine, stdout, stderr, folder = _named(request, fds)
+    for fd, number in ((stdout, 1), (stderr, 2)):
+        if fd >= 0:
+            os.dup2(fd, number)
+            os.close(fd)
+    with contextlib.suppress(OSError):  # a folder that may not be entered
+        os.fchdir(folder)
+    os.close(folder)
+    if request.umask is not None:
+        os.umask(request.umask)
+    _limit(request.limits)
+    with contextlib.suppress(OSError):  # to be less nice takes a privilege
+        os.setpriority(os.PRIO_PROCESS, 0, request.niceness)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    # A fork draws what its siblings draw until it is seeded.
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    return [str(fd) for fd in mine]
+
+
+def _limit(limits: dict[int, tuple[int, int]]) -> None:
+    import resource
+
+    for number, limit in limits.items():
+        if resource.getrlimit(number) != limit:
+            with contextlib.suppress(OSError, ValueError):  # a hard limit is not raised again
+                resource.setrlimit(number, limit)
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return False
+
+
+def _ended(request: ExitStatus) -> tuple[int, int]:
+    """Return whether a worker has ended, and its exit status."""
+    try:
+        pid, status = os.waitpid(request.pid, 0 if request.wait else os.WNOHANG)
+    except ChildProcessError:
+        return 1, UNKNOWN_STATUS
+    return (1, os.waitstatus_to_exitcode(status)) if pid else (0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,332 @@
+"""SAC, TD3 and DDPG: endings, whose weights an update changes, and going on bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gymnasium import spaces  # noqa: E402
+
+from plangym_ext import make_vec  # noqa: E402
+from plangym_ext.errors import InvalidOption  # noqa: E402
+from plangym_ext.learn import (  # noqa: E402
+    DDPG,
+    SAC,
+    TD3,
+    AgentConfig,
+    DeterministicPolicyConfig,
+    PolicyAgent,
+    Schedule,
+    SerialSampler,
+    SoftPolicyConfig,
+    make_agent_network,
+)
+from plangym_ext.learn.algorithms.off_policy import Steps  # noqa: E402
+
+ALGORITHMS = {
+    "sac": (SAC, SoftPolicyConfig),
+    "td3": (TD3, DeterministicPolicyConfig),
+    "ddpg": (DDPG, DeterministicPolicyConfig),
+}
+SMALL = {"capacity": 400, "learning_starts": 8, "batch_size": 8, "critic_hidden": (16,)}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Corridor(gym.Env):
+    """Three steps of reward 1, whatever is done, then the end: the state, or the time, is over."""
+
+    observation_space = spaces.Discrete(3)
+
+    def __init__(self, *, terminates=True, discrete=False):
+        self.terminates = terminates
+        low, high = np.array([-3, 0], np.float32), np.array([3, 1], np.float32)
+        self.action_space = spaces.Discrete(2, start=5) if discrete else spaces.Box(low, high)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return 0, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.count += 1
+        over = self.count == 3
+        # Without an end one would stand in the first place again.
+        return self.count % 3, 1.0, over and self.terminates, over and not self.terminates, {}
+
+
+def corridors(count=4, **options):
+    return make_vec(
+        [lambda: Corridor(**options)] * count, backend="serial", autoreset_mode="same_step"
+    )
+
+
+def made(venv, name, *, seed=0, network=None, **options):
+    """Return agent and algorithm for a vector env."""
+    algorithm, config = ALGORITHMS[name]
+    space = venv.single_observation_space, venv.single_action_space
+    net = make_agent_network(*space, config(**{"hidden": (16,), **(network or {})}), seed=seed)
+    settings = algorithm.config_class(**{**SMALL, **options})
+    return PolicyAgent(net), algorithm(net, settings, seed=seed)
+
+
+def rounds(sampler, agent, algorithm, count):
+    """Collect and learn so many times; return what was logged last."""
+    found = {}
+    for _ in range(count):
+        algorithm.prepare(agent)
+        algorithm.take(sampler.collect(version=algorithm.updates))
+        found = algorithm.train()
+    return found
+
+
+# Endings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminates", [True, False])
+@pytest.mark.parametrize(
+    ("name", "discrete", "options"),
+    [
+        ("sac", False, {"temperature": 1e-8, "learn_temperature": False}),
+        ("sac", True, {"temperature": 1e-8, "learn_temperature": False, "prioritized": True}),
+        ("td3", False, {"n_steps": 2}),
+        ("ddpg", False, {}),
+    ],
+)
+def test_terminated_returns_end_and_truncated_ones_go_on(name, discrete, options, terminates):
+    settings = {
+        "discount": 0.8,
+        "learning_rate": Schedule(start=0.15, end=0.003, over=180),
+        # Critics that are a number per place and one per action.
+        "critic_hidden": (),
+        "target_every": 2,
+        "target_rate": 0.5,
+        "updates_per_step": 2,
+        "policy_every": 1000,
+        "capacity": 60,
+        "batch_size": 16,
+        **options,
+    }
+    with corridors(terminates=terminates, discrete=discrete) as venv:
+        agent, algorithm = made(venv, name, **settings)
+        with SerialSampler(venv, agent, 4, seed=0) as sampler:
+            rounds(sampler, agent, algorithm, 7)
+        places = torch.arange(3)
+        action = None if discrete else torch.tensor([[0.0, 0.5]]).repeat(3, 1)
+        q = algorithm.modules["critics"](places, action)
+    wanted = [1 + 0.8 + 0.64, 1.8, 1.0] if terminates else [5.0, 5.0, 5.0]
+    for critic in q:
+        values = critic.detach().numpy()
+        values = values.T if discrete else values[None]
+        np.testing.assert_allclose(values, np.tile(wanted, (len(values), 1)), atol=0.1)
+
+
+# Whose weights ----------------------------------------------------------------------------
+
+
+def steps(rows=8, *, discrete=False):
+    rng = np.random.default_rng(0)
+    places = torch.from_numpy(rng.integers(3, size=rows))
+    action = 5 + places % 2 if discrete else torch.from_numpy(rng.random((rows, 2), np.float32))
+    number = torch.from_numpy(rng.random(rows, np.float32))
+    return Steps(places, action, number, 0.9 * torch.ones(rows), (places + 1) % 3, None)
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.state_dict().values()]).clone()
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_critics_change_no_policy_and_the_policy_no_critics(name, discrete):
+    if discrete and name != "sac":
+        return
+    with corridors(1, discrete=discrete) as venv:
+        _, algorithm = made(
+            venv, name, policy_every=2, target_every=3, network={"init": "orthogonal"}
+        )
+    parts = {"policy": algorithm.network, **algorithm.modules}
+    changed = []
+    for number in range(6):
+        before = {part: weights(module) for part, module in parts.items()}
+        algorithm._update(steps(discrete=discrete))
+        algorithm.updates += 1
+        now = {part: weights(module) for part, module in parts.items()}
+        changed.append({part for part in parts if not torch.equal(before[part], now[part])})
+        learned = {"policy"} | ({"temperature"} if name == "sac" else set())
+        targets = {part for part in parts if part.startswith("target")}
+        assert changed[-1] == (
+            {"critics"}
+            | (learned if number % 2 else set())
+            | (targets if number % 3 == 2 else set())
+        )
+    for module in (algorithm.network, *algorithm.modules.values()):
+        assert all(p.grad is None for p in module.parameters())
+
+
+def test_the_policy_climbs_the_critics_and_keeps_its_entropy():
+    """A critic that wants the first number of an action large, and nothing of the second."""
+    with corridors(1) as venv:
+        rate = Schedule(start=0.03, end=0.003, over=250)
+        _, algorithm = made(venv, "sac", learning_rate=rate, critic_hidden=(), temperature=0.1)
+    with torch.no_grad():
+        for part in [*algorithm.modules["critics"].weights, *algorithm.modules["critics"].biases]:
+            part.zero_()
+        algorithm.modules["critics"].weights[0][:, 0, 3] = 1.0
+    drawn = steps(256)
+    for _ in range(250):
+        algorithm._update_policy(drawn)
+        algorithm.updates += 1
+    params = algorithm._params(algorithm.network, torch.arange(3))
+    entropy = algorithm.network.distribution.entropy(params)
+    assert (params[:, 0] > 0.5).all()
+    assert params[:, 1].abs().max() < 0.3
+    assert entropy.detach().numpy() == pytest.approx(-2.0, abs=0.2)
+
+
+@pytest.mark.parametrize(("share", "rises"), [(0.5, False), (None, True)])
+def test_the_temperature_of_discrete_actions_follows_the_entropy(share, rises):
+    with corridors(1, discrete=True) as venv:
+        target = None if share is None else share * math.log(2)
+        _, algorithm = made(venv, "sac", learning_rate=0.01, target_entropy=target)
+    assert algorithm._target_entropy == pytest.approx((share or 0.89) * math.log(2))
+    with torch.no_grad():
+        # An entropy of 0.7 times the most.
+        algorithm.network.heads.bias[0] = 1.47
+    before = algorithm.modules["temperature"].log.item()
+    algorithm._update_policy(steps(discrete=True))
+    assert (algorithm.modules["temperature"].log.item() > before) == rises
+
+
+def test_targets_of_td3_are_of_smoothed_actions_and_the_lower_critic():
+    with corridors(1) as venv:
+        _, algorithm = made(venv, "td3", critic_hidden=(), target_noise=0.2, target_noise_clip=0.3)
+    critics = algorithm.modules["target_critics"]
+    with torch.no_grad():
+        for part in [*critics.weights, *critics.biases]:
+            part.zero_()
+        critics.weights[0][0, 0, 3] = 1.0  # one says the first number of the action
+        critics.weights[0][1, 0, 3] = -1.0  # and one the opposite
+    drawn = steps(4000)
+    target = (algorithm._target(drawn) - drawn.reward) / 0.9
+    # Minus the size of the noise, as a fresh policy plays 0.
+    assert (target <= 0).all()
+    assert target.min().item() == pytest.approx(-0.3)
+    clipped = (target < -0.2999).float().mean().item()
+    assert clipped == pytest.approx(math.erfc(1.5 / math.sqrt(2)), abs=0.02)
+
+
+def test_ddpg_is_td3_with_other_settings():
+    with corridors(1) as venv:
+        same = {"critics": 1, "policy_every": 1, "target_every": 1, "target_noise": 0.0}
+        _, td3 = made(venv, "td3", **same)
+        _, ddpg = made(venv, "ddpg", target_rate=0.005)
+    for _ in range(3):
+        for algorithm in (td3, ddpg):
+            algorithm._update(steps())
+            algorithm.updates += 1
+    assert torch.equal(weights(td3.network), weights(ddpg.network))
+
+
+def test_the_noise_of_the_agent_is_that_of_the_config():
+    with corridors(2) as venv:
+        over = Schedule(start=0.4, end=0.0, over=4)
+        agent, algorithm = made(venv, "td3", exploration=over, learning_starts=0)
+        seen = []
+        with SerialSampler(venv, agent, 1, seed=0) as sampler:
+            for _ in range(4):
+                rounds(sampler, agent, algorithm, 1)
+                seen.append(agent.exploration)
+    assert seen == pytest.approx([0.4, 0.2, 0.0, 0.0])
+
+
+# Going on ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sac", {"n_steps": 2, "prioritized": True}),
+        ("sac", {"precision": "bfloat16"}),
+        ("td3", {}),
+        ("ddpg", {}),
+        ("discrete", {}),
+    ],
+)
+def test_a_saved_algorithm_goes_on_bit_for_bit(name, options):
+    states = []
+    discrete = name == "discrete"
+
+    def run(saved, count):
+        with corridors(3, discrete=discrete) as venv:
+            agent, algorithm = made(venv, "sac" if discrete else name, seed=5, **options)
+            with SerialSampler(venv, agent, 5, seed=1) as sampler:
+                if saved is not None:
+                    algorithm.load_state_dict(saved[0])
+                    sampler.load_state_dict(saved[1])
+                rounds(sampler, agent, algorithm, count)
+                states.append(copy.deepcopy((algorithm.state_dict(), sampler.state_dict())))
+
+    run(None, 5)
+    run(None, 2)
+    run(states[1], 3)
+    whole, resumed = (state[0] for state in (states[0], states[2]))
+    assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 20
+    _same(whole, resumed)
+
+
+def _same(one, other):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            _same(one[name], other[name])
+    elif isinstance(one, torch.Tensor | np.ndarray):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    else:
+        assert one == other
+
+
+# What cannot be ---------------------------------------------------------------------------
+
+
+def test_policies_that_cannot_be_learned_are_refused():
+    with corridors(1) as venv, corridors(1, discrete=True) as other:
+        space = venv.single_observation_space, venv.single_action_space
+        with pytest.raises(InvalidOption, match="a squashed Gaussian over a Box"):
+            SAC(make_agent_network(*space, AgentConfig(), seed=0))
+        with pytest.raises(InvalidOption, match="actions of a Box alone"):
+            TD3(make_agent_network(*space, SoftPolicyConfig(), seed=0))
+        with pytest.raises(InvalidOption, match="actions of a Box alone"):
+            made(other, "ddpg")
+        with pytest.raises(InvalidOption, match="must take observations as they are"):
+            made(venv, "sac", network={"normalize_obs": True})
+        with pytest.raises(InvalidOption, match="policy head"):
+            made(venv, "sac", network={"heads": ("value",)})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "float16"}, "precision must be one of float32, bfloat16"),
+        ({"critics": 0}, "critics must be an integer"),
+        ({"critic_hidden": (4, 0)}, "critic_hidden must be widths"),
+        ({"temperature": 0.0}, "temperature must be a finite number"),
+        ({"policy_every": 0}, "policy_every must be an integer"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidOption, match=message):
+        SAC.config_class(**options)

@@ -1,0 +1,55 @@
+"""`plangym-ext list`: the registries themselves, and nothing written beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from plangym_ext.planners import PLANNERS
+from plangym_ext.run.cli import main
+from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.sections import AGENTS, ALGORITHMS, TRAINERS
+
+
+def listed(capsys, *arguments: str) -> dict[str, str]:
+    """Return what is printed: names, and the note on each."""
+    assert main(["list", *arguments]) == 0
+    return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("planners", PLANNERS),
+        ("algorithms", ALGORITHMS),
+        ("agents", AGENTS),
+        ("trainers", TRAINERS),
+        ("presets", PRESETS),
+    ],
+)
+def test_all_that_is_registered_is_listed(kind, known, capsys):
+    assert list(listed(capsys, kind)) == list(known)
+
+
+def test_envs_are_those_of_gymnasium_of_the_library_and_of_families(capsys):
+    found = listed(capsys, "envs")
+    assert found["CartPole-v1"] == "classic_control"
+    assert found["ALE/Pong-v5"] == "atari"
+    assert found["plangym_ext/Sokoban-v0"] == "own"
+    assert found["MiniGrid-*"] == "minigrid: ids of this form"
+    # gymnasium knows these, but only to say that they are gone.
+    assert "Ant-v2" not in found
+
+
+def test_a_word_chooses_names_and_status_1_says_that_there_is_none(capsys):
+    assert list(listed(capsys, "envs", "mspacman-V5")) == ["ALE/MsPacman-v5"]
+    assert main(["list", "planners", "zzz"]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_a_kind_that_there_is_not_is_one_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["list", "planer"])
+    said = capsys.readouterr().err
+    assert "'planer'" in said
+    assert "planners" in said
+    assert len(said.splitlines()) == 1
