@@ -428,6 +428,7 @@ REDUCED = {
     ),
     "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
     "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+    "dqn_cartpole": ("numpy", _REPLAY),
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),
