@@ -13,7 +13,9 @@ from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig, SACConf
 from plangym_ext.learn.algorithms.config import (
     A2CConfig,
     PPOConfig,
+    PQNConfig,
     ReinforceConfig,
+    VTraceConfig,
 )
 from plangym_ext.learn.algorithms.off_policy_config import (
     C51Config,
@@ -85,6 +87,8 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
+    "vtrace": ("VTrace", VTraceConfig),
+    "pqn": ("PQN", PQNConfig),
     "dqn": ("DQN", DQNConfig),
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
