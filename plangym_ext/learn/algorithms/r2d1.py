@@ -108,7 +108,8 @@ class R2D1(QLearning):
         q = self.network(steps.inputs, carry)[0].q
         with torch.no_grad():
             target = self._targets(q.detach(), target_q, steps)
-        index = (steps.action - self._start)[..., None]
+        # The actions of rows in which none was played may be anything.
+        index = torch.where(steps.learned, steps.action - self._start, 0)[..., None]
         value = torch.where(steps.learned, q.gather(2, index)[..., 0], 0.0)
         target = torch.where(steps.learned, target, 0.0)
         # A mean over the rows of all sequences that count, each with the weight of its sequence.
