@@ -35,10 +35,14 @@ class _Sequences(NamedTuple):
 
     def from_row(self, begin: int) -> _Sequences:
         """Return what comes from a row on, with rows counted from there; the carry stays."""
-        rows = (self.action, self.reward, self.discount, self.following - begin, self.learned)
-        later = (part[begin:] for part in rows)
-        inputs = _rows(self.inputs, begin, None)
-        return _Sequences(inputs, self.carry, *later, self.weight, self.indices)
+        return self._replace(
+            inputs=_rows(self.inputs, begin, None),
+            action=self.action[begin:],
+            reward=self.reward[begin:],
+            discount=self.discount[begin:],
+            following=self.following[begin:] - begin,
+            learned=self.learned[begin:],
+        )
 
 
 @final
@@ -54,7 +58,6 @@ class R2D1(QLearning):
 
     config_class = R2D1Config
     config: R2D1Config
-    replay: SequenceReplay
 
     def _check_network(self) -> None:
         if self.network.initial_carry(1) is None:
@@ -70,7 +73,7 @@ class R2D1(QLearning):
                 "Make it with that."
             )
 
-    def _make_replay(self, seed: int) -> Any:
+    def _make_replay(self, seed: int) -> SequenceReplay:
         config = self.config
         return SequenceReplay(
             config.capacity,
@@ -93,10 +96,17 @@ class R2D1(QLearning):
             self._tensor(samples["prev_reward"]),
             self._tensor(samples["first"]),
         )
-        names = ("action", "reward", "discount", "following", "learned")
-        rows = (self._tensor(samples[name]) for name in names)
-        carry = mapped(self._tensor, samples["carry"])
-        return _Sequences(inputs, carry, *rows, self._tensor(batch.weights), batch.indices)
+        return _Sequences(
+            inputs,
+            mapped(self._tensor, samples["carry"]),
+            self._tensor(samples["action"]),
+            self._tensor(samples["reward"]),
+            self._tensor(samples["discount"]),
+            self._tensor(samples["following"]),
+            self._tensor(samples["learned"]),
+            self._tensor(batch.weights),
+            batch.indices,
+        )
 
     def _loss(self, steps: Any) -> Learned:
         burn_in = self.config.burn_in

@@ -37,8 +37,9 @@ def new_rows(count: int, sequences: int) -> Rows:
     """Return R rows of N sequences, to be written."""
     shape = count, sequences
     int64, bools, floats = np.int64, np.bool_, np.float32
-    kinds = (int64, int64, int64, bools, bools, floats, floats, int64)
-    return Rows(*(np.zeros(shape, kind) for kind in kinds))
+    kinds: tuple[Any, ...] = (int64, int64, int64, bools, bools, floats, floats, int64)
+    arrays: list[Any] = [np.zeros(shape, kind) for kind in kinds]
+    return Rows(*arrays)
 
 
 @kernel
