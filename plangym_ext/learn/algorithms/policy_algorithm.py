@@ -48,6 +48,11 @@ class PolicyAlgorithm(RolloutAlgorithm):
         """Whether single steps are learned from, if nothing is carried."""
         return True
 
+    def _set_training(self, on: bool) -> None:
+        # Dense layers are the same in both modes, and to go through all modules takes time.
+        if isinstance(self.gradients, ActorCriticLosses):
+            super()._set_training(on)
+
     def take(self, collected: Collected) -> None:
         """Work out returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
         super().take(collected)

@@ -90,7 +90,9 @@ class Rollout(NamedTuple):
         return self.rows(advantage, advantage + value)
 
 
-def rollout_of(tree: ArrayDict, network: Any, needed: str = "log_prob") -> Rollout:
+def rollout_of(
+    tree: ArrayDict, network: Any, needed: str = "log_prob", forward: Any = None
+) -> Rollout:
     """Return a fragment, with the values of what its ends lead to.
 
     The network is asked about obs[T] and about the final observations of truncated episodes:
@@ -101,6 +103,7 @@ def rollout_of(tree: ArrayDict, network: Any, needed: str = "log_prob") -> Rollo
         tree: of a sampler; see `plangym_ext.learn.build_sample_tree`.
         network: that played it, in evaluation mode.
         needed: name of what is needed of the agent's infos: "log_prob" or "q".
+        forward: evaluates inputs as the network does; None: the network itself.
 
     Raises:
         InvalidOption: the agent did not keep it.
@@ -116,7 +119,7 @@ def rollout_of(tree: ArrayDict, network: Any, needed: str = "log_prob") -> Rollo
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
     valid = read.tensor(tree["valid"])
     with torch.no_grad():
-        bootstrap, final = _values_of_ends(read, network, shown, valid)
+        bootstrap, final = _values_of_ends(read, forward or network, shown, valid)
     truncated = read.tensor(tree["truncated"])
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}

@@ -15,6 +15,7 @@ from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.losses import explained_variance
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
@@ -49,6 +50,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         super().__init__(network, config, seed=seed)
         self.optimizer = self._make_optimizer()
         self._random = TorchRandom(seed)
+        self._forward = forward_of(network)
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
         )
@@ -77,7 +79,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         Raises:
             InvalidOption: the agent did not keep what this algorithm needs.
         """
-        rollout = rollout_of(collected.data, self.network, self._needed)
+        rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
         self._rows = self._estimate(rollout._replace(reward=self._scaled(rollout)))
         normalizer = getattr(self.network, "normalizer", None)
         self._seen = [] if normalizer is None else normalizer.moments(collected.data)
@@ -113,13 +115,13 @@ class RolloutAlgorithm(AgentAlgorithm):
         if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
             return found
         self.optimizer.read()
-        self.network.train()
+        self._set_training(True)
         try:
             with self._random.used():
                 means = self._learn(rows, progress)
         finally:
             self.optimizer.write()
-            self.network.eval()
+            self._set_training(False)
         with torch.no_grad():
             means["learning_rate"] = self.optimizer.rate
             means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
@@ -128,6 +130,10 @@ class RolloutAlgorithm(AgentAlgorithm):
             self.network.normalizer.add(self._seen)
         found["updates"] = self.updates
         return found | {f"train/{name}": number for name, number in means.items()}
+
+    def _set_training(self, on: bool) -> None:
+        """Have the network be in training mode, or in that of evaluations."""
+        self.network.train(on)
 
     @abstractmethod
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
