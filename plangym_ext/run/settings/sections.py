@@ -214,6 +214,13 @@ class AgentSettings(NamedSettings):
 
     @classmethod
     def _config_class(cls, name: str, where: str) -> type[Any]:
+        if name == "planner":
+            raise InvalidOption(
+                f"settings: {where} must name an agent whose network an algorithm teaches; a "
+                f"planner has none. Leave out agent and algorithm, and give the sections planner, "
+                f"network, trainer and replay, as the preset 'cartpole' does; a `PlannerAgent` "
+                f"plays a planner in a sampler of your own."
+            )
         # An own agent plays a network that the library makes.
         return _OWN_AGENT.config if is_own(name) else super()._config_class(name, where)
 
