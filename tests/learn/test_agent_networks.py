@@ -202,6 +202,25 @@ def test_bodies_apart_share_nothing(recurrent):
     assert all(part.grad is not None for module in of_value for part in module.parameters())
 
 
+def test_dense_layers_are_after_the_recurrent_layer_if_they_are_to_be():
+    config = AgentConfig(
+        recurrent="gru", recurrent_size=7, recurrent_first=True, hidden=(9,), shared_body=False
+    )
+    network = make_agent_network(VECTOR, Discrete(2), config, seed=0)
+    shapes = {name: tuple(part.shape) for name, part in network.named_parameters()}
+    for core, body in (("core", "body"), ("value_core", "value_body")):
+        assert shapes[f"{core}.layer.weight_ih_l0"] == (3 * 7, 5)
+        assert shapes[f"{body}.dense.0.weight"] == (9, 7)
+    assert shapes["heads.weight"] == (2, 9)
+    obs, first = torch.randn(3, 4, 5), torch.zeros(3, 4, dtype=torch.bool)
+    carry = network.initial_carry(4)
+    whole, after = network(Inputs(obs, None, None, first), carry)
+    for t in range(3):
+        step, carry = network(Inputs(obs[t], None, None, first[t]), carry)
+    torch.testing.assert_close(whole.value[2], step.value)
+    torch.testing.assert_close(after, carry)
+
+
 def test_nature_has_the_numbers_of_the_paper():
     network = make_agent_network(
         Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), AgentConfig(kind="nature"), seed=0

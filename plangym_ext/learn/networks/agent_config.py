@@ -21,6 +21,7 @@ class AgentConfig(NetworkConfig):
     Args:
         recurrent: "lstm" or "gru" between the dense layers and the heads, or "none".
         recurrent_size: width of the recurrent layer.
+        recurrent_first: whether the dense layers come after the recurrent layer, not before it.
         previous_action: whether the previous action is an input: one-hot where it is discrete,
             in units of its bounds where it is continuous, zeros at the first step.
         previous_reward: whether the previous reward is an input.
@@ -41,6 +42,7 @@ class AgentConfig(NetworkConfig):
 
     recurrent: str = "none"
     recurrent_size: int = 128
+    recurrent_first: bool = False
     previous_action: bool = False
     previous_reward: bool = False
     normalize_obs: bool = False

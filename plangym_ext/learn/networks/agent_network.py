@@ -60,11 +60,12 @@ class AgentNetwork(nn.Module):
         q = config if isinstance(config, QAgentConfig) and config.needs_head else None
         # Streams and noise have the last dense layer among them.
         apart = q is not None and q.has_streams and config.recurrent == "none"
-        self.body = InputBody(observation_space, action_space, config, without_last=apart)
-        width, self.core = self.body.width, None
-        if config.recurrent != "none":
-            self.core = Recurrent(config.recurrent, width, config.recurrent_size)
-            width = config.recurrent_size
+        self._recurrent_first = config.recurrent != "none" and config.recurrent_first
+        core_size = config.recurrent_size if self._recurrent_first else None
+        self.body = InputBody(
+            observation_space, action_space, config, without_last=apart, core_size=core_size
+        )
+        self.core, width = self._made_core(self.body, config)
         if q is None:
             self._add_heads(width, action_space, config)
         else:
@@ -73,16 +74,23 @@ class AgentNetwork(nn.Module):
         self.value_core: Recurrent | None = None
         self.value_head: nn.Linear | None = None
         if self._value_apart:
-            self.value_body = InputBody(observation_space, action_space, config)
-            if config.recurrent != "none":
-                self.value_core = Recurrent(
-                    config.recurrent, self.value_body.width, config.recurrent_size
-                )
+            self.value_body = InputBody(
+                observation_space, action_space, config, core_size=core_size
+            )
+            self.value_core, _ = self._made_core(self.value_body, config)
             self.value_head = nn.Linear(width, 1)
         if config.init == "orthogonal":
             _orthogonal(self)
         else:
             _zero_heads(self)
+
+    def _made_core(self, body: InputBody, config: AgentConfig) -> tuple[Recurrent | None, int]:
+        """Return a body's recurrent layer, if it has one, and how many features heads see."""
+        if config.recurrent == "none":
+            return None, body.width
+        before = body.joined_width if self._recurrent_first else body.width
+        core = Recurrent(config.recurrent, before, config.recurrent_size)
+        return core, body.width if self._recurrent_first else config.recurrent_size
 
     def _add_heads(self, width: int, action_space: spaces.Space[Any], config: AgentConfig) -> None:
         """Make the heads on the body, in the order of NetworkOutput."""
@@ -173,17 +181,48 @@ class AgentNetwork(nn.Module):
         lead = inputs.first.shape
         rows = inputs if len(lead) == 1 else flattened(inputs)
         rows = self._normalized(rows)
-        x, kept = _carried(self.core, self.body(rows), carry, inputs.first, "")
+        first = inputs.first
+        x, kept = self._through(self.body, self.core, rows, carry, first, "")
         value = None
         if self.value_body is not None and self.value_head is not None:
-            apart = self.value_body(rows)
-            apart, own = _carried(self.value_core, apart, carry, inputs.first, _OF_VALUE)
+            apart, own = self._through(
+                self.value_body, self.value_core, rows, carry, first, _OF_VALUE
+            )
             kept |= own
             value = self.value_head(apart)[:, 0]
         out = self.output_of(self.heads(x), value)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
         return out, kept or None
+
+    def _through(
+        self,
+        body: InputBody,
+        core: Recurrent | None,
+        rows: Inputs,
+        carry: Any,
+        first: torch.Tensor,
+        prefix: str,
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return features `[N, F]` of a body and its recurrent layer, and the carry after them.
+
+        Args:
+            body: dense layers.
+            core: recurrent layer; None: there is none.
+            rows: what is seen, with one leading axis.
+            carry: before the first step, parts by name.
+            first: `[B]`, or `[T, B]`.
+            prefix: what the names of its parts begin with.
+        """
+        if core is None:
+            return body(rows), {}
+        x = body.joined(rows) if self._recurrent_first else body(rows)
+        steps = first if first.ndim == 2 else first[None]
+        before = {name: carry[prefix + name] for name in core.parts}
+        out, after = core(x.reshape(*steps.shape, -1), before, steps)
+        out = out.flatten(0, 1)
+        kept = {prefix + name: part for name, part in after.items()}
+        return (body.dense(out) if self._recurrent_first else out), kept
 
     def output_of(self, numbers: Any, value: torch.Tensor | None) -> NetworkOutput:
         """Return the heads.
@@ -214,26 +253,6 @@ class AgentNetwork(nn.Module):
 
     def _scaled(self, x: torch.Tensor) -> torch.Tensor:
         return x if self.value_scale == 1.0 else x * self.value_scale
-
-
-def _carried(
-    core: Recurrent | None, x: torch.Tensor, carry: Any, first: torch.Tensor, prefix: str
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return features `[N, F]` after a recurrent layer, if there is one, and its carry.
-
-    Args:
-        core: the layer.
-        x: features before it.
-        carry: before the first step, parts by name.
-        first: `[B]`, or `[T, B]`.
-        prefix: what the names of its parts begin with.
-    """
-    if core is None:
-        return x, {}
-    steps = first if first.ndim == 2 else first[None]
-    before = {name: carry[prefix + name] for name in core.parts}
-    out, after = core(x.reshape(*steps.shape, -1), before, steps)
-    return out.flatten(0, 1), {prefix + name: part for name, part in after.items()}
 
 
 def make_agent_network(

@@ -70,8 +70,11 @@ class InputBody(nn.Module):
         action_space: of the previous action.
         config: what to make of them.
         without_last: whether to leave the last dense layer to the heads.
+        core_size: width of a recurrent layer between what is joined and the dense layers; None:
+            there is none.
 
     Attributes:
+        joined_width: features per row before the dense layers.
         layout: of the observations.
         width: features per row.
         last_width: of the last dense layer, here or in the heads; None: there are no dense layers.
@@ -84,6 +87,7 @@ class InputBody(nn.Module):
         config: AgentConfig,
         *,
         without_last: bool = False,
+        core_size: int | None = None,
     ) -> None:
         super().__init__()
         self.parts = ObservationParts(observation_space, config)
@@ -95,7 +99,9 @@ class InputBody(nn.Module):
         joined += int(self._reward)
         hidden = hidden_of(self.parts.kind, config)
         self.last_width = hidden[-1] if hidden else None
-        layers, self.width = dense_layers(joined, hidden[:-1] if without_last else hidden, config)
+        self.joined_width = joined
+        sizes = hidden[:-1] if without_last else hidden
+        layers, self.width = dense_layers(core_size or joined, sizes, config)
         self.dense = DenseLayers(*layers)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:

@@ -15,6 +15,17 @@ _APART = {
     "shared_body": False,
 }
 
+#: Networks that remember: a recurrent layer and then a dense one, for the policy and for values.
+_MEMORY = {
+    "name": "actor_critic",
+    "hidden": [64],
+    "recurrent": "lstm",
+    "recurrent_size": 64,
+    "recurrent_first": True,
+    "shared_body": False,
+    "normalize_obs": True,
+}
+
 
 def _line(start: float, over: int) -> dict[str, Any]:
     """Return a schedule that ends at 0 with the run, after so many updates."""
@@ -154,24 +165,19 @@ AGENT_PRESETS: Mapping[str, Preset] = {
         "PPO with an LSTM balances a pole whose velocity it is not shown",
         {
             "env": {"id": "plangym_ext/CartPoleNoVelocity-v0", "max_steps": 500},
-            "agent": {
-                "name": "actor_critic",
-                "hidden": [64],
-                "init": "orthogonal",
-                "recurrent": "lstm",
-                "recurrent_size": 64,
-                # About the size of a return, so that its errors leave the policy a gradient.
-                "value_scale": 50.0,
-            },
+            "agent": dict(_MEMORY),
+            # The settings of rl-zoo; 20 updates a round.
             "algorithm": {
                 "name": "ppo",
-                "learning_rate": _line(1e-3, 4000),
+                "learning_rate": _line(1e-3, 8000),
+                "clip": _line(0.2, 8000),
                 "gae_lambda": 0.8,
                 "discount": 0.98,
-                "value_weight": 0.0002,
-                "epochs": 10,
+                "epochs": 20,
                 "batch_size": 256,
                 "minibatch": "env",
+                "normalize_reward": True,
+                "clip_reward": 10.0,
             },
             "collector": {"num_envs": 8, "moves": 32},
             "evaluation": {"every": 100, "episodes": 20},

@@ -114,6 +114,7 @@ def made(case):
             normalize_obs=observations == "dict",
             recurrent=recurrent,
             recurrent_size=6,
+            recurrent_first=recurrent == "lstm",
             shared_body=recurrent == "lstm",
             previous_action=recurrent != "none",
             previous_reward=recurrent != "none",
