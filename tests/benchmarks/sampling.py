@@ -3,9 +3,10 @@
     python tests/benchmarks/sampling.py --peer-python PATH
 
 Ours beside the collection of Stable-Baselines3's PPO, TorchRL's and Tianshou's collectors and a
-plain loop over EnvPool; alternating halves beside central inference; and what a sampler costs
-beside env and network. A peer runs in the first Python that has it: ours or one of
-`--peer-python`; others are left out, and the table says so. A cell that is in the output file is
+plain loop over EnvPool, and the workers of Sample Factory; alternating halves beside central
+inference; and what a sampler costs beside env and network. A peer runs in the first Python that
+has it: ours or one of `--peer-python`; others are left out, and the table says so. Sample Factory
+needs a Python with gymnasium below 1 and ale-py 0.10. A cell that is in the output file is
 not measured again, unless with --again.
 """
 
