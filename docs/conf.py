@@ -15,6 +15,8 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"plangym-ext {release}"
 html_static_path = ["_static"]
+html_js_files = ["copy.js"]
+html_css_files = ["site.css"]
 
 # The flows of contributing.md, which a test reads, are shown as text.
 _lexers["hops"] = _TextLexer()

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
     from plangym_ext.native.kernel.known import register_kernel as register_kernel
     from plangym_ext.registry import make as make
-    from plangym_ext.registry import make_vec as make_vec
     from plangym_ext.registry import register as register
     from plangym_ext.states.families import Family as Family
     from plangym_ext.states.part import StatePart as StatePart
     from plangym_ext.vector.check_vector_env import check_vector_env as check_vector_env
     from plangym_ext.vector.vector_env import PlanVectorEnv as PlanVectorEnv
+    from plangym_ext.vector_registry import make_vec as make_vec
     from plangym_ext.workers.batch_env import BatchEnv as BatchEnv
     from plangym_ext.workers.external_process import ExternalProcess as ExternalProcess
     from plangym_ext.workers.parallel_env import ParallelEnv as ParallelEnv
@@ -56,7 +56,7 @@ _PUBLIC = {
     "compiled": "plangym_ext.native.compiled",
     "load_states": "plangym_ext.core.state_file",
     "make": "plangym_ext.registry",
-    "make_vec": "plangym_ext.registry",
+    "make_vec": "plangym_ext.vector_registry",
     "register": "plangym_ext.registry",
     "register_kernel": "plangym_ext.native.kernel.known",
     "save_states": "plangym_ext.core.state_file",
@@ -108,7 +108,8 @@ def _register_vector_env() -> None:
     # While it is still being imported itself it has no `register` yet.
     if hasattr(gymnasium, "register") and "plangym_ext/Vec-v0" not in gymnasium.registry:
         gymnasium.register(
-            "plangym_ext/Vec-v0", vector_entry_point="plangym_ext.registry:make_registered_vec"
+            "plangym_ext/Vec-v0",
+            vector_entry_point="plangym_ext.vector_registry:make_registered_vec",
         )
 
 

@@ -218,6 +218,10 @@ class ForeignCheckpoint(PlangymExtError, ValueError):
     """A checkpoint belongs to other settings, another env or another network."""
 
 
+class NotWritten(PlangymExtError, OSError):
+    """A file of a run could not be written; checkpoints that are there are as they were."""
+
+
 class ForeignNetwork(PlangymExtError, ValueError):
     """Weights, or the state of a trainer, belong to another network; nothing was changed."""
 

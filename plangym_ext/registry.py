@@ -17,18 +17,18 @@ from plangym_ext.core.own_modules import import_module_of
 from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import gymnasium as gym
 
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.states.families import Family
-    from plangym_ext.vector.vector_env import PlanVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
 
-_NATIVE = ("kernel", "mujoco")
+#: Those that run batches in this process, in compiled code.
+NATIVE = ("kernel", "mujoco")
 
 
 def make(
@@ -132,7 +132,7 @@ def _constructor(
     from plangym_ext.states.families import family_of_entry_point
 
     if not isinstance(name, str):
-        _check_factory("make", name, kwargs)
+        check_factory("make", name, kwargs)
         return name, family_of_entry_point(name), 1 if frameskip is None else frameskip
     spec = find_spec(name)
     family = family_of_entry_point(spec.entry_point)
@@ -144,7 +144,7 @@ def _constructor(
     return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
 
 
-def _check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
+def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
     """Refuse what is no constructor, and arguments that only a registered env can be given."""
     import gymnasium as gym
 
@@ -214,139 +214,6 @@ def _on_kernel(env: GymEnv, backend: str, threads: int | None) -> PlanEnv:
             return env
         env.close()
         raise
-
-
-def make_vec(
-    name_or_factories: str | Callable[[], Any] | Sequence[Callable[[], Any]],
-    num_envs: int | None = None,
-    *,
-    n_workers: int | None = None,
-    backend: str = "auto",
-    autoreset_mode: Any = "next_step",
-    observation_mode: Any = "same",
-    copy: bool = True,
-    wrappers: Sequence[Callable[[Any], Any]] = (),
-    state: str = "auto",
-    check: bool = True,
-    trust: bool = False,
-    timeout: float | None = 300.0,
-    invalid: str = "raise",
-    **kwargs: Any,
-) -> PlanVectorEnv:
-    """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
-
-    Args:
-        name_or_factories: an id as for `make`, a callable that returns a gymnasium env, or
-            one callable for each sub-env. Callables travel to workers by cloudpickle.
-        num_envs: sub-envs; 1 if None, or as many as there are callables.
-        n_workers: worker processes, which share the sub-envs evenly; with "auto", 0 for none.
-        backend: "serial" (this process), "process" (workers; as many as there are
-            processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
-            natively in this process), or "auto": "process" if `n_workers` is given, else
-            "mujoco" or "kernel" where there is one for the name, else "process" if what a
-            step costs, times the sub-envs, is worth it (only for a name without wrappers,
-            as callables may share objects with this process), else "serial".
-        autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
-        observation_mode: "same", "different", or a tuple of batched and single space.
-        copy: whether observations are fresh arrays; without, they are memory that the next
-            call changes.
-        wrappers: callables that wrap each env, innermost first.
-        state: how states are captured, as for `make`; "off" for no states at all.
-        check: as for `make`.
-        trust: as for `make`.
-        timeout: seconds that one sub-env in a worker may take for one step or reset before it
-            counts as hung: its worker is stopped and replaced, and the call raises
-            `WorkerTimeout`, which names it and shows its stack. None for no limit.
-        invalid: what is done about rewards and observations that are not a number, or infinite
-            where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
-            infos under `invalid`, "off", or "strict": as "raise", and finite observations out
-            of their space's bounds are refused as well. Unless "off", observations must have the
-            shape of the space and be held by its type unchanged; "off" casts, as gymnasium's own
-            vector envs do.
-        kwargs: for the env's constructor; only with a name.
-
-    Raises:
-        UnknownName: no such env, backend, mode, policy or option.
-        MissingExtra: the simulator is not installed; the message says how to do so.
-        RuntimeError: the spaces of sub-envs do not fit together.
-    """
-    from plangym_ext.vector.make import native_vector_env, vector_env
-
-    settings = {"state": state, "check": check, "trust": trust}
-    options = {
-        "autoreset_mode": autoreset_mode,
-        "observation_mode": observation_mode,
-        "copy": copy,
-    }
-    note, here = "", backend == "auto" and n_workers == 0
-    n_workers = None if here else n_workers
-    named = isinstance(name_or_factories, str)
-    may_be_native = named and n_workers is None and not wrappers and state != "off"
-    if backend in _NATIVE and not may_be_native:
-        raise ValueError(
-            f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
-            "other than 'off'. Choose backend='process' or 'serial'."
-        )
-    if backend in ("auto", *_NATIVE) and may_be_native:
-        arguments = {**settings, "invalid": invalid, **kwargs}
-        env, n_workers, note = _native_env(name_or_factories, backend, num_envs or 1, arguments)
-        if env is not None:
-            return native_vector_env(env, num_envs, options)
-        if here:
-            n_workers, note = None, ""
-        backend = "process" if n_workers else "serial"
-    make: Any = name_or_factories
-    if isinstance(name_or_factories, str):
-        make = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
-    else:
-        _check_factory("make_vec", make, kwargs)
-    found = vector_env(
-        make,
-        num_envs,
-        wrappers=tuple(wrappers),
-        n_workers=n_workers,
-        backend=backend,
-        settings=settings,
-        timeout=timeout,
-        invalid=invalid,
-        **options,
-    )
-    found.choice_note = note
-    return found
-
-
-def _native_env(
-    name: Any, backend: str, num_envs: int, settings: dict[str, Any]
-) -> tuple[PlanEnv | None, int | None, str]:
-    """Return the env on a native backend; if it has none, the workers that pay for `num_envs` rows.
-
-    Returns:
-        The env, or None if "auto" was asked for and it has none; the number of workers, None
-        for none; and why there are any.
-    """
-    from plangym_ext.errors import IncompleteState
-    from plangym_ext.workers.auto_backend import chosen_workers
-
-    try:
-        env: Any = make(name, backend=backend, n_workers=0, **settings)
-    except IncompleteState:
-        if backend in _NATIVE:
-            raise
-        return None, None, ""
-    if env.backend in _NATIVE:
-        return env, None, ""
-    try:
-        n_workers, reason = chosen_workers(env, find_spec(name).entry_point, num_envs)
-    finally:
-        env.close()
-    if n_workers is None:
-        return None, None, ""
-    return None, min(n_workers, num_envs), reason
-
-
-def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:
-    """Make a vector env for `gymnasium.make_vec("plangym_ext/Vec-v0", env_id=...)`."""
-    return make_vec(env_id, num_envs, **kwargs)
 
 
 def register(module: str, codec: Any, *, name: str | None = None, **options: Any) -> None:

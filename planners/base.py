@@ -51,6 +51,9 @@ class Planner(ABC):
     max_model_steps: int | None = None
     max_seconds: float | None = None
 
+    #: Whether what a network says of actions is for the option `rollout_policy`; other planners
+    #: have it as the prior of their evaluator.
+    plays_policy: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
 

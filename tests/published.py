@@ -51,6 +51,8 @@ def _on_pages() -> Iterator[Command]:
             if fence.tag == "console":
                 for line, words in console_commands(fence):
                     yield Command(f"{place}:{line}", words)
+        if page.name == "command_line.md":
+            continue  # its commands are forms: `plangym-ext eval CHECKPOINT`
         for line, text in enumerate(page.read_text().splitlines(), start=1):
             for found in re.findall(rf"`({_PROGRAMS}[^`]+)`", text):
                 yield Command(f"{place}:{line}", shlex.split(found))

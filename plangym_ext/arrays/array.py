@@ -115,8 +115,7 @@ class Array(BaseArray):
         self._settled()
         if self._picked is not None:
             return indexing.shape_of(self._picked)
-        shape = []
-        axes = self._axes
+        shape, axes = [], self._axes
         while axes is not None:
             shape.append(axes[3])
             axes = axes[2]
@@ -249,8 +248,8 @@ class Array(BaseArray):
             copy: False raises rather than copy.
 
         Returns:
-            A writable view of the same memory, valid for as long as the
-            caller keeps it, 0-dimensional for a single element; a copy if
+            `[*shape]` of the array's dtype: a writable view of the same memory, valid for
+            as long as the caller keeps it, 0-dimensional for a single element; a copy if
             the view was picked by arrays or masks.
 
         Raises:
@@ -284,11 +283,9 @@ class Array(BaseArray):
         return np.array(self.to_ndarray(), dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> Any:
-        """Compare element by element, as numpy does."""
         return self.to_ndarray() == np.asarray(other)
 
     def __ne__(self, other: object) -> Any:
-        """Compare element by element, as numpy does."""
         return self.to_ndarray() != np.asarray(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -330,9 +327,8 @@ class Array(BaseArray):
 
     def _move(self, window: Window) -> None:
         assert self._axes is not None
-        self._window = window
+        self._window, self._data = window, None
         self._axes = (window.offset, *self._axes[1:])
-        self._data = None
 
     def close(self) -> None:
         """Let go of the memory; safe to call twice.
@@ -370,10 +366,7 @@ class Array(BaseArray):
 
 def _view(buffer: Buffer, reach: Ndarray | None, axes: Axis | None, trail: Trail | None) -> Array:
     view = _new(Array)
-    view._buffer = buffer
-    view._reach = reach
-    view._axes = axes
-    view._trail = trail
+    view._buffer, view._reach, view._axes, view._trail = buffer, reach, axes, trail
     view._data = view._window = view._picked = view._pending = None
     return view
 

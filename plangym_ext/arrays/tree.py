@@ -54,6 +54,8 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
     ) -> ArrayDict:
         """Make zeros that hold what a gymnasium space contains, dtypes included.
 
+        Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
+
         Args:
             space: a Dict or Tuple space (whose names are "0", "1", ...), or a
                 mapping from names to spaces.
@@ -77,6 +79,8 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         **spec: Any,
     ) -> ArrayDict:
         """Make zeros whose elements look like a nested example.
+
+        Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
 
         Args:
             example: mappings, dataclasses, named tuples and tuples of arrays
@@ -103,6 +107,8 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         **spec: Any,
     ) -> ArrayDict:
         """Make zeros for what one `env.step` returned.
+
+        Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
 
         Args:
             step: (obs, reward, terminated, truncated, info) of one step; these
@@ -241,17 +247,17 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
 
     @property
     def next(self) -> ArrayDict:
-        """Views one row later."""
+        """Views of every array one row later, `[T, ...]` as it; see `Array.next`."""
         return ArrayDict(self.apply("next"))
 
     @property
     def previous(self) -> ArrayDict:
-        """Views one row earlier."""
+        """Views of every array one row earlier, `[T, ...]` as it; see `Array.previous`."""
         return ArrayDict(self.apply("previous"))
 
     @property
     def full(self) -> ArrayDict:
-        """Views of all rows that the windows slide over."""
+        """Views of all rows that the windows slide over, `[full_size, ...]`; see `Array.full`."""
         return ArrayDict(self.apply("full"))
 
     def rotate(self) -> None:

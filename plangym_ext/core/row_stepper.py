@@ -156,6 +156,8 @@ class RowStepper(ABC):
     ) -> Pending[Transitions | StateTransitions]:
         """Begin `step_batch` and return at once; `wait()` gives its result.
 
+        Shapes, dtypes and whose memory the result is: as of `step_batch`.
+
         Several batches with states may be in flight, of one without states only one. The
         states must not be written to until the batch is done.
         """
@@ -250,10 +252,7 @@ class RowStepper(ABC):
             found = targets.filled(found)
             if goes_on:
                 self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
-            result = transitions(targets, found)
-            if not wants_states:
-                return result
-            return StateTransitions(targets.field("states", found.states), *result)
+            return (state_transitions if wants_states else transitions)(targets, found)
 
         return request, finish
 
@@ -338,6 +337,11 @@ def transitions(targets: OutFields, found: RowResults) -> Transitions:
         targets.field("truncateds", found.truncated),
         found.infos,
     )
+
+
+def state_transitions(targets: OutFields, found: RowResults) -> StateTransitions:
+    """Return the result of a step, with the states."""
+    return StateTransitions(targets.field("states", found.states), *transitions(targets, found))
 
 
 class ContinuedRows:

@@ -130,13 +130,12 @@ class RowBatch:
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
         returned = (
-            "states_out",
+            *("states_out", "rewards", "terminated", "truncated", "steps"),
             *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
-            *("rewards", "terminated", "truncated", "steps"),
             *(f"info{k}" for k in range(len(keys))),
             *("env_steps", "dt"),
         )
-        #: Name, shape, type and place of each, in the order of `RowResults`.
+        #: Name, shape, type and place of each: first those of which there is one.
         self._returned = [
             (name, views[name].shape, views[name].dtype, offsets[name]) for name in returned
         ]
@@ -224,12 +223,10 @@ class RowBatch:
             else:
                 fresh = copy or root is not None
                 fields.append(self._views[name].copy() if fresh else self._views[name])
-        plain = 1 + len(self.obs)  # the first that is no observation again
-        infos = plain + 4
-        columns = dict(zip(self._columns, fields[infos:], strict=True))
-        obs, (rewards, terminated, truncated, steps) = fields[1:plain], fields[plain:infos]
-        own = InfoBatch(columns, self.own_infos)
-        return RowResults(fields[0], tuple(obs), rewards, terminated, truncated, steps, own)
+        states, rewards, terminated, truncated, steps, *rest = fields
+        obs, columns = tuple(rest[: len(self.obs)]), rest[len(self.obs) :]
+        infos = InfoBatch(dict(zip(self._columns, columns, strict=True)), self.own_infos)
+        return RowResults(states, obs, rewards, terminated, truncated, steps, infos)
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:

@@ -94,6 +94,8 @@ class SlotStepper(RowStepper):
     ) -> Pending[Transitions]:
         """Begin `step_slots` and return at once; `wait()` gives its result.
 
+        Shapes, dtypes and whose memory the result is: as of `step_slots`.
+
         Of batches in flight, none may write a slot that another reads or writes. What the
         targets of a batch hold that failed, or that was not waited for, is undefined.
         """

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.actor_critic_config import TD3Config as TD3Config
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
+    from plangym_ext.learn.algorithms.config import PQNConfig as PQNConfig
     from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.config import VTraceConfig as VTraceConfig
     from plangym_ext.learn.algorithms.ddpg import DDPG as DDPG
     from plangym_ext.learn.algorithms.distributional import C51 as C51
     from plangym_ext.learn.algorithms.distributional import QRDQN as QRDQN
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
     from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
+    from plangym_ext.learn.algorithms.pqn import PQN as PQN
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.algorithms.sac import SAC as SAC
     from plangym_ext.learn.algorithms.td3 import TD3 as TD3
+    from plangym_ext.learn.algorithms.vtrace import VTrace as VTrace
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -139,6 +143,8 @@ _HOME = {
     "POLICY_TARGETS": "targets",
     "PPO": "algorithms.ppo",
     "PPOConfig": "algorithms.config",
+    "PQN": "algorithms.pqn",
+    "PQNConfig": "algorithms.config",
     "PlannerAgent": "agents.planner_agent",
     "PolicyAgent": "agents.policy_agent",
     "PrioritizedReplay": "replay.prioritized",
@@ -175,6 +181,8 @@ _HOME = {
     "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
+    "VTrace": "algorithms.vtrace",
+    "VTraceConfig": "algorithms.config",
     "ValueTrainer": "trainers.supervised",
     "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",

@@ -99,6 +99,20 @@ class NetworkEvaluator:
                 return prior, np.zeros(num_rows(obs), np.float32)
             return prior, value.cpu().numpy()
 
+    def policy(self, obs: Any) -> npt.NDArray[np.float32]:
+        """Return the prior `[L, A]` alone, such as a planner's `rollout_policy` says it.
+
+        Raises:
+            InvalidOption: the answers have no prior.
+        """
+        prior, _ = self(obs)
+        if prior is None:
+            raise InvalidOption(
+                "NetworkEvaluator.policy: the network must have a policy head over Discrete "
+                "actions, and outputs must name it; the answers have no prior."
+            )
+        return prior
+
     def ask(self, obs: Any) -> NetworkOutput:
         """Return all heads as numpy arrays; None where the network has no such head."""
         with torch.inference_mode():

@@ -408,7 +408,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         Args:
             row: number of the sub-env.
-            rows: number or numbers of those that become like it.
+            rows: number or numbers `[n]` of those that become like it.
 
         Raises:
             IndexError: there is no such sub-env.

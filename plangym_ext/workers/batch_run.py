@@ -28,7 +28,7 @@ from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW, ROW
 from plangym_ext.workers.recovery import Recovery
 from plangym_ext.workers.round import Round
-from plangym_ext.workers.scheduling import Ranges
+from plangym_ext.workers.row_queue import Ranges
 from plangym_ext.workers.shared_batch import SharedBatch
 from plangym_ext.workers.worker_handle import WorkerHandle
 from plangym_ext.workers.worker_pool import BatchOwner
@@ -68,7 +68,7 @@ class WorkerStepper(SlotStepper):
         dt: int | np.ndarray = 1,
         return_state: bool | None = None,
     ) -> Transitions | StateTransitions:
-        """Step rows; the seed's name for `step_batch`."""
+        """Step rows; the seed's name for `step_batch`: arguments and result as of `step_batch`."""
         return self.step_batch(actions, states, dt, return_state)
 
 
@@ -109,7 +109,7 @@ class BatchRun:
         self.state_width = owner.layout.state_width
         self._recovery = Recovery(request.num_rows)
         self.memory = SharedBatch(pool, owner.layout, request)
-        self.queue = pool.take_queue()
+        self.queue = pool.arrivals.take_queue()
         self.round = Round(self.queue)
         pool.runs.add(self)
         try:
@@ -195,20 +195,32 @@ class BatchRun:
         self.reap()
 
     def _advance(self, deadline: float) -> bool:
-        """See what comes from the workers, or settle the round if they are through with it.
+        """See what comes from the workers; if they are through with the round, settle it.
+
+        Then the results are kept if all rows are done, or what has to be run again is offered.
 
         Returns:
             Whether anything came.
         """
+        queue, recovery = self.queue, self._recovery
         try:
             if self.round.waiting():
-                came = self.pool.pump(self._moment(deadline), self._spin)
-                self._recovery.look(self, came=came)
+                came = self.pool.arrivals.pump(self._moment(deadline), self._spin)
+                recovery.look(self, came=came)
                 return came
-            self._settle()
-        except BaseException as error:  # an interrupt: who runs rows would go on writing
+            deaths = recovery.hear_replies(self)
+            # Ranges that were taken back from an abandoned batch are not missed.
+            if deaths or (queue.rows_left and not self.abandoned):
+                self.offer(recovery.ranges_left(self, deaths))
+                return True
+            if recovery.num_left and not queue.rows_left:
+                steps = recovery.num_left * self.request.horizon
+                self.pool.scheduler.note(queue, steps, time.monotonic_ns())
+            self.land(self.memory.results())
+        except BaseException as error:  # an interrupt, too: who runs rows would go on writing
             self.abort(error)
-            raise
+            if not isinstance(error, Exception):
+                raise
         return True
 
     def _moment(self, deadline: float) -> float:
@@ -216,24 +228,6 @@ class BatchRun:
         limit = self.owner.row_timeout
         moment = _LOOK if limit is None else min(_LOOK, limit / 2)
         return max(0.0, min(moment, deadline - time.monotonic()))
-
-    def _settle(self) -> None:
-        """Keep the results if all rows are done; else offer what has to be run again."""
-        queue, recovery = self.queue, self._recovery
-        try:
-            deaths = recovery.hear_replies(self)
-            # Ranges that were taken back from an abandoned batch are not missed.
-            if not deaths and (self.abandoned or not queue.rows_left):
-                if recovery.num_left and not queue.rows_left:
-                    steps = recovery.num_left * self.request.horizon
-                    self.pool.scheduler.note(queue, steps, time.monotonic_ns())
-                self.land(self.memory.results())
-                return
-            # If all of them died, ranges are left that no worker has claimed.
-            queue.discard()
-            self.offer(recovery.ranges_left(self, deaths))
-        except Exception as error:
-            self.land(error)
 
     def progress_of(self, worker: int) -> int:
         """Return the row of this batch that a worker is running, or `NO_ROW`."""
@@ -272,7 +266,7 @@ class BatchRun:
             self.outcome = WorkerDied("this batch was abandoned")
         self.memory.release()
         self.pool.runs.discard(self)
-        self.pool.give_back(self.queue)
+        self.pool.arrivals.give_back(self.queue)
 
     def abort(self, error: BaseException) -> None:
         """End the batch at once: workers that are running rows of it are replaced."""

@@ -20,8 +20,8 @@ from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
 from plangym_ext.workers.round import Round
-from plangym_ext.workers.row_queue import RowQueue
-from plangym_ext.workers.scheduling import Ranges, ranges_of
+from plangym_ext.workers.row_queue import Ranges, RowQueue
+from plangym_ext.workers.scheduling import ranges_of
 from plangym_ext.workers.shared_batch import SharedBatch
 from plangym_ext.workers.worker_handle import WorkerHandle
 from plangym_ext.workers.worker_pool import BatchOwner, Run, WorkerPool
@@ -173,6 +173,7 @@ class Recovery:
             PoisonState: a row was being run when two workers died.
             WorkerDied: workers die, again and again, and no row gets done.
         """
+        run.queue.discard()  # if all of them died, there are ranges that none has claimed
         batch = run.memory.batch
         left = ~batch.done
         # The replies with what these rows have of their own have come.

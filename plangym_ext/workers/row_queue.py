@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
 import struct
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from plangym_ext.workers.channel import spin, wait_readable
 
 _CLAIM = struct.Struct("<QIIIQ")  # request, layout, first row, end row, usual time
 _REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
@@ -30,6 +34,8 @@ _MAX_REPORTS = 64
 #: which is to be heard there too.
 DONE, MORE, FAILED = 0, 1, 2
 
+#: Runs of rows, each `(first, stop)`.
+Ranges = list[tuple[int, int]]
 #: Request, layout, first row, row after the last, and the nanoseconds that a row usually takes.
 Claim = tuple[int, int, int, int, int]
 #: Request, number of the worker among those that share the queue, rows that it has run,
@@ -81,9 +87,7 @@ class RowQueue:
         self.speakers: list[int] = []
         self.failed = False
 
-    def offer(
-        self, request: int, layout: int, ranges: list[tuple[int, int]], usual: int, num_workers: int
-    ) -> None:
+    def offer(self, request: int, layout: int, ranges: Ranges, usual: int, workers: int) -> None:
         """Begin a round: put ranges up for claiming; the queue must be empty.
 
         Args:
@@ -91,20 +95,15 @@ class RowQueue:
             layout: number of the batch's layout.
             ranges: of its rows; at most `MAX_RANGES`.
             usual: nanoseconds that a row is expected to take.
-            num_workers: how many may claim.
+            workers: how many may claim.
         """
         assert len(ranges) <= MAX_RANGES
-        self._request = request
-        self.rows_left = sum([stop - first for first, stop in ranges])
-        self.sharers = min(num_workers, self.rows_left)
-        self.reporters.clear()
-        self.speakers.clear()
-        self.failed = False
+        self._request, self.reporters, self.speakers, self.failed = request, [], [], False
         self.taken = self.excess = self.ended = 0
-        if ranges:
-            pack = _CLAIM.pack
-            claims = [pack(request, layout, first, stop, usual) for first, stop in ranges]
-            os.write(self._offer_fd, b"".join(claims))
+        self.rows_left = sum([stop - first for first, stop in ranges])
+        self.sharers = min(workers, self.rows_left)
+        claims = [_CLAIM.pack(request, layout, first, stop, usual) for first, stop in ranges]
+        os.write(self._offer_fd, b"".join(claims))
 
     def collect(self) -> None:
         """Take in what workers have reported."""
@@ -136,6 +135,107 @@ class RowQueue:
         """Close all ends; further calls do nothing."""
         self._finalizer()
         self.report_fd = self._offer_fd = -1
+
+
+class Watched(Protocol):
+    """A worker, as the place that waits for it sees it."""
+
+    #: A `WorkerProcess`.
+    process: Any
+
+    @property
+    def fallen(self) -> Exception | None:
+        """How it ended, once that was seen."""
+
+    def death(self) -> Exception:
+        """Note that it is gone."""
+
+    def receive(self) -> None:
+        """Take what has come off its channel."""
+
+
+class Arrivals:
+    """The queues of a pool, and the one place that waits for what its workers say.
+
+    Args:
+        workers: of the pool; their processes may be replaced.
+    """
+
+    def __init__(self, workers: Sequence[Watched]) -> None:
+        self._workers = workers
+        self._free: list[RowQueue] = []
+        #: By the descriptor that reports are read from.
+        self._queues: dict[int, RowQueue] = {}
+        self._poller = select.poll()
+        self._watched: dict[int, Watched] = {}
+        self._watched_processes: list[object] = []
+
+    def take_queue(self) -> RowQueue:
+        """Return a queue that no batch uses."""
+        if self._free:
+            return self._free.pop()
+        queue = RowQueue()
+        self._queues[queue.report_fd] = queue
+        self._poller.register(queue.report_fd, select.POLLIN)
+        return queue
+
+    def give_back(self, queue: RowQueue) -> None:
+        """Let another batch use a queue; no worker runs rows of the last one any more."""
+        self._free.append(queue)
+
+    def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
+        """Take in reports and answers, and notice deaths, of any worker.
+
+        Args:
+            timeout: seconds to wait for the first of them; None waits as long as it takes.
+            spinning: seconds before those that are spent without going to sleep.
+
+        Returns:
+            Whether anything came.
+        """
+        self._watch()
+        events = spin(self._poller, spinning) if spinning else []
+        if not events:
+            events = self._poller.poll(None if timeout is None else timeout * 1000)
+        for fd, _ in events:
+            if (queue := self._queues.get(fd)) is not None:
+                queue.collect()
+                continue
+            worker = self._watched.get(fd)
+            if worker is None or worker.fallen is not None:
+                continue
+            if fd == worker.process.pidfd and not wait_readable(
+                [worker.process.channel.fileno()], 0
+            ):
+                # A process that the env started may still hold the socket open.
+                worker.death()
+            else:
+                worker.receive()
+        return bool(events)
+
+    def _watch(self) -> None:
+        """Poll the workers of now: some may have been replaced since the last time."""
+        processes = [worker.process for worker in self._workers if worker.process.fallen is None]
+        if processes == self._watched_processes:
+            return
+        self._poller = select.poll()
+        for fd in self._queues:
+            self._poller.register(fd, select.POLLIN)
+        self._watched.clear()
+        for worker in self._workers:
+            if worker.fallen is None:
+                for fd in worker.process.signs:
+                    self._poller.register(fd, select.POLLIN)
+                    self._watched[fd] = worker
+        self._watched_processes = processes
+
+    def close(self) -> None:
+        """Close all queues and watch nothing."""
+        self._watched.clear()
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self._free.clear()
 
 
 class QueueEnd:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import os
 import select
 import time
 from typing import NamedTuple
 
 import numpy as np
 
-from plangym_ext.workers.row_queue import MAX_RANGES, RowQueue
+from plangym_ext.workers.channel import spin
+from plangym_ext.workers.row_queue import MAX_RANGES, Ranges, RowQueue
 
 #: Seconds that a step is expected to cost before one was seen.
 _USUAL_STEP = 30e-6
@@ -38,8 +38,6 @@ _ALONE_SECONDS = 50e-6
 #: kept back, for workers do not begin together; and single rows that cost much more are no
 #: reason to cut all the others more finely.
 _LEAST_UNEVEN, _MOST_UNEVEN = 9 / 8, 3.0
-
-Ranges = list[tuple[int, int]]
 
 
 class Schedule(NamedTuple):
@@ -114,19 +112,6 @@ def _slowly_less(known: float, found: float) -> float:
 
 
 # Spinning ---------------------------------------------------------------------------
-
-
-def spin(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
-    """Return what a poller has, after waiting up to some seconds without going to sleep.
-
-    To be woken costs tens of microseconds, and on a busy machine the system may run the
-    woken end in place of the one that wakes it. Others that want the processor get it in
-    between.
-    """
-    deadline = time.monotonic() + seconds
-    while not (events := poller.poll(0)) and time.monotonic() < deadline:
-        os.sched_yield()
-    return events
 
 
 class SpinWait:

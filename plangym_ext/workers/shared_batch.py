@@ -57,10 +57,6 @@ class SharedBatch:
             ValueError: an array given for states is too narrow for them now.
         """
         request = self._request
-        if request.out and (given := request.out.get("states_out")) is not None:
-            needed = (request.num_rows, self._rows.state_width)
-            if given.shape != needed:
-                raise outgrown(needed, given.shape)
         kind = request.infos, request.unchecked, request.single
         shape = (request.num_rows, request.horizon, *kind, self._rows.state_width)
         self._page = page = self._pool.pages.take(shape, self._nbytes)
@@ -72,9 +68,6 @@ class SharedBatch:
         else:
             self.batch.load(request)
             self.layout = views.layout = self._pool.known(views.layout or self._layout(page, ()))
-        if request.slots is not None:
-            request.slots.store.pins += 1
-            self._pinned = True
 
     def _nbytes(self) -> int:
         _, size = self._rows.offsets(self._request.num_rows, self._request.horizon)
@@ -90,6 +83,9 @@ class SharedBatch:
     def _load_placed(self, page: Page) -> None:
         """Find what need not be copied, and load the rest."""
         request, slots, states = self._request, self._request.slots, self._request.states
+        needed = (request.num_rows, self._rows.state_width)
+        if (given := request.out.get("states_out")) is not None and given.shape != needed:
+            raise outgrown(needed, given.shape)
         places: list[Place] = []
         whole = states.shape[1] == self._rows.state_width and states.flags.c_contiguous
         # Rows may have to be run again, so nothing may be written where they begin.
@@ -100,6 +96,8 @@ class SharedBatch:
             self._commit_here = bool(np.isin(slots.targets, slots.sources).any())
             if not self._commit_here:
                 self._place(places, "store", states)
+            slots.store.pins += 1
+            self._pinned = True
             self.batch.field("sources")[...] = slots.sources
             self.batch.field("targets")[...] = slots.targets
         self._written = {

@@ -129,7 +129,12 @@ class WorkerHandle(Closing):
         """
         if self._description is None:
             self.build()
-            found = self.result(READY, START_TIMEOUT)
+            try:
+                found = self.result(READY, START_TIMEOUT)
+            except Exception:
+                if READY in self._answers:  # it ends by itself, but nothing may be waiting for that
+                    self._fall(f"{self.where} was stopped, for it could not build its env.")
+                raise
             if self._width is not None:
                 self.post(Widen(self._width))
             # Last: an interrupt before it leaves all of this to be done again.
@@ -151,11 +156,7 @@ class WorkerHandle(Closing):
     # Requests -------------------------------------------------------------------
 
     def post(self, message: ToWorker, fds: tuple[int, ...] = ()) -> None:
-        """Send a request without waiting for its answer.
-
-        Args:
-            message: the request.
-            fds: descriptors to send along.
+        """Send a request, and descriptors along with it, without waiting for its answer.
 
         Raises:
             EnvClosed: `close` was called.
@@ -289,8 +290,7 @@ class WorkerHandle(Closing):
     def look(self, ready: Container[int]) -> None:
         """Take what has come, or note the end of the worker.
 
-        Args:
-            ready: descriptors that are readable, of the process's `signs` and others.
+        `ready` are descriptors that are readable, of the process's `signs` and others.
         """
         if self.process.channel.fileno() in ready:
             self.receive()

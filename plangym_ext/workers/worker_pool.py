@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,6 @@ from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
-from plangym_ext.workers.channel import wait_readable
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.process import WorkerProcess
 from plangym_ext.workers.protocol import (
@@ -24,8 +22,8 @@ from plangym_ext.workers.protocol import (
     OpenBlock,
     OpenQueue,
 )
-from plangym_ext.workers.row_queue import RowQueue, numbers
-from plangym_ext.workers.scheduling import Scheduler, spin
+from plangym_ext.workers.row_queue import Arrivals, RowQueue, numbers
+from plangym_ext.workers.scheduling import Scheduler
 from plangym_ext.workers.worker_handle import START_TIMEOUT, WorkerHandle
 
 #: Times that a worker may be started for one batch, on average.
@@ -58,12 +56,13 @@ class Run(Protocol):
 
 
 class WorkerPool:
-    """Equal workers, their shared memory, and the one place that waits for them.
+    """Equal workers, their shared memory, and what each of them knows.
 
     Args:
         workers: with equal envs, all built.
 
     Attributes:
+        arrivals: queues for them, and the one place that waits for what workers say.
         runs: batches that have begun and are not released.
         pages: memory for them.
         scheduler: how they are cut and waited for.
@@ -71,6 +70,7 @@ class WorkerPool:
 
     def __init__(self, workers: Iterable[WorkerHandle]) -> None:
         self.workers = list(workers)
+        self.arrivals = Arrivals(self.workers)
         self.pages = Pages()
         self.runs: set[Run] = set()
         self.scheduler = Scheduler()
@@ -81,14 +81,9 @@ class WorkerPool:
         self._told_processes: list[WorkerProcess] = []
         #: By their contents.
         self._layouts: dict[tuple[Any, ...], BatchLayout] = {}
-        self._free_queues: list[RowQueue] = []
-        self._queues: dict[int, RowQueue] = {}
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
         #: Numbers of blocks that are gone; workers are told before their next batch.
         self._gone: list[int] = []
-        self._poller = select.poll()
-        self._watched: dict[int, WorkerHandle] = {}
-        self._watched_processes: list[object] = []
 
     # Batches --------------------------------------------------------------------
 
@@ -103,7 +98,7 @@ class WorkerPool:
         """Release batches whose results will not be asked for, as far as they are done."""
         abandoned = [run for run in self.runs if run.abandoned]
         if abandoned:
-            self.pump(0.0)
+            self.arrivals.pump(0.0)
             for run in abandoned:
                 run.reap()
 
@@ -136,19 +131,6 @@ class WorkerPool:
             known = self._numbers[block] = next(numbers)
             weakref.finalize(block, self._gone.append, known)
         return known
-
-    def take_queue(self) -> RowQueue:
-        """Return a queue that no batch uses."""
-        if self._free_queues:
-            return self._free_queues.pop()
-        queue = RowQueue()
-        self._queues[queue.report_fd] = queue
-        self._poller.register(queue.report_fd, select.POLLIN)
-        return queue
-
-    def give_back(self, queue: RowQueue) -> None:
-        """Let another batch use a queue; no worker runs rows of the last one any more."""
-        self._free_queues.append(queue)
 
     def known(self, layout: BatchLayout) -> BatchLayout:
         """Return the layout with the number that workers know it by."""
@@ -230,54 +212,6 @@ class WorkerPool:
                 worker.process.known.remove(message.number)
                 worker.process.expired.append(message)
 
-    # What workers say -----------------------------------------------------------
-
-    def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
-        """Take in reports and answers, and notice deaths, of any worker.
-
-        Args:
-            timeout: seconds to wait for the first of them; None waits as long as it takes.
-            spinning: seconds before those that are spent without going to sleep.
-
-        Returns:
-            Whether anything came.
-        """
-        self._watch()
-        events = spin(self._poller, spinning) if spinning else []
-        if not events:
-            events = self._poller.poll(None if timeout is None else timeout * 1000)
-        for fd, _ in events:
-            if (queue := self._queues.get(fd)) is not None:
-                queue.collect()
-                continue
-            worker = self._watched.get(fd)
-            if worker is None or worker.fallen is not None:
-                continue
-            if fd == worker.process.pidfd and not wait_readable(
-                [worker.process.channel.fileno()], 0
-            ):
-                # A process that the env started may still hold the socket open.
-                worker.death()
-            else:
-                worker.receive()
-        return bool(events)
-
-    def _watch(self) -> None:
-        """Poll the workers of now: some may have been replaced since the last time."""
-        processes = [worker.process for worker in self.workers if worker.process.fallen is None]
-        if processes == self._watched_processes:
-            return
-        self._poller = select.poll()
-        for fd in self._queues:
-            self._poller.register(fd, select.POLLIN)
-        self._watched.clear()
-        for worker in self.workers:
-            if worker.fallen is None:
-                for fd in worker.process.signs:
-                    self._poller.register(fd, select.POLLIN)
-                    self._watched[fd] = worker
-        self._watched_processes = list(processes)
-
     def ready_workers(self) -> list[WorkerHandle]:
         """Return the workers whose env is built, at least one, which is waited for.
 
@@ -308,7 +242,7 @@ class WorkerPool:
             if len(ready) == len(self.workers):
                 return ready
             # All of them are watched: it does not matter which is the first.
-            self.pump(0.0 if ready else max(0.0, deadline - time.monotonic()))
+            self.arrivals.pump(0.0 if ready else max(0.0, deadline - time.monotonic()))
             ready = [worker for worker in self.workers if worker.ready]
             if ready:
                 return ready
@@ -323,11 +257,7 @@ class WorkerPool:
         """
         for run in list(self.runs):
             run.cancel(error)
-        self._watched.clear()
-        for queue in self._queues.values():
-            queue.close()
-        self._queues.clear()
-        self._free_queues.clear()
+        self.arrivals.close()
         self.pages.close()
 
 

@@ -153,7 +153,7 @@ class NoveltySearch(Planner):
         return self.features or default_features
 
     def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
-        """Return the features `[L, F]` of L observations."""
+        """Return the features `[L, F]` of L observations, fresh."""
         found, count = np.asarray(self._function()(obs)), num_rows(obs)
         if found.ndim != 2 or len(found) != count or found.dtype.kind not in "iu":
             raise ValueError(

@@ -24,7 +24,7 @@ COLOURS = 256
 
 
 def whole_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, 1]`: which observation it is, as one feature.
+    """Return `[L, 1]`, fresh: which observation it is, as one feature.
 
     Nothing but what was seen before, at that depth or above, is old then: searches leave
     out what comes to the same, and are otherwise not pruned. Observations are told apart
@@ -35,7 +35,7 @@ def whole_features(obs: Any) -> npt.NDArray[np.int64]:
 
 
 def byte_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`: which byte has which value, for uint8 observations `[L, F]`.
+    """Return `[L, F]`, fresh: which byte has which value, for uint8 observations `[L, F]`.
 
     For the 128 bytes of Atari's memory these are the features of IW(1).
 
@@ -51,7 +51,7 @@ def _bytes_of(part: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def tile_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`: which colours occur in which tile of a screen `[L, H, W(, C)]` uint8.
+    """Return `[L, F]`, fresh: which colours are in which tile of screens `[L, H, W(, C)]` uint8.
 
     Tiles are 15 pixels high and 10 wide. Colours are the grey levels, or of RGB the 256
     of 3, 3 and 2 bits. A tile's features are as many as the most colours in any.
@@ -141,7 +141,7 @@ class TilePairs:
 
 
 def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`: which number lies in which interval of width `resolution`."""
+    """Return `[L, F]`, fresh: which number lies in which interval of width `resolution`."""
     return _of_parts(functools.partial(_numbers_of, resolution=resolution), obs)
 
 
@@ -152,7 +152,7 @@ def _numbers_of(part: npt.NDArray[Any], resolution: float = 0.25) -> npt.NDArray
 
 
 def default_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`: bytes of byte vectors, tiles of screens, intervals of other numbers."""
+    """Return `[L, F]`, fresh: bytes of byte vectors, tiles of screens, intervals of numbers."""
     return _of_parts(_default_of, obs)
 
 

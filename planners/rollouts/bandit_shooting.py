@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,8 @@ class BanditShooting(Planner):
     root_noise: float = 0.0
     dirichlet_alpha: float = 0.3
     temperature: float = 0.0
+
+    plays_policy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ class DiscreteShooting(Planner):
     score: str = "mean"
     rollout_policy: Policy | None = None
     evaluator: Evaluator | None = None
+
+    plays_policy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -2,9 +2,10 @@
 
     python tests/benchmarks/resume.py --kills 20
 
-A training run is killed with SIGKILL at random moments and started again with `--resume`,
-as often as `--kills` says; then it may end. Its weights and its log must be those of a run
-that was never killed, bit for bit. Exits with 1 if they are not.
+A training run of each preset is killed with SIGKILL at random moments and started again with
+`--resume`, as often as `--kills` says; then it may end. Its last checkpoint, every number in it
+(weights, optimiser, normalisers, episodes in progress), and its log must be those of a run that
+was never killed, bit for bit. Exits with 1 if they are not.
 """
 
 from __future__ import annotations
@@ -12,38 +13,61 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from table.sections import write_section
 
+from plangym_ext.run.files import write_json
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.presets import PRESETS
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 
+EVERY = 2
 SETTINGS = {
     "evaluation.every": 4,
     "evaluation.episodes": 3,
     "evaluation.stop_at": "none",
-    "collector.num_envs": 8,
-    "replay.min_rows": 64,
-    "checkpoint_every": 2,
+    "checkpoint_every": EVERY,
+}
+PLANS = {"collector.num_envs": 8, "replay.min_rows": 64}
+#: So that a round of what is large takes no more than a moment.
+SMALLER: dict[str, dict[str, Any]] = {
+    "ppo_lunarlander": {"collector.moves": 64, "env.max_steps": 60},
+    "ppo_halfcheetah": {"algorithm.epochs": 2, "env.max_steps": 60},
+    "ppo_hopper": {"algorithm.epochs": 2},
+    "ppo_atari": {
+        "agent.hidden": 32,
+        "algorithm.epochs": 1,
+        "collector.num_envs": 2,
+        "collector.moves": 16,
+        "env.max_steps": 20,
+    },
 }
 
 
-def command(folder: Path, options: argparse.Namespace) -> list[str]:
-    settings = {**SETTINGS, "rounds": options.rounds, "collector.n_workers": options.n_workers}
+def command(preset: str, folder: Path, options: argparse.Namespace) -> list[str]:
+    plans = compose([preset]).agent is None
+    workers = "collector.n_workers" if plans else "env.n_workers"
+    settings = {**SETTINGS, **(PLANS if plans else {}), **SMALLER.get(preset, {})}
+    settings["rounds"] = options.rounds
+    if options.n_workers:
+        settings[workers] = options.n_workers
     typed = [f"--{key}={value}" for key, value in settings.items()]
-    cli = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", "cartpole", "--quiet"]
+    cli = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", preset, "--quiet"]
     return [*cli, "--resume", "--out", str(folder), *typed]
 
 
-def finish(folder: Path, options: argparse.Namespace) -> float:
+def finish(preset: str, folder: Path, options: argparse.Namespace) -> float:
     """Run to the end; returns the seconds that it took."""
     started = time.perf_counter()
-    subprocess.run(command(folder, options), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command(preset, folder, options), check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started
 
 
@@ -53,9 +77,9 @@ def newest_round(folder: Path) -> int:
     return -1 if newest is None else int(newest.stem[-8:])
 
 
-def kill_after(goal: int, seconds: float, folder: Path, options: argparse.Namespace) -> bool:
+def kill_after(goal: int, seconds: float, folder: Path, typed: list[str]) -> bool:
     """Run until the checkpoint of round `goal` and so long after; True if it had to be killed."""
-    process = subprocess.Popen(command(folder, options), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(typed, stdout=subprocess.DEVNULL)
     try:
         while newest_round(folder) < goal and process.poll() is None:
             time.sleep(0.01)
@@ -72,69 +96,136 @@ def outcome(folder: Path) -> dict[str, str]:
     newest = Checkpoints(folder).latest()
     assert newest is not None
     saved = read_checkpoint(newest)
-    weights = b"".join(t.numpy().tobytes() for t in saved["trainer"]["network"].values())
-    found = {"round": str(saved["round"]), "weights": hashlib.sha256(weights).hexdigest()}
+    found = {"round": str(saved["round"])}
+    for name in ("trainer", "collector"):
+        found[name] = digest(saved[name])
+    found["checkpoint"] = digest({key: saved[key] for key in saved if key != "versions"})
     for name in ("progress.csv", "progress.jsonl", "config.json"):
         found[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     return found
 
 
-def page(options: argparse.Namespace, kills: int, reached: list[int], equal: bool) -> str:
+def digest(content: Any) -> str:
+    """Digest of everything in a checkpoint, with its names and types."""
+    found = hashlib.sha256()
+
+    def add(one: Any) -> None:
+        if isinstance(one, dict):
+            for key in sorted(one, key=str):
+                found.update(f"{key}:".encode())
+                add(one[key])
+        elif isinstance(one, list | tuple):
+            found.update(f"{len(one)}[".encode())
+            for part in one:
+                add(part)
+        elif hasattr(one, "dtype"):
+            array = np.asarray(one)
+            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        else:
+            found.update(repr(one).encode())
+
+    add(content)
+    return found.hexdigest()
+
+
+class Outcome(NamedTuple):
+    """What became of the runs of one preset."""
+
+    preset: str
+    kills: int
+    reached: list[int]
+    differences: list[str]
+
+    @property
+    def equal(self) -> bool:
+        """Whether it was killed at all, and ended like the run that was not."""
+        return bool(self.kills) and not self.differences
+
+
+def known(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
+    """Return what became of a preset, from its file if it was tried before in this folder."""
+    asked = [options.kills, options.rounds, options.n_workers, options.seed]
+    file = folder / "outcome.json"
+    if file.exists():
+        kept = json.loads(file.read_text())
+        if kept["asked"] == asked:
+            return Outcome(*kept["outcome"])
+    found = tried(preset, folder, options)
+    write_json(file, {"asked": asked, "outcome": list(found)})
+    return found
+
+
+def tried(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
+    """Kill the runs of a preset, and compare the end with that of one that was not."""
+    for old in ("whole", "killed"):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    rng = np.random.default_rng(options.seed)
+    seconds = finish(preset, folder / "whole", options)
+    # Resuming what is done takes as long as it takes to start.
+    start = finish(preset, folder / "whole", options)
+    print(f"{preset}, never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
+    of_a_round = max(0.0, seconds - start) / options.rounds
+    typed = command(preset, folder / "killed", options)
+    kills, reached = 0, []
+    goals = np.sort(rng.integers(options.rounds - 2, size=options.kills))
+    for i, goal in enumerate(goals.tolist()):
+        # Some hit the start, from loading on; the others any part of a round, of a
+        # checkpoint, or of what a resumed run begins with.
+        wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
+        reach = -1 if i % 5 == 0 else goal
+        kills += kill_after(reach, float(wait), folder / "killed", typed)
+        reached.append(newest_round(folder / "killed"))
+    print(f"{preset}, killed {kills} times; newest checkpoints: {reached}", flush=True)
+    finish(preset, folder / "killed", options)
+    wanted, found = outcome(folder / "whole"), outcome(folder / "killed")
+    differences = [name for name in wanted if wanted[name] != found[name]]
+    print(f"{preset}: {', '.join(differences) or 'nothing'} differs", flush=True)
+    return Outcome(preset, kills, reached, differences)
+
+
+def page(options: argparse.Namespace, outcomes: list[Outcome]) -> str:
     """The part of the page of benchmarks."""
     workers = options.n_workers
-    found = "equal, bit for bit" if equal else "NOT equal"
-    players = f"{workers} worker processes" if workers else "one process"
-    return "\n".join(
-        [
-            "## A run that is killed again and again",
-            "",
-            f"The preset `cartpole` for {options.rounds} rounds, played in {players}, a checkpoint",
-            f"every {SETTINGS['checkpoint_every']} rounds. Killed {kills} times with SIGKILL, at",
-            "random moments of training and of starting, and started again with `--resume`; the",
-            f"newest checkpoints then: {', '.join(map(str, reached))} (-1: none yet).",
-            "",
-            "Weights, `progress.csv`, `progress.jsonl` and `config.json` at the end, against those",
-            f"of a run that was never killed: **{found}**.",
-            "`tests/benchmarks/resume.py` does this.",
-        ]
-    )
+    players = f"{workers} worker processes" if workers else "one process, or as the preset says"
+    lines = [
+        "## A run that is killed again and again",
+        "",
+        f"Runs of {options.rounds} rounds, played in {players}, a checkpoint every {EVERY} rounds.",
+        "Killed with SIGKILL, at random moments of training and of starting, and started again",
+        "with `--resume`; the newest checkpoints then are in the table (-1: none yet).",
+        "",
+        "The last checkpoint (weights, optimiser, normalisers, episodes in progress),",
+        "`progress.csv`, `progress.jsonl` and `config.json`, against those of a run that was never",
+        "killed. `tests/benchmarks/resume.py` does this.",
+        "",
+        "| preset | kills | newest checkpoints | equal, bit for bit |",
+        "|---|---:|---|---|",
+    ]
+    for one in outcomes:
+        found = "yes" if one.equal else f"NO: {', '.join(one.differences)}"
+        reached = ", ".join(map(str, one.reached))
+        lines.append(f"| {one.preset} | {one.kills} | {reached} | {found} |")
+    return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--presets", nargs="+", choices=list(PRESETS), default=["cartpole"])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--n-workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--out", type=Path, help="keep the runs here")
+    parser.add_argument("--out", type=Path, help="keep the runs here; no preset is tried twice")
     parser.add_argument("--page", type=Path, help="write the result to this page of benchmarks")
     options = parser.parse_args()
-    rng = np.random.default_rng(options.seed)
+    outcomes = []
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.out or Path(scratch)
-        seconds = finish(folder / "whole", options)
-        # Resuming what is done takes as long as it takes to start.
-        start = finish(folder / "whole", options)
-        print(f"never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
-        of_a_round = max(0.0, seconds - start) / options.rounds
-        wanted, kills, reached = outcome(folder / "whole"), 0, []
-        goals = np.sort(rng.integers(options.rounds - 2, size=options.kills))
-        for i, goal in enumerate(goals.tolist()):
-            # Some hit the start, from loading on; the others any part of a round, of a
-            # checkpoint, or of what a resumed run begins with.
-            wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
-            reach = -1 if i % 5 == 0 else goal
-            kills += kill_after(reach, float(wait), folder / "killed", options)
-            reached.append(newest_round(folder / "killed"))
-        print(f"killed {kills} times; newest checkpoints: {reached}", flush=True)
-        finish(folder / "killed", options)
-        found = outcome(folder / "killed")
-    print(json.dumps({"wanted": wanted, "found": found}, indent=2))
-    equal = found == wanted
-    print("equal, bit for bit" if equal else "NOT equal")
+        for preset in options.presets:
+            outcomes.append(known(preset, (options.out or Path(scratch)) / preset, options))
+    print(page(options, outcomes))
     if options.page:
-        write_section(options.page, "resume", page(options, kills, reached, equal))
-    return 0 if equal and kills else 1
+        write_section(options.page, "resume", page(options, outcomes))
+    return 0 if all(one.equal for one in outcomes) else 1
 
 
 if __name__ == "__main__":

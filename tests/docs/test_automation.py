@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -33,6 +34,16 @@ def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_comman
     assert 'pip install -c constraints.txt ".[cli]"' in first
     assert "plangym-ext plan ALE/" in first
     assert "--video" in first
+
+
+def test_figures_beside_others_are_those_of_the_benchmarks(root):
+    readme, measured = ((root / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
+    rows = [line.split("|")[4] for line in readme.splitlines() if line.startswith("| [")]
+    said = re.findall(r"(?:: \**|steps/s, .*` )(\d[\d.,]*\d)", "\n".join(rows))
+    assert len(rows) == 5
+    assert len(said) == 11
+    for figure in said:
+        assert f"| {figure} |" in measured or f"| {figure}\n" in measured, figure
 
 
 @pytest.fixture

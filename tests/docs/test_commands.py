@@ -27,6 +27,7 @@ REDUCED: dict[str, str] = {
     "kills.py": "--kills 3 --envs cartpole",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
+    "replay.py": "--rows 4000 --frames 4000 --rounds 2",
     "resume.py": "--kills 1 --rounds 4",
     "returns.py": "--rounds 2",
     "sampling.py": "--only CartPole --rounds 1 --seconds 0.02",
@@ -35,6 +36,7 @@ REDUCED: dict[str, str] = {
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
+    "updates.py": "--only A2C --rounds 1 --seconds 0.02",
     "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
     "vector_kills.py": "--kills 3 --envs cartpole",
 }

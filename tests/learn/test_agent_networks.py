@@ -181,13 +181,25 @@ def test_free_deviations_are_parameters_and_others_depend_on_the_state():
     assert (state(obs)[0].policy_logits[:, 4:6].std(dim=0) > 0).all()
 
 
-def test_bodies_apart_share_nothing():
-    config = AgentConfig(shared_body=False, init="orthogonal")
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+def test_bodies_apart_share_nothing(recurrent):
+    config = AgentConfig(shared_body=False, init="orthogonal", recurrent=recurrent)
     network = make_agent_network(VECTOR, Discrete(2), config, seed=0)
-    out, _ = network(Inputs(torch.randn(4, 5), None, None, torch.zeros(4, dtype=torch.bool)))
+    carry = network.initial_carry(4)
+    inputs = Inputs(torch.randn(4, 5), None, None, torch.zeros(4, dtype=torch.bool))
+    out, after = network(inputs, carry)
     out.value.sum().backward()
-    assert all(part.grad is None for part in network.body.parameters())
-    assert all(part.grad is not None for part in network.value_body.parameters())
+    of_policy = [network.body, network.heads]
+    of_value = [network.value_body, network.value_head]
+    if recurrent == "none":
+        assert carry is after is None
+    else:
+        assert list(carry) == list(after) == ["h", "c", "value_h", "value_c"]
+        assert not torch.equal(after["h"], after["value_h"])
+        of_policy.append(network.core)
+        of_value.append(network.value_core)
+    assert all(part.grad is None for module in of_policy for part in module.parameters())
+    assert all(part.grad is not None for module in of_value for part in module.parameters())
 
 
 def test_nature_has_the_numbers_of_the_paper():
@@ -203,7 +215,7 @@ def test_nature_has_the_numbers_of_the_paper():
     [
         ({"recurrent": "lstn"}, "recurrent must be one of .*; got 'lstn'; did you mean 'lstm'"),
         ({"init": "ortho"}, "did you mean 'orthogonal'"),
-        ({"recurrent": "gru", "shared_body": False}, "one body for policy and value"),
+        ({"clip_obs": -1.0}, "clip_obs must be a positive number; got -1.0"),
         ({"initial_log_std": math.inf}, "initial_log_std must be a finite number; got inf"),
         ({"kind": "nature", "channels": (8, 8)}, r"three convolutions; got channels \(8, 8\)"),
     ],

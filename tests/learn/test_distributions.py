@@ -8,6 +8,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 
 
@@ -19,9 +20,9 @@ def test_probabilities_are_a_softmax_over_what_is_legal():
     three = distribution_of(Discrete(3, start=7))
     logits = np.log([[1.0, 2.0, 5.0], [1.0, 2.0, 5.0]])
     legal = np.array([[True, True, True], [True, True, False]])
-    found = three.probabilities(logits, legal)
+    found = three.probabilities(masked(logits, legal))
     np.testing.assert_allclose(found, [[1 / 8, 2 / 8, 5 / 8], [1 / 3, 2 / 3, 0]], rtol=1e-6)
-    np.testing.assert_array_equal(three.greedy(logits, legal), [9, 8])
+    np.testing.assert_array_equal(three.greedy(masked(logits, legal)), [9, 8])
 
 
 def test_large_logits_do_not_overflow():
@@ -30,7 +31,8 @@ def test_large_logits_do_not_overflow():
 
 
 def test_a_row_without_legal_actions_is_no_error():
-    found = distribution_of(Discrete(2)).probabilities(np.zeros((1, 2)), np.zeros((1, 2), bool))
+    logits = masked(np.zeros((1, 2)), np.zeros((1, 2), bool))
+    found = distribution_of(Discrete(2)).probabilities(logits)
     np.testing.assert_array_equal(found, [[0.5, 0.5]])
 
 
@@ -38,18 +40,18 @@ def test_samples_follow_the_probabilities():
     three = distribution_of(Discrete(3))
     logits = np.tile(np.log([[1.0, 2.0, 5.0]]), (4000, 1))
     legal = np.ones((4000, 3), bool)
-    share = np.bincount(three.sample(logits, noise(4000), legal), minlength=3) / 4000
+    share = np.bincount(three.sample(masked(logits, legal), noise(4000)), minlength=3) / 4000
     # Four standard deviations of a share of 4,000 draws are at most 0.032.
     np.testing.assert_allclose(share, [1 / 8, 2 / 8, 5 / 8], atol=0.032)
     # p^2 at temperature 1/2: 1, 4, 25 of 30.
-    share = np.bincount(three.sample(logits, noise(4000), legal, 0.5), minlength=3) / 4000
+    share = np.bincount(three.sample(masked(logits, legal), noise(4000), 0.5), minlength=3) / 4000
     np.testing.assert_allclose(share, [1 / 30, 4 / 30, 25 / 30], atol=0.032)
 
 
 def test_what_is_forbidden_is_never_drawn():
     three = distribution_of(Discrete(3))
     legal = np.tile([[True, False, True]], (500, 1))
-    drawn = three.sample(np.tile([[0.0, 50.0, 0.0]], (500, 1)), noise(500), legal)
+    drawn = three.sample(masked(np.tile([[0.0, 50.0, 0.0]], (500, 1)), legal), noise(500))
     assert set(drawn.tolist()) == {0, 2}
 
 
@@ -114,7 +116,7 @@ def test_categorical_loss_by_hand():
     assert two.loss(logits, target).item() == pytest.approx(expected, rel=1e-6)
     legal = torch.tensor([[True, True, False]])
     expected = -(0.25 * math.log(1 / 3) + 0.75 * math.log(2 / 3))
-    assert two.loss(logits, target, legal).item() == pytest.approx(expected, rel=1e-6)
+    assert two.loss(masked(logits, legal), target).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_gaussian_loss_is_the_log_density():

@@ -11,6 +11,7 @@ from torch import distributions as td
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 
@@ -253,7 +254,7 @@ def test_draws_follow_the_distribution():
     # Logits 0 and ln 3; four standard deviations of a share of 20,000 draws are 0.0142.
     drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows))
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, 0.75], atol=0.0142)
-    drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows), None, 0.5)
+    drawn = bernoulli.sample(np.tile([[0.0, np.log(3)]], (rows, 1)), OneGenerator(rows), 0.5)
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, 0.9], atol=0.0142)
     two = distribution_of(MultiDiscrete([2, 3]))
     drawn = two.sample(np.tile(np.log([[1.0, 3, 1, 2, 5]]), (rows, 1)), OneGenerator(rows))
@@ -284,7 +285,7 @@ def test_no_number_is_so_large_that_it_draws_what_has_no_chance():
 
     logits = np.array([[0.3, 1.7, -400.0], [-0.2, 0.9, 5.0]], np.float32)
     legal = np.array([[True, True, True], [True, True, False]])
-    assert distribution_of(Discrete(3)).draw(logits, AlmostOne(), legal).tolist() == [1, 1]
+    assert distribution_of(Discrete(3)).draw(masked(logits, legal), AlmostOne()).tolist() == [1, 1]
 
 
 def test_plain_gaussians_are_clipped_and_the_likelihood_is_of_what_was_drawn():
@@ -308,9 +309,9 @@ def test_what_is_forbidden_has_no_part_in_likelihood_and_entropy():
     legal = torch.tensor([[True, False, True, True]] * 6)
     oracle = td.Categorical(logits=params[:, [0, 2, 3]])
     for action, place in ((3, 0), (5, 1), (6, 2)):
-        mine = distribution.log_prob(params, torch.full((6,), action), legal)
+        mine = distribution.log_prob(masked(params, legal), torch.full((6,), action))
         torch.testing.assert_close(mine, oracle.log_prob(torch.tensor(place)))
-    entropy = distribution.entropy(params, legal)
+    entropy = distribution.entropy(masked(params, legal))
     torch.testing.assert_close(entropy, oracle.entropy())
     (grad,) = torch.autograd.grad(entropy.sum(), params)
     assert grad.isfinite().all()

@@ -37,7 +37,11 @@ CASES = {
             init="orthogonal", recurrent="lstm", previous_action=True, previous_reward=True
         ),
     ),
-    "gru": (VECTOR, Discrete(4), AgentConfig(init="orthogonal", recurrent="gru", layer_norm=True)),
+    "gru": (
+        VECTOR,
+        Discrete(4),
+        AgentConfig(init="orthogonal", recurrent="gru", layer_norm=True, shared_body=False),
+    ),
     "nature": (SCREEN, Discrete(4), AgentConfig(init="orthogonal", kind="nature", hidden=(64,))),
     "impala": (SCREEN, Discrete(4), AgentConfig(init="orthogonal", kind="impala", hidden=(32,))),
     "parts": (

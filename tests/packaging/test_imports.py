@@ -17,9 +17,10 @@ FOLDERS = {
 
 #: Layer -> layers that it may import. `errors, arrays <- states <- core <- envs, native,
 #: workers, planners <- vector <- learn <- run`; envs bring kernels for the native backends;
-#: the registry joins envs with backends.
+#: the registry joins envs with backends, and `vector_registry` vector envs with both.
 _LOW = {"errors", "arrays", "states", "core"}
 _BACKENDS = {"native", "workers"}
+_MAKERS = {"registry", "vector_registry"}
 ALLOWED = {
     "errors": set(),
     "arrays": {"errors"},
@@ -33,11 +34,12 @@ ALLOWED = {
     # A former place: names alone.
     "vectorization": {"vector"},
     "registry": _LOW | _BACKENDS | {"envs", "vector"},
-    "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry"},
-    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", ""},
+    "vector_registry": _LOW | _BACKENDS | {"vector", "registry"},
+    "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS},
+    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS, "learn", ""},
     "__main__": {"run"},
     # The package itself only names modules; it imports them when they are used.
-    "": _LOW | _BACKENDS | {"envs", "vector", "planners", "registry", "learn", "run"},
+    "": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS, "learn", "run"},
 }
 #: Folder of `planners` -> folders that it may import. "" are the files on top, which all
 #: share. `trees <- lockstep <- compiled <- mcts`; `rollouts <- compiled, graphs, continuous`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 import torch
 from training_runs import log, weights
 
-from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
+from plangym_ext.errors import InvalidOption, NotWritten, UnknownName, WrongKind
 from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
@@ -22,6 +23,7 @@ from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.run.cli import main
+from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.presets import PRESETS
@@ -161,6 +163,50 @@ def test_ctrl_c_ends_the_round_and_the_run_goes_on(tmp_path):
         runner.run()
     assert weights(runner.network) == weights(whole.network)
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("full", ["log", "checkpoint"])
+def test_a_full_disk_ends_the_run_in_order_and_it_goes_on(tmp_path, monkeypatch, full):
+    config = small(PPO_SMALL, {"env": {"n_workers": 1}})
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    appended, synced = AppendedFile.append, os.fsync
+
+    def append(self, text):
+        if runner.round == 3 and full == "log":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        appended(self, text)
+
+    def fsync(descriptor):
+        if runner.round == 4 and full == "checkpoint":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(descriptor)
+
+    said = r"round \d could not be written: No space left on device\..*checkpoint-00000002\.pt is"
+    with Runner(config, tmp_path / "broken") as runner:
+        monkeypatch.setattr(AppendedFile, "append", append)
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(NotWritten, match=said) as error:
+            runner.run()
+    assert "\n" not in str(error.value)
+    monkeypatch.undo()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        assert runner.round == 2
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+def test_one_part_that_cannot_be_closed_keeps_no_other_open(tmp_path, monkeypatch):
+    runner = Runner(small(PPO_SMALL), tmp_path)
+    monkeypatch.setattr(runner._log, "close", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runner.close()
+    monkeypatch.undo()
+    runner._log.close()
+    runner.close()
+    with Runner(small(PPO_SMALL), tmp_path, resume=True):  # the folder is no longer locked
+        pass
 
 
 def test_the_number_of_workers_changes_nothing(tmp_path):
@@ -382,6 +428,7 @@ REDUCED = {
     ),
     "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
     "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+    "dqn_cartpole": ("numpy", _REPLAY),
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),

@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -325,8 +326,37 @@ def test_no_more_columns_are_shown_than_fit(tmp_path, monkeypatch):
     shown = io.StringIO()
     with Logger(tmp_path, tensorboard=False, stream=shown) as logger:
         logger.log(1, {f"column {i}": i for i in range(9)})
-    assert shown.getvalue().splitlines()[0].split("  ")[-1] == "column 1"
+    assert shown.getvalue().splitlines()[0].split("  ")[-1].strip() == "column 1"
     assert all(len(line) <= 40 for line in shown.getvalue().splitlines())
+
+
+def test_a_table_and_its_bar_fit_80_columns(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    screen, names = Terminal(), ["round", "episodes", "return", "length", "train/loss"]
+    names += ["eval/return", "eval/length"]
+    values = dict.fromkeys(names, -123.4567)
+    with Logger(
+        tmp_path, tensorboard=False, total=10_000_000, stream=screen, columns=names
+    ) as logger:
+        logger.log(1_000_000, values)
+        monkeypatch.setattr("plangym_ext.run.progress.ProgressLine.is_due", True)
+        logger.progress(9_000_000)
+        logger.progress(9_000_001, "evaluating")
+    lines = on_screen(screen.getvalue())
+    assert lines[0].split() == ["step", *names[:-1]]
+    assert lines[1].split() == ["1000000", *["-123.457"] * 6]
+    assert max(map(len, lines)) <= 80
+    assert len(lines[0]) == len(lines[1])
+
+
+def test_a_log_on_a_full_disk_is_closed_all_the_same(tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    (tmp_path / "progress.jsonl").symlink_to("/dev/full")
+    logger = Logger(tmp_path, tensorboard=False)
+    with pytest.raises(OSError, match="No space left"):
+        logger.log(1, {"a": 1})
+    logger.close()
 
 
 def test_lines_above_leave_the_progress_where_it_was():

@@ -9,6 +9,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import NetworkAgent, as_tensor, refuse_infinite
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch
 
@@ -48,11 +49,10 @@ class ActorCriticAgent(NetworkAgent):
         """Choose actions; see `Agent.step`."""
         with torch.inference_mode():
             out, carry = self._forward(inputs, carry)
-            params = self._params(out)
-            drawn = self._drawn(params.numpy(), inputs)
-            tensors = mapped(as_tensor, drawn)
             legal = None if inputs.legal is None else as_tensor(inputs.legal)
-            log_prob = self.distribution.log_prob(params, tensors, legal)
+            params = masked(self._params(out), legal)
+            drawn = self._drawn(params.numpy(), inputs)
+            log_prob = self.distribution.log_prob(params, mapped(as_tensor, drawn))
             info: dict[str, Any] = {"log_prob": log_prob.numpy()}
             refuse_infinite(info["log_prob"], type(self).__name__, "log probabilities")
             if out.value is not None:
@@ -74,9 +74,9 @@ class ActorCriticAgent(NetworkAgent):
 
     def _drawn(self, params: Any, inputs: Inputs) -> Any:
         if self.mode == "eval" and not self.sample_in_eval:
-            return self.distribution.greedy(params, inputs.legal)
+            return self.distribution.greedy(params)
         noise = needed_noise(inputs, type(self).__name__)
-        return self.distribution.draw(params, noise, inputs.legal)
+        return self.distribution.draw(params, noise)
 
     def _params(self, out: Any) -> Any:
         if out.policy_logits is None:

@@ -13,6 +13,7 @@ from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.networks.network import NetworkOutput
 
@@ -56,10 +57,11 @@ class EvaluatorAgent(Agent):
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Choose actions; see `Agent.step`."""
         out = self.evaluator.ask(inputs.obs)
-        distribution, params = self._distribution(), self._params(out)
+        distribution = self._distribution()
+        params = masked(self._params(out), inputs.legal)
         info = {"value": out.value, "q": out.q}
         if isinstance(distribution, Categorical):
-            info["probabilities"] = distribution.probabilities(params, inputs.legal)
+            info["probabilities"] = distribution.probabilities(params)
         told = {name: rows for name, rows in info.items() if rows is not None}
         return Acted(self._actions(distribution, params, inputs), told, carry)
 
@@ -94,17 +96,16 @@ class EvaluatorAgent(Agent):
         self, distribution: Distribution, params: npt.NDArray[np.float32], inputs: Inputs
     ) -> Any:
         """Choose an action per row."""
-        legal = inputs.legal
         if self.temperature == 0.0 and self.epsilon == 0.0:
-            return distribution.greedy(params, legal)
+            return distribution.greedy(params)
         noise = needed_noise(inputs, type(self).__name__)
         if self.temperature == 0.0:
-            actions = distribution.greedy(params, legal)
+            actions = distribution.greedy(params)
         else:
-            actions = distribution.sample(params, noise, legal, self.temperature)
+            actions = distribution.sample(params, noise, self.temperature)
         if self.epsilon > 0.0:
             # Drawn in every row, so that no row affects the draws of another.
-            anything = distribution.sample(0 * params, noise, legal)
+            anything = distribution.sample(masked(0 * params, inputs.legal), noise)
             dice = noise.uniform()[:, 0] < self.epsilon
             actions = _replaced(actions, anything, dice)
         return actions

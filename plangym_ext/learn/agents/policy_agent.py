@@ -12,6 +12,7 @@ from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch
 
@@ -54,11 +55,12 @@ class PolicyAgent(NetworkAgent):
                 )
             params = out.policy_logits.numpy()
         refuse_infinite(params, type(self).__name__, "numbers of the policy")
+        params = masked(params, inputs.legal)
         if self.mode == "eval":
-            action = self.distribution.greedy(params, inputs.legal)
+            action = self.distribution.greedy(params)
         else:
             noise = needed_noise(inputs, type(self).__name__)
-            action = self.distribution.sample(params, noise, inputs.legal, self.exploration)
+            action = self.distribution.sample(params, noise, self.exploration)
         return Acted(action, {}, carry)
 
     def state_dict(self) -> dict[str, Any]:

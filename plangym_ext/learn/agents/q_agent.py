@@ -14,6 +14,7 @@ from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import legal_index
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.noisy import use_noise
 from plangym_ext.learn.torch_extra import torch
@@ -71,7 +72,7 @@ class QAgent(NetworkAgent):
             q = self._q(out).numpy()
         refuse_infinite(q, type(self).__name__, "Q values")
         legal = inputs.legal
-        index = np.argmax(q if legal is None else _masked(q, legal), axis=1)
+        index = np.argmax(masked(q, legal), axis=1)
         epsilon = self.eval_epsilon if self.mode == "eval" else self._epsilons(inputs)
         if np.any(epsilon):
             # Drawn in every row, so that what a row draws does not depend on the others.
@@ -88,7 +89,7 @@ class QAgent(NetworkAgent):
         with torch.inference_mode():
             out, _ = self._forward(inputs, carry)
             q = self._q(out).numpy()
-        return (q if inputs.legal is None else _masked(q, inputs.legal)).max(axis=1)
+        return masked(q, inputs.legal).max(axis=1)
 
     def state_dict(self) -> dict[str, Any]:
         """Return "version", "epsilon", and the weights as arrays by name."""
@@ -123,16 +124,11 @@ class QAgent(NetworkAgent):
 
 
 def log_spaced(num_rows: int, low: float = 0.01, high: float = 1.0) -> npt.NDArray[np.float64]:
-    """Return `[num_rows]` epsilons from `low` to `high`, evenly spaced in their logarithms.
+    """Return `[num_rows]` epsilons, fresh, from `low` to `high`, evenly spaced in their logarithms.
 
     Source: rlpyt's vector epsilon-greedy, after Horgan et al. 2018 (Ape-X).
     """
     return np.geomspace(low, high, num_rows)
-
-
-def _masked(q: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Return Q values, of forbidden actions minus infinity; a row without any allows all."""
-    return np.where(legal | ~legal.any(axis=1, keepdims=True), q, np.float32(-np.inf))
 
 
 def _checked(share: Any, name: str) -> npt.NDArray[np.float64]:

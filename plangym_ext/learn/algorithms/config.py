@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from plangym_ext.learn.schedule import Number
+from plangym_ext.learn.schedule import Number, Schedule
 from plangym_ext.learn.trainers.checked_config import CheckedConfig
 from plangym_ext.learn.trainers.config import OPTIMIZERS
 
@@ -26,15 +26,10 @@ class RolloutConfig(CheckedConfig):
         l2: weight decay; biases are free.
         max_grad_norm: longer gradients are shortened to this; None: they are not.
         discount: gamma, per step.
-        value_weight: of the mean squared error of the values.
-        entropy_weight: of the policy's entropy, which is to be large.
-        normalize_advantage: to mean 0 and deviation 1 over the "batch", or "none".
         normalize_reward: whether rewards are divided by the deviation of their discounted sums;
             see `RewardNormalizer`. Values are then in these units.
         clip_reward: rewards are clipped to [-clip_reward, clip_reward], after that; None: they
             are not.
-        compiled: whether networks of dense layers learn in compiled code, where there is some for
-            their policy, which is several times as fast as autograd.
     """
 
     optimizer: str = "adam"
@@ -43,32 +38,51 @@ class RolloutConfig(CheckedConfig):
     l2: float = 0.0
     max_grad_norm: Number | None = 0.5
     discount: float = 0.99
+    normalize_reward: bool = False
+    clip_reward: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        self._choice("optimizer", OPTIMIZERS)
+        for name in ("epsilon", "l2"):
+            self._number(name, 0.0)
+        if self.clip_reward is not None:
+            self._number("clip_reward", 0.0)
+        self._number("discount", 0.0, 1.0)
+        self._scheduled("learning_rate", 0.0)
+        if self.max_grad_norm is not None:
+            self._scheduled("max_grad_norm", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(RolloutConfig):
+    """What algorithms have in common that learn a policy from rollouts.
+
+    Args:
+        value_weight: of the mean squared error of the values.
+        entropy_weight: of the policy's entropy, which is to be large.
+        normalize_advantage: to mean 0 and deviation 1 over the "batch", or "none".
+        compiled: whether networks of dense layers learn in compiled code, where there is some for
+            their policy, which is several times as fast as autograd.
+    """
+
     value_weight: float = 0.5
     entropy_weight: Number = 0.0
     normalize_advantage: str = "none"
-    normalize_reward: bool = False
-    clip_reward: float | None = None
     compiled: bool = True
 
     _normalizations: ClassVar[tuple[str, ...]] = ("none", "batch")
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        self._choice("optimizer", OPTIMIZERS)
+        super().__post_init__()
         self._choice("normalize_advantage", self._normalizations)
-        for name in ("epsilon", "l2", "value_weight"):
-            self._number(name, 0.0)
-        if self.clip_reward is not None:
-            self._number("clip_reward", 0.0)
-        self._number("discount", 0.0, 1.0)
-        for name in ("learning_rate", "entropy_weight"):
-            self._scheduled(name, 0.0)
-        if self.max_grad_norm is not None:
-            self._scheduled("max_grad_norm", 0.0)
+        self._number("value_weight", 0.0)
+        self._scheduled("entropy_weight", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforceConfig(RolloutConfig):
+class ReinforceConfig(PolicyConfig):
     """REINFORCE: the return of each step, less what was expected.
 
     A network without a value head is taught by episodes that ended in the fragment alone;
@@ -80,7 +94,7 @@ class ReinforceConfig(RolloutConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(RolloutConfig):
+class A2CConfig(PolicyConfig):
     """A2C: one update on each fragment.
 
     Args:
@@ -98,7 +112,62 @@ class A2CConfig(RolloutConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(RolloutConfig):
+class VTraceConfig(PolicyConfig):
+    """V-trace: one update on each fragment, which an older policy may have played.
+
+    Args:
+        ratio_clip: most that a likelihood ratio counts for, in errors and in the gradient of the
+            policy; None: no limit.
+        trace_clip: likewise in how far later errors reach back.
+    """
+
+    optimizer: str = "rmsprop"
+    learning_rate: Number = 7e-4
+    ratio_clip: float | None = 1.0
+    trace_clip: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        for name in ("ratio_clip", "trace_clip"):
+            if getattr(self, name) is not None:
+                self._number(name, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PQNConfig(RolloutConfig):
+    """PQN: several epochs of minibatches on each fragment, to the λ-returns of Q values.
+
+    Args:
+        trace: λ of the returns: 0 looks one step ahead, 1 to the end of the episode.
+        epochs: how often each row is learned from.
+        batch_size: most rows of a minibatch; those of an epoch differ by one row at most.
+        minibatch: "step" draws single steps; "env" draws whole columns, at least one, as
+            recurrent networks need.
+        exploration: share of random actions; a schedule goes by the steps that were taken in,
+            and not by updates.
+    """
+
+    learning_rate: Number = 2.5e-4
+    max_grad_norm: Number | None = 10.0
+    trace: float = 0.65
+    epochs: int = 4
+    batch_size: int = 128
+    minibatch: str = "step"
+    exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=250_000))
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("minibatch", MINIBATCHES)
+        self._number("trace", 0.0, 1.0)
+        self._scheduled("exploration", 0.0, 1.0)
+        for name in ("epochs", "batch_size"):
+            self._number(name, 1, whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(PolicyConfig):
     """PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio.
 
     Args:

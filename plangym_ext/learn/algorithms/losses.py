@@ -141,6 +141,45 @@ def vtrace_losses(
     Source: Espeholt et al. 2018, "IMPALA", section 4.
     """
     log_ratio = (log_prob - old_log_prob).detach()
+    advantage, target = vtrace_estimates(
+        log_ratio,
+        value.detach(),
+        reward,
+        terminated,
+        gamma=gamma,
+        ratio_clip=ratio_clip,
+        trace_clip=trace_clip,
+        **ends,
+    )
+    valid = ends.get("valid")
+    return VTraceLosses(
+        policy_gradient_loss(log_prob, advantage, valid), value_loss(value, target, valid)
+    )
+
+
+def vtrace_estimates(
+    log_ratio: Any,
+    value: Any,
+    reward: Any,
+    terminated: Any,
+    *,
+    gamma: float,
+    ratio_clip: float | None = 1.0,
+    trace_clip: float | None = 1.0,
+    **ends: Unpack[Ends],
+) -> tuple[Any, Any]:
+    """Return `[T, B]` what the policy gradient is weighted with, and the targets of the values.
+
+    Args:
+        log_ratio: `[T, B]`, log-probability by the policy that learns less that of then.
+        value: `[T, B]`, of the network that learns, without gradient.
+        reward: see `vtrace_losses`, as all that follows.
+        terminated: flags.
+        gamma: discount.
+        ratio_clip: limit of the ratio in errors and in the policy's gradient.
+        trace_clip: limit of the ratio in the trace.
+        **ends: see `vtrace_losses`.
+    """
     target = vtrace(
         reward,
         value,
@@ -156,8 +195,4 @@ def vtrace_losses(
     ratio = log_ratio.exp()
     if ratio_clip is not None:
         ratio = ratio.clamp(max=ratio_clip)
-    valid = ends.get("valid")
-    advantage = ratio * (quality - value.detach())
-    return VTraceLosses(
-        policy_gradient_loss(log_prob, advantage, valid), value_loss(value, target, valid)
-    )
+    return ratio * (quality - value), target

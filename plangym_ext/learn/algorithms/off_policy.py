@@ -108,6 +108,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             discount=config.discount,
             alpha=config.alpha if config.prioritized else None,
             seed=seed,
+            frames=config.frames,
+            clip_reward=config.clip_reward,
         )
 
     @abstractmethod

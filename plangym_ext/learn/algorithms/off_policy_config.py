@@ -28,6 +28,9 @@ class OffPolicyConfig(CheckedConfig):
         max_grad_norm: longer gradients are shortened to this; None: they are not.
         discount: gamma, per step.
         capacity: of the replay: steps of all envs, or bytes, such as "2GB".
+        frames: whether observations are stacks of images, of which the replay keeps each frame
+            once; see `StepReplay`.
+        clip_reward: rewards are clipped to [-clip_reward, clip_reward]; None: they are not.
         learning_starts: steps of all envs before which nothing is learned; no updates are
             owed for them.
         updates_per_step: updates per step that is taken in after these, kept exactly.
@@ -47,6 +50,8 @@ class OffPolicyConfig(CheckedConfig):
     max_grad_norm: Number | None = None
     discount: float = 0.99
     capacity: Any = 1_000_000
+    frames: bool = False
+    clip_reward: float | None = None
     learning_starts: int = 1_000
     updates_per_step: float = 1.0
     batch_size: int = 256
@@ -70,6 +75,8 @@ class OffPolicyConfig(CheckedConfig):
             self._scheduled(name, 0.0, 1.0)
         if self.max_grad_norm is not None:
             self._scheduled("max_grad_norm", 0.0)
+        if self.clip_reward is not None:
+            self._number("clip_reward", 0.0)
         self._number("learning_starts", 0, whole=True)
         for name in ("batch_size", "n_steps", "target_every"):
             self._number(name, 1, whole=True)

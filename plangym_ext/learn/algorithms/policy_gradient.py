@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
+from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rows
-from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
+from plangym_ext.learn.algorithms.rollout_algorithm import means_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 
 
-class PolicyGradient(RolloutAlgorithm):
+class PolicyGradient(PolicyAlgorithm):
     """Abstract; makes one update on all rows. Recurrent networks learn from whole sequences."""
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, final
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
 from plangym_ext.learn.algorithms.config import PPOConfig
 from plangym_ext.learn.algorithms.losses import approximate_kl, clip_share, mean_of
+from plangym_ext.learn.algorithms.minibatches import check_minibatch, minibatches
+from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
-from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
+from plangym_ext.learn.algorithms.rollout_algorithm import means_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import nn
 
 #: The epochs end where the divergence is larger than so many times its target.
 _KL_FACTOR = 1.5
 
 
 @final
-class PPO(RolloutAlgorithm):
+class PPO(PolicyAlgorithm):
     """Proximal policy optimisation with a clipped ratio.
 
     Recurrent networks learn from whole columns of the fragment, with the carry that they
@@ -29,9 +29,9 @@ class PPO(RolloutAlgorithm):
     Source: Schulman et al. 2017, "Proximal policy optimization algorithms".
 
     Args:
-        network: see `RolloutAlgorithm`.
+        network: see `PolicyAlgorithm`.
         config: None: the defaults.
-        seed: see `RolloutAlgorithm`.
+        seed: see `PolicyAlgorithm`.
 
     Raises:
         InvalidOption: a recurrent network is to learn from single steps.
@@ -44,11 +44,7 @@ class PPO(RolloutAlgorithm):
         self, network: nn.Module, config: PPOConfig | None = None, *, seed: int = 0
     ) -> None:
         super().__init__(network, config, seed=seed)
-        if self.config.minibatch == "step" and self.network.initial_carry(1) is not None:
-            raise InvalidOption(
-                "PPO: a recurrent network needs minibatch='env', whole sequences; got 'step'. "
-                "Set PPOConfig(minibatch='env')."
-            )
+        check_minibatch(self)
 
     @property
     def _by_step(self) -> bool:
@@ -63,7 +59,7 @@ class PPO(RolloutAlgorithm):
         batch = self.gradients.batch(rows.steps()) if by_step else rows
         logged: list[dict[str, Any]] = []
         for _ in range(self.config.epochs):
-            for part in self._drawn_steps(batch) if by_step else self._drawn_columns(batch):
+            for part in minibatches(batch, self.config.batch_size, by_step=by_step):
                 losses = self.gradients.losses(part, self._terms())
                 if self._too_far(losses["kl"]):
                     return means_of(logged)
@@ -83,23 +79,6 @@ class PPO(RolloutAlgorithm):
             value_clip=None if config.value_clip is None else at(config.value_clip, updates),
             normalize=config.normalize_advantage == "minibatch",
         )
-
-    def _drawn_steps(self, rows: Any) -> Iterator[Any]:
-        """Yield all N steps once, in minibatches, in an order that is drawn."""
-        count = len(rows.advantage)
-        # Shuffled once, so that a minibatch is a view.
-        shuffled = rows.take(torch.randperm(count))
-        parts = -(-count // self.config.batch_size)
-        for i in range(parts):
-            yield shuffled.part(i * count // parts, (i + 1) * count // parts)
-
-    def _drawn_columns(self, rows: Rows) -> Iterator[Rows]:
-        """Yield all B columns once, in minibatches, in an order that is drawn."""
-        steps, count = rows.advantage.shape
-        parts = -(-count // max(1, self.config.batch_size // steps))
-        order = torch.randperm(count).to(rows.advantage.device)
-        for index in torch.tensor_split(order, parts):
-            yield rows.columns(index)
 
     def _too_far(self, moved: Any) -> bool:
         """Return whether the policy has moved farther than it is to in one round."""

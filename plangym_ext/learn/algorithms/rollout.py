@@ -18,9 +18,9 @@ class Rows(NamedTuple):
 
     inputs: Inputs  # what the network was shown; fields it does not look at are None
     action: Any  # as drawn, before it was clipped to the space
-    log_prob: Any  # when it was played
+    log_prob: Any  # when it was played; None where nothing was drawn
     value: Any  # when it was played; None where nothing estimates it
-    advantage: Any
+    advantage: Any  # None where no policy learns
     target: Any  # of the value
     valid: Any  # bool; None: all rows count
     carry: Any  # [B, ...] before the first step; None where nothing is carried
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
     def take(self, index: Any) -> Rows:
         """Return some of N steps; `index` is an int64 tensor `[n]`."""
-        index = index.to(self.advantage.device)
+        index = index.to(self.target.device)
         return self._changed(lambda leaf: leaf.index_select(0, index))
 
     def part(self, start: int, stop: int) -> Rows:
@@ -64,8 +64,8 @@ class Rollout(NamedTuple):
 
     inputs: Inputs
     action: Any
-    log_prob: Any
-    value: Any  # None where nothing estimates it
+    log_prob: Any  # None where nothing was drawn
+    value: Any  # None where nothing estimates it; the best of Q values
     reward: Any
     terminated: Any
     valid: Any  # None: all rows count
@@ -90,40 +90,44 @@ class Rollout(NamedTuple):
         return self.rows(advantage, advantage + value)
 
 
-def rollout_of(tree: ArrayDict, network: Any) -> Rollout:
+def rollout_of(
+    tree: ArrayDict, network: Any, needed: str = "log_prob", forward: Any = None
+) -> Rollout:
     """Return a fragment, with the values of what its ends lead to.
 
     The network is asked about obs[T] and about the final observations of truncated episodes:
-    these returns go on, those of terminated episodes do not. A network without a value head
-    says nothing; 0 stands for what follows then.
+    these returns go on, those of terminated episodes do not. What Q values are of is worth the
+    best of them. A network without either says nothing; 0 stands for what follows then.
 
     Args:
         tree: of a sampler; see `plangym_ext.learn.build_sample_tree`.
         network: that played it, in evaluation mode.
+        needed: name of what is needed of the agent's infos: "log_prob" or "q".
+        forward: evaluates inputs as the network does; None: the network itself.
 
     Raises:
-        InvalidOption: the agent did not keep its log-probabilities.
+        InvalidOption: the agent did not keep it.
     """
     info = tree.get("agent_info", {})
-    if "log_prob" not in info:
+    if needed not in info:
+        agent = {"log_prob": "an ActorCriticAgent", "q": "a QAgent"}[needed]
         raise InvalidOption(
-            "rollout_of: agent_info must have 'log_prob', as an ActorCriticAgent gives it; got "
-            f"{sorted(info)}."
+            f"rollout_of: agent_info must have {needed!r}, as {agent} gives it; got {sorted(info)}."
         )
     read = _Reader(tree, network)
     shown = read.shown()
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
     valid = read.tensor(tree["valid"])
     with torch.no_grad():
-        bootstrap, final = _values_of_ends(read, network, shown, valid)
+        bootstrap, final = _values_of_ends(read, forward or network, shown, valid)
     truncated = read.tensor(tree["truncated"])
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
     return Rollout(
         inputs=Inputs(*(_or_none(lambda leaf: leaf[:-1], part) for part in shown[:4])),
         action=read.nested(played, read.action_layout),
-        log_prob=read.tensor(info["log_prob"]),
-        value=read.tensor(info["value"]) if "value" in info else None,
+        log_prob=read.tensor(info["log_prob"]) if "log_prob" in info else None,
+        value=read.value(info),
         reward=read.tensor(tree["reward"]),
         terminated=read.tensor(tree["terminated"]),
         valid=counted,
@@ -133,8 +137,10 @@ def rollout_of(tree: ArrayDict, network: Any) -> Rollout:
 
 
 def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
-    """Return values `[...]` of a network; zeros if it estimates none."""
+    """Return values `[...]` of a network, or its best Q values; zeros if it estimates none."""
     out, _ = network(inputs, carry)
+    if out.value is None and out.q is not None:
+        return out.q.amax(dim=-1)
     if out.value is None:
         return torch.zeros(inputs.first.shape, device=inputs.first.device)
     return out.value
@@ -203,6 +209,12 @@ class _Reader:
         if layout is None:
             return arrays.apply(lambda leaf: self.tensor(leaf, steps))
         return layout.join(tuple(self.tensor(leaf, steps) for _, leaf in arrays.leaves()))
+
+    def value(self, info: Any) -> Any:
+        """Return `[T, B]` what the agent thought of the rows; None if it did not say."""
+        if "value" in info:
+            return self.tensor(info["value"])
+        return self.tensor(info["q"]).amax(dim=-1) if "q" in info else None
 
     def shown(self) -> Inputs:
         """Return what the network was shown, `[T + 1, B, ...]`."""

@@ -9,16 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
-from plangym_ext.learn.algorithms.actor_critic_losses import ActorCriticLosses, Gradients
+from plangym_ext.errors import ForeignNetwork, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.losses import explained_variance
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
-from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
@@ -30,8 +29,8 @@ class RolloutAlgorithm(AgentAlgorithm):
     """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
 
     Args:
-        network: with a policy head, such as `make_agent_network` makes and an
-            `ActorCriticAgent` plays; changed in place by `train`.
+        network: such as `make_agent_network` makes and an agent plays; changed in place by
+            `train`.
         config: None: the defaults of this algorithm.
         seed: of what is drawn while learning: minibatches, and by the network.
 
@@ -44,12 +43,14 @@ class RolloutAlgorithm(AgentAlgorithm):
     """
 
     config_class: ClassVar[type[RolloutConfig]]
+    #: What the agent has to tell of each step.
+    _needed: ClassVar[str]
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
         self.optimizer = self._make_optimizer()
-        self.gradients = self._make_gradients()
         self._random = TorchRandom(seed)
+        self._forward = forward_of(network)
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
         )
@@ -67,21 +68,6 @@ class RolloutAlgorithm(AgentAlgorithm):
             options["fused"] = True
         return FlatOptimizer(self.network, config, **options)
 
-    def _make_gradients(self) -> Gradients:
-        """Return compiled gradients where there are some of such a network."""
-        if self.config.compiled and self._by_step:
-            # Here and not above: numba is of no use to other networks.
-            from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile
-
-            if can_compile(self.network):
-                return CompiledLosses(self.network, self.optimizer)
-        return ActorCriticLosses(self.network, self.optimizer)
-
-    @property
-    def _by_step(self) -> bool:
-        """Whether single steps are learned from, if nothing is carried."""
-        return True
-
     # Taking in ------------------------------------------------------------------
 
     def take(self, collected: Collected) -> None:
@@ -91,14 +77,10 @@ class RolloutAlgorithm(AgentAlgorithm):
         and not trained on, is forgotten.
 
         Raises:
-            InvalidOption: the agent did not keep its log-probabilities, or no values although
-                the network has a value head.
+            InvalidOption: the agent did not keep what this algorithm needs.
         """
-        rollout = rollout_of(collected.data, self.network)
-        rows = self._estimate(rollout._replace(reward=self._scaled(rollout)))
-        if self.config.normalize_advantage == "batch":
-            rows = rows._replace(advantage=normalized(rows.advantage, rows.valid))
-        self._rows = rows
+        rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
+        self._rows = self._estimate(rollout._replace(reward=self._scaled(rollout)))
         normalizer = getattr(self.network, "normalizer", None)
         self._seen = [] if normalizer is None else normalizer.moments(collected.data)
         self.steps += collected.cost.model_steps
@@ -114,20 +96,7 @@ class RolloutAlgorithm(AgentAlgorithm):
 
     @abstractmethod
     def _estimate(self, rollout: Rollout) -> Rows:
-        """Return the rows with their advantages and the targets of their values."""
-
-    def _values(self, rollout: Rollout) -> Any:
-        """Return the values `[T, B]` of when the rows were played.
-
-        Raises:
-            InvalidOption: there are none.
-        """
-        if rollout.value is None:
-            raise InvalidOption(
-                f"{type(self).__name__}: the network must have a value head, so that agent_info "
-                f"has 'value'; it has none. Name it in AgentConfig(heads=('policy', 'value'))."
-            )
-        return rollout.value
+        """Return the rows with the targets of their values and, for a policy, advantages."""
 
     # Learning -------------------------------------------------------------------
 
@@ -146,13 +115,13 @@ class RolloutAlgorithm(AgentAlgorithm):
         if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
             return found
         self.optimizer.read()
-        self.network.train()
+        self._set_training(True)
         try:
             with self._random.used():
                 means = self._learn(rows, progress)
         finally:
             self.optimizer.write()
-            self.network.eval()
+            self._set_training(False)
         with torch.no_grad():
             means["learning_rate"] = self.optimizer.rate
             means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
@@ -161,6 +130,10 @@ class RolloutAlgorithm(AgentAlgorithm):
             self.network.normalizer.add(self._seen)
         found["updates"] = self.updates
         return found | {f"train/{name}": number for name, number in means.items()}
+
+    def _set_training(self, on: bool) -> None:
+        """Have the network be in training mode, or in that of evaluations."""
+        self.network.train(on)
 
     @abstractmethod
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
@@ -172,9 +145,12 @@ class RolloutAlgorithm(AgentAlgorithm):
             return {}
         return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
 
-    def _update(self) -> float:
-        """Take one step down the gradient of the last losses; return its norm before clipping."""
-        self.gradients.leave()
+    def _descend(self) -> float:
+        """Take one step down the gradient that the optimiser has; return its norm before clipping.
+
+        Raises:
+            LossNotFinite: it is not finite; nothing was changed.
+        """
         number = self.config.max_grad_norm
         most = math.inf if number is None else at(number, self.updates)
         norm = self.optimizer.descend(at(self.config.learning_rate, self.updates), most)

@@ -24,11 +24,11 @@ class Batch(NamedTuple):
     """N steps that are learned from, as arrays `[N, ...]`."""
 
     features: Ndarray  # [N, F] float32, what the first layers see
-    target: Ndarray  # [N, K], as the kernels of the policy want it
+    action: Ndarray  # [N, K], as the kernels of the policy want it
     log_prob: Ndarray
     value: Ndarray
     advantage: Ndarray
-    wanted: Ndarray  # of the value
+    target: Ndarray  # of the value
 
     def take(self, index: Any) -> Batch:
         """Return some steps; `index` is an int64 tensor `[n]`."""
@@ -70,11 +70,11 @@ class CompiledLosses:
         parts = rows.log_prob, rows.value, rows.advantage, rows.target
         return Batch(
             np.ascontiguousarray(features.numpy()),
-            self._target(rows.action),
+            self._encoded(rows.action),
             *(part.numpy() for part in parts),
         )
 
-    def _target(self, action: Any) -> Ndarray:
+    def _encoded(self, action: Any) -> Ndarray:
         distribution = self._network.distribution
         if isinstance(distribution, Gaussian):
             return np.ascontiguousarray(distribution.units.scaled_tensor(action).numpy())
@@ -93,7 +93,7 @@ class CompiledLosses:
         clip, value_clip = (-1.0 if c is None else c for c in (terms.clip, terms.value_clip))
         policy_loss, entropy, kl = self._policy(
             params,
-            part.target,
+            part.action,
             part.log_prob,
             advantage,
             clip,
@@ -102,7 +102,7 @@ class CompiledLosses:
             d_params,
         )
         value_loss = policy_losses.squared_error(
-            value, part.value, part.wanted, value_clip, terms.value_weight, d_value
+            value, part.value, part.target, value_clip, terms.value_weight, d_value
         )
         self._outwards = d_params, d_value
         loss = policy_loss + terms.value_weight * value_loss - terms.entropy_weight * entropy

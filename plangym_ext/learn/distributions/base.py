@@ -34,30 +34,27 @@ class Distribution(ABC):
     # Acting ---------------------------------------------------------------------
 
     @abstractmethod
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:
+    def greedy(self, params: Params) -> Any:
         """Return the most likely actions, `[B, *act]`, fresh.
 
         Args:
             params: `[B, P]`.
-            legal: `[B, A]`, only for Discrete spaces; None: all.
         """
 
     def sample(
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Draw actions of the space, `[B, *act]`; see `draw`."""
-        return self.clip(self.draw(params, noise, legal, temperature))
+        return self.clip(self.draw(params, noise, temperature))
 
     @abstractmethod
     def draw(
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Draw actions, `[B, *act]`, fresh, which `clip` brings into the space.
@@ -65,7 +62,6 @@ class Distribution(ABC):
         Args:
             params: `[B, P]`.
             noise: random numbers of the B rows.
-            legal: `[B, A]`, only for Discrete spaces; None: all.
             temperature: draws in proportion to probability**(1 / temperature), or with
                 deviations that are this times as large.
         """
@@ -77,7 +73,7 @@ class Distribution(ABC):
     # Likelihoods ----------------------------------------------------------------
 
     @abstractmethod
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, the logarithm of how likely actions are: as drawn, not clipped.
 
         Densities are per unit in which the bounds of an action are -1 and 1, where it has
@@ -86,11 +82,10 @@ class Distribution(ABC):
         Args:
             params: tensor `[..., P]`.
             actions: tensors `[..., *act]`, nested as the space.
-            legal: tensor `[..., A]`, as it was for `draw`; only for Discrete spaces.
         """
 
     @abstractmethod
-    def entropy(self, params: Any, legal: Any = None) -> Any:
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, the entropy, in the units of `log_prob`; arguments as there."""
 
     @abstractmethod
@@ -122,10 +117,10 @@ class Distribution(ABC):
 
     @abstractmethod
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
-        """Return `[T, target_width]`: the policy targets that mean "play these actions"."""
+        """Return `[T, target_width]`, fresh: the policy targets that mean "play these actions"."""
 
     @abstractmethod
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, the cross-entropy of tensors `[B, P]` to targets `[B, target_width]`.
 
         For Gaussians it is the negative log-likelihood. Its gradient pulls the policy

@@ -24,7 +24,7 @@ class Bernoulli(Distribution):
         self.shape = shape
         self.width = self.target_width = int(np.prod(shape))
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+    def greedy(self, params: Params) -> Any:
         """Return `[B, *shape]` int8: 1 where that is likelier."""
         return self._actions(np.asarray(params) > 0)
 
@@ -32,18 +32,17 @@ class Bernoulli(Distribution):
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *shape]` int8."""
         logits = np.asarray(params, np.float64) / temperature
         return self._actions(noise.uniform(self.width) < 0.5 * (1.0 + np.tanh(0.5 * logits)))
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the switches."""
         return -self._cross_entropy(params, actions.reshape(params.shape).to(params.dtype))
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, summed over the switches."""
         return self._cross_entropy(params, torch.sigmoid(params))
 
@@ -60,7 +59,7 @@ class Bernoulli(Distribution):
         """Return `[T, D]` of zeros and ones."""
         return np.asarray(actions, np.float32).reshape(len(actions), -1)
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, summed over the switches."""
         return self._cross_entropy(params, target)
 

@@ -15,38 +15,37 @@ from plangym_ext.learn.torch_extra import functional, torch
 
 @final
 class Categorical(Distribution):
-    """Logits; entry i is about action `start + i`. Targets are probabilities."""
+    """Logits; entry i is about action `start + i`. Targets are probabilities.
+
+    Actions that are not legal are masked in the logits: see `masked`.
+    """
 
     def __init__(self, n: int, start: int = 0) -> None:
         self.width = self.target_width = self.num_actions = n
         self.start = start
 
-    def probabilities(
-        self, params: Params, legal: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.float32]:
-        """Return softmax over the legal actions, `[B, A]` float32."""
-        weights = _weights(np.asarray(params, np.float32), legal)
+    def probabilities(self, params: Params) -> npt.NDArray[np.float32]:
+        """Return softmax, `[B, A]` float32, fresh."""
+        weights = _weights(np.asarray(params, np.float32))
         return weights / weights.sum(axis=1, keepdims=True)
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:
+    def greedy(self, params: Params) -> Any:
         """Return the first of the most likely actions, `[B]` int64."""
-        return self.start + np.argmax(self.probabilities(params, legal), axis=1)
+        return self.start + np.argmax(self.probabilities(params), axis=1)
 
     def draw(
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B]` int64 in proportion to probability**(1 / temperature)."""
-        return self.drawn(np.asarray(params, np.float32), noise.uniform(), legal, temperature)
+        return self.drawn(np.asarray(params, np.float32), noise.uniform(), temperature)
 
     def drawn(
         self,
         logits: npt.NDArray[np.float32],
         uniform: npt.NDArray[np.float64],
-        legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Return `[B]` int64, one action for each number of `uniform` `[B, 1]`."""
@@ -54,21 +53,21 @@ class Categorical(Distribution):
             logits = logits / temperature
         index = np.empty(len(logits), np.int64)
         choose(
-            np.ascontiguousarray(_allowed(logits, legal), np.float32),
+            np.ascontiguousarray(logits, np.float32),
             np.ascontiguousarray(uniform, np.float64),
             index,
         )
         return index + self.start if self.start else index
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`."""
         index = (actions - self.start if self.start else actions).long()
-        logs = torch.log_softmax(_masked(params, legal), -1)
+        logs = torch.log_softmax(params, -1)
         return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`."""
-        logs = functional.log_softmax(_masked(params, legal), dim=-1)
+        logs = functional.log_softmax(params, dim=-1)
         return -(logs.exp() * logs).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
@@ -90,9 +89,9 @@ class Categorical(Distribution):
         """Return one-hot rows `[T, A]`."""
         return np.eye(self.width, dtype=np.float32)[np.asarray(actions) - self.start]
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`: minus sum over actions of target * log probability."""
-        logs = functional.log_softmax(_masked(params, legal), dim=1)
+        logs = functional.log_softmax(params, dim=1)
         return -(target * logs).sum(dim=1)
 
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
@@ -100,22 +99,9 @@ class Categorical(Distribution):
         return torch.special.entr(target).sum(dim=1)
 
 
-def _weights(
-    logits: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.float32]:
+def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return numbers in proportion to the probabilities, `[B, A]`."""
-    logits = _allowed(logits, legal)
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
-
-
-def _allowed(
-    logits: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.float32]:
-    """Return the logits, of what is forbidden minus infinity."""
-    if legal is None:
-        return logits
-    # A row that allows nothing is not played from; it is treated as one that allows all.
-    return np.where(legal | ~legal.any(axis=1, keepdims=True), logits, np.float32(-np.inf))
 
 
 @kernel
@@ -144,11 +130,3 @@ def choose(logits: Any, uniform: Any, index: Any) -> None:
             if reached[action] > bound:
                 index[row] = action
                 break
-
-
-def _masked(params: Any, legal: Any) -> Any:
-    """Return the logits, of what is forbidden so low that it has no weight."""
-    if legal is None:
-        return params
-    # Finite, since 0 * -inf is no number.
-    return params.masked_fill(~legal & legal.any(dim=-1, keepdim=True), -1e9)

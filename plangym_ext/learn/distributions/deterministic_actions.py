@@ -48,31 +48,30 @@ class DeterministicActions(Distribution):
         """Return the actions without noise, tensors `[..., *act]`; gradients pass."""
         return self.units.tensor_actions(torch.tanh(params))
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:
+    def greedy(self, params: Params) -> Any:
         """Return the actions without noise, `[B, *act]`."""
-        return self._gaussian.greedy(self._arrays(params), legal)
+        return self._gaussian.greedy(self._arrays(params))
 
     def draw(
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *act]`, not clipped; `temperature` is the deviation of the noise."""
-        return self._gaussian.draw(self._arrays(params), noise, legal, temperature)
+        return self._gaussian.draw(self._arrays(params), noise, temperature)
 
     def clip(self, actions: Any) -> Any:
         """Return the actions within the bounds."""
         return self._gaussian.clip(actions)
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
-        return self._gaussian.log_prob(self._tensors(params), actions, legal)
+        return self._gaussian.log_prob(self._tensors(params), actions)
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, the same for all."""
-        return self._gaussian.entropy(self._tensors(params), legal)
+        return self._gaussian.entropy(self._tensors(params))
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
@@ -86,9 +85,9 @@ class DeterministicActions(Distribution):
         """Return `[T, D]` in units in which the bounds are -1 and 1."""
         return self._gaussian.encode(actions)
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, the negative log-likelihood."""
-        return self._gaussian.loss(self._tensors(params), target, legal)
+        return self._gaussian.loss(self._tensors(params), target)
 
     def least_loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, the negative log-likelihood of the actions themselves."""

@@ -39,7 +39,7 @@ class Gaussian(Distribution):
         self.width = 2 * self.target_width
         self.log_std_columns = tuple(range(self.target_width, self.width))
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+    def greedy(self, params: Params) -> Any:
         """Return the means, `[B, *act]`, within the bounds."""
         means = np.asarray(params, np.float64)[:, : self.target_width]
         return self.clip(self.units.actions(means))
@@ -48,7 +48,6 @@ class Gaussian(Distribution):
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *act]`, not clipped; `temperature` scales the deviations."""
@@ -61,11 +60,11 @@ class Gaussian(Distribution):
         # np.clip takes twice as long.
         return np.minimum(np.maximum(actions, self.units.low), self.units.high)
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
         return normal_log_prob(params, self.units.scaled_tensor(actions))
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, summed over the numbers."""
         _, log_std = mean_and_log_std(params)
         return (log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1)
@@ -82,7 +81,7 @@ class Gaussian(Distribution):
         """Return `[T, D]` in units in which the bounds are -1 and 1."""
         return self.units.scaled(actions)
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, the negative log-likelihood."""
         return -normal_log_prob(params, target)
 

@@ -35,7 +35,7 @@ class Joint(Distribution):
         )
         self.clips = any(part.clips for part in parts)
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+    def greedy(self, params: Params) -> Any:
         """Return `[B, ...]`, nested as the space."""
         return self._join(part.greedy(p) for part, p in self._arrays(params))
 
@@ -43,12 +43,11 @@ class Joint(Distribution):
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, ...]`, nested as the space, part by part."""
         parts = self._arrays(params)
-        return self._join(part.draw(p, noise, None, temperature) for part, p in parts)
+        return self._join(part.draw(p, noise, temperature) for part, p in parts)
 
     def clip(self, actions: Any) -> Any:
         """Return the actions within their bounds."""
@@ -57,12 +56,12 @@ class Joint(Distribution):
         pairs = zip(self.parts, self._layout.split(actions), strict=True)
         return self._join(part.clip(rows) for part, rows in pairs)
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the parts."""
         triples = zip(self._tensors(params), self._layout.split(actions), strict=True)
         return sum(part.log_prob(p, rows) for (part, p), rows in triples)
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, summed over the parts."""
         return sum(part.entropy(p) for part, p in self._tensors(params))
 
@@ -85,7 +84,7 @@ class Joint(Distribution):
         pairs = zip(self.parts, self._layout.split(actions), strict=True)
         return np.concatenate([part.encode(rows) for part, rows in pairs], axis=1)
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, summed over the parts."""
         return sum(part.loss(p, t) for part, p, t in self._with_targets(params, target))
 

@@ -26,7 +26,7 @@ class MultiCategorical(Distribution):
         self.bounds = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
         self.width = self.target_width = self.bounds[-1]
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+    def greedy(self, params: Params) -> Any:
         """Return `[B, *nvec.shape]` int64."""
         return self._joined([part.greedy(p) for part, p in self._split(params)])
 
@@ -34,7 +34,6 @@ class MultiCategorical(Distribution):
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *nvec.shape]` int64, part by part."""
@@ -47,13 +46,13 @@ class MultiCategorical(Distribution):
             ]
         )
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the parts."""
         flat = actions.reshape(*params.shape[:-1], len(self.parts))
         parts = enumerate(self._split(params))
         return sum(part.log_prob(p, flat[..., i]) for i, (part, p) in parts)
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`, summed over the parts."""
         return sum(part.entropy(p) for part, p in self._split(params))
 
@@ -76,7 +75,7 @@ class MultiCategorical(Distribution):
             [part.encode(flat[:, i]) for i, part in enumerate(self.parts)], axis=1
         )
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, summed over the parts."""
         pairs = zip(self._split(params), self._split(target), strict=True)
         return sum(part.loss(p, t) for (part, p), (_, t) in pairs)

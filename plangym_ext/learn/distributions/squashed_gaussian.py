@@ -59,7 +59,7 @@ class SquashedGaussian(Distribution):
         self._nodes = torch.tensor(nodes, dtype=torch.float32)
         self._weights = torch.tensor(weights / weights.sum(), dtype=torch.float32)
 
-    def greedy(self, params: Params, legal: npt.NDArray[np.bool_] | None = None) -> Any:  # noqa: ARG002
+    def greedy(self, params: Params) -> Any:
         """Return tanh of the means, `[B, *act]`, as the bounds have it.
 
         It is the median, which SAC's evaluation plays; the density may be largest elsewhere.
@@ -70,13 +70,12 @@ class SquashedGaussian(Distribution):
         self,
         params: Params,
         noise: Noise,
-        legal: npt.NDArray[np.bool_] | None = None,  # noqa: ARG002
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *act]` within the bounds; `temperature` scales the deviations."""
         return self._within(normal_draw(params, noise, temperature))
 
-    def log_prob(self, params: Any, actions: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the numbers.
 
         Actions that rounding has put on a bound count as the nearest ones within.
@@ -86,7 +85,7 @@ class SquashedGaussian(Distribution):
         x = torch.atanh(numbers.clamp(-most, most))
         return normal_log_prob(params, x) - _log_slope(x).sum(dim=-1)
 
-    def entropy(self, params: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def entropy(self, params: Any) -> Any:
         """Return `[...]`: the Gaussian's, plus the mean of tanh's log slope.
 
         The mean is by Gauss-Hermite quadrature with 32 nodes, which is off by less than
@@ -120,7 +119,7 @@ class SquashedGaussian(Distribution):
         """Return `[T, D]` in units in which the bounds are -1 and 1."""
         return self.units.scaled(actions)
 
-    def loss(self, params: Any, target: Any, legal: Any = None) -> Any:  # noqa: ARG002
+    def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`, the negative log-likelihood of the targets before tanh."""
         return -normal_log_prob(params, self._before(target))
 

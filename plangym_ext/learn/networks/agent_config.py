@@ -27,7 +27,8 @@ class AgentConfig(NetworkConfig):
         normalize_obs: whether observations are brought to mean 0 and variance 1, by what was
             seen until now; see `ObservationNormalizer`.
         clip_obs: how far from 0 normalised observations may be.
-        shared_body: whether policy and value have one body; False: one each.
+        shared_body: whether policy and value have one body, and one recurrent layer; False:
+            one each.
         init: "zero_heads" leaves layers as torch makes them and begins heads at 0;
             "orthogonal" has gains sqrt(2) in the body, 0.01 for the policy and 1 for values,
             and biases 0, as is usual for policy gradients.
@@ -67,11 +68,6 @@ class AgentConfig(NetworkConfig):
         if self.recurrent_size < 1:
             raise InvalidOption(
                 f"AgentConfig: recurrent_size must be at least 1; got {self.recurrent_size}."
-            )
-        if self.recurrent != "none" and not self.shared_body:
-            raise InvalidOption(
-                "AgentConfig: a recurrent network has one body for policy and value; got "
-                "shared_body=False. Leave it at True, or recurrent at 'none'."
             )
         if not self.clip_obs > 0:
             raise InvalidOption(

@@ -20,6 +20,9 @@ from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
+#: What the names of the carry of a value's own recurrent layer begin with.
+_OF_VALUE = "value_"
+
 
 class AgentNetwork(nn.Module):
     """Body, recurrent layer, and all heads of a body as one layer.
@@ -35,6 +38,7 @@ class AgentNetwork(nn.Module):
         inputs_used: names of the fields of `Inputs` that it looks at.
         normalizer: of observations; None: they are taken as they are.
         core: the recurrent layer; None: nothing is carried.
+        value_core: that of the value's own body, if it has one.
     """
 
     def __init__(
@@ -66,10 +70,15 @@ class AgentNetwork(nn.Module):
         else:
             self._add_q_head(width, action_space, q)
         self.value_body: InputBody | None = None
+        self.value_core: Recurrent | None = None
         self.value_head: nn.Linear | None = None
         if self._value_apart:
             self.value_body = InputBody(observation_space, action_space, config)
-            self.value_head = nn.Linear(self.value_body.width, 1)
+            if config.recurrent != "none":
+                self.value_core = Recurrent(
+                    config.recurrent, self.value_body.width, config.recurrent_size
+                )
+            self.value_head = nn.Linear(width, 1)
         if config.init == "orthogonal":
             _orthogonal(self)
         else:
@@ -143,7 +152,13 @@ class AgentNetwork(nn.Module):
 
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
-        return None if self.core is None else self.core.initial_carry(num_rows)
+        if self.core is None:
+            return None
+        carry = self.core.initial_carry(num_rows)
+        if self.value_core is not None:
+            own = self.value_core.initial_carry(num_rows)
+            carry |= {_OF_VALUE + name: part for name, part in own.items()}
+        return carry
 
     def forward(self, inputs: Inputs, carry: Any = None) -> tuple[NetworkOutput, Any]:
         """Evaluate tensors `[B, ...]`, or sequences `[T, B, ...]`.
@@ -158,19 +173,17 @@ class AgentNetwork(nn.Module):
         lead = inputs.first.shape
         rows = inputs if len(lead) == 1 else flattened(inputs)
         rows = self._normalized(rows)
-        x = self.body(rows)
-        if self.core is not None:
-            first = inputs.first if len(lead) == 2 else inputs.first[None]
-            steps = x.reshape(*first.shape, -1)
-            x, carry = self.core(steps, carry, first)
-            x = x.flatten(0, 1)
+        x, kept = _carried(self.core, self.body(rows), carry, inputs.first, "")
         value = None
         if self.value_body is not None and self.value_head is not None:
-            value = self.value_head(self.value_body(rows))[:, 0]
+            apart = self.value_body(rows)
+            apart, own = _carried(self.value_core, apart, carry, inputs.first, _OF_VALUE)
+            kept |= own
+            value = self.value_head(apart)[:, 0]
         out = self.output_of(self.heads(x), value)
         if len(lead) == 2:
             out = NetworkOutput(*(None if t is None else t.unflatten(0, lead) for t in out))
-        return out, carry
+        return out, kept or None
 
     def output_of(self, numbers: Any, value: torch.Tensor | None) -> NetworkOutput:
         """Return the heads.
@@ -201,6 +214,26 @@ class AgentNetwork(nn.Module):
 
     def _scaled(self, x: torch.Tensor) -> torch.Tensor:
         return x if self.value_scale == 1.0 else x * self.value_scale
+
+
+def _carried(
+    core: Recurrent | None, x: torch.Tensor, carry: Any, first: torch.Tensor, prefix: str
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return features `[N, F]` after a recurrent layer, if there is one, and its carry.
+
+    Args:
+        core: the layer.
+        x: features before it.
+        carry: before the first step, parts by name.
+        first: `[B]`, or `[T, B]`.
+        prefix: what the names of its parts begin with.
+    """
+    if core is None:
+        return x, {}
+    steps = first if first.ndim == 2 else first[None]
+    before = {name: carry[prefix + name] for name in core.parts}
+    out, after = core(x.reshape(*steps.shape, -1), before, steps)
+    return out.flatten(0, 1), {prefix + name: part for name, part in after.items()}
 
 
 def make_agent_network(

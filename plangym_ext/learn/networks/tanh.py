@@ -22,8 +22,8 @@ class Tanh(nn.Tanh):
         """Apply to `[N, ...]`."""
         if x.device.type != "cpu" or x.dtype != torch.float32:
             return torch.tanh(x)
-        if torch.is_inference_mode_enabled():
-            return torch.from_numpy(np.tanh(x.numpy()))
+        if not torch.is_grad_enabled():
+            return torch.from_numpy(np.tanh(x.detach().numpy()))
         apply: Callable[[torch.Tensor], torch.Tensor] = _NumpyTanh.apply
         return apply(x)
 

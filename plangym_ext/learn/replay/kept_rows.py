@@ -24,6 +24,11 @@ class KeptRows:
         self._arrays = [np.zeros((1, *shape), dtype) for shape, dtype in self._parts]
         self._dropped = self._added = 0
 
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """The memory: row `serial` of W is in row serial % W, until something is added."""
+        return self._arrays
+
     def __len__(self) -> int:
         """Return the rows that are there."""
         return self._added - self._dropped

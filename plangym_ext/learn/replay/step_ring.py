@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,10 @@ import numpy.typing as npt
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.capacity import Capacity, steps_within
+from plangym_ext.learn.replay.frame_obs import FrameObs
 from plangym_ext.learn.replay.kept_rows import KeptRows
 from plangym_ext.learn.replay.n_step_kernel import StepArrays
-from plangym_ext.learn.replay.step_form import StepForm, leaves_of
+from plangym_ext.learn.replay.step_form import Part, StepForm, leaves_of
 from plangym_ext.learn.replay.whole_obs import WholeObs
 
 Ndarray = npt.NDArray[Any]
@@ -23,47 +24,61 @@ Places = npt.NDArray[np.int64]
 _STEP_BYTES = 4 + 1 + 1 + 8 + 1
 
 
+class RingOptions(NamedTuple):
+    """How steps are kept."""
+
+    storage: Literal["local", "shared"] = "local"
+    frames: bool = False  # whether each frame of a stack is kept once
+    clip_reward: float | None = None  # largest absolute reward
+
+
 @final
 class StepRing:
     """The newest L steps of B envs, filled from the trees of a sampler.
 
-    Step k of every env lies in slot k % M, M = L + 1, beside the observation that it answers
-    to. The slot that is left, at the cursor, has the observation that follows the newest step.
-    The place of a step is slot * B + env; it keeps it until it is overwritten.
+    Step k of every env lies in slot k % M, beside the observation that it answers to. The slot
+    at the cursor has the observation that follows the newest step. M is L + 1, and more where
+    older frames are read. The place of a step is slot * B + env; it keeps it until it is
+    overwritten.
 
     Args:
         form: of the steps.
         capacity: steps of all envs, or bytes; observations of endings come on top.
         where: begins the messages.
-        storage: "local", or "shared" with other processes.
+        options: of the memory.
 
     Attributes:
-        length, envs: L and B.
+        length, slots, envs: L, M and B.
         count: steps of each env that were ever added.
         num_valid: steps that are there and were played.
         steps: what n-step returns are made of.
     """
 
     def __init__(
-        self,
-        form: StepForm,
-        capacity: Capacity,
-        where: str,
-        storage: Literal["local", "shared"] = "local",
+        self, form: StepForm, capacity: Capacity, where: str, options: RingOptions
     ) -> None:
-        self.form, self._where, self._storage = form, where, storage
+        self.form, self._where, self._options = form, where, options
         self.envs = form.envs
         obs, action = form.parts("obs"), form.parts("action")
-        step_bytes = _STEP_BYTES + sum(_num_bytes(*part) for part in (*obs, *action))
+        kinds = [_kind(part, options) for part in obs]
+        if options.frames and FrameObs not in kinds:
+            raise InvalidSamples(
+                f"{where}: with frames=True some observation must be a stack of images, "
+                f"[frames, height, width]; they are {form.obs}. Leave it at False."
+            )
+        step_bytes = _STEP_BYTES + sum(map(WholeObs.step_bytes, action))
+        step_bytes += sum(kind.step_bytes(part) for kind, part in zip(kinds, obs, strict=True))
         self.length = steps_within(capacity, step_bytes) // self.envs
         if not self.length:
             raise InvalidSamples(
                 f"{where}: capacity must hold a step of {self.envs} envs, {step_bytes} bytes "
                 f"each; got {capacity!r}. Raise it."
             )
-        slots = self.length + 1
+        stacks = [part[0][0] for kind, part in zip(kinds, obs, strict=True) if kind is FrameObs]
+        self.slots = self.length + max(stacks, default=1)
         self.count = self.num_valid = 0
-        self._obs = WholeObs(obs, slots, self.envs, storage)
+        memory = self.slots, self.envs, options.storage
+        self._obs = [kind(part, *memory) for kind, part in zip(kinds, obs, strict=True)]
         self._actions = [self._ring(shape, dtype) for shape, dtype in action]
         self._reward = self._ring((), np.float32)
         self._terminated, self._truncated, self._valid = (self._ring((), bool) for _ in range(3))
@@ -73,14 +88,14 @@ class StepRing:
         self.steps = StepArrays(self._reward, self._terminated, self._final)
 
     def _ring(self, shape: tuple[int, ...], dtype: Any) -> Ndarray:
-        slots = (self.length + 1, self.envs)
-        array = Array(slots, dtype, feature_shape=shape, storage=self._storage)
+        slots = (self.slots, self.envs)
+        array = Array(slots, dtype, feature_shape=shape, storage=self._options.storage)
         return array.to_ndarray(copy=False)
 
     @property
     def cursor(self) -> int:
         """Slot of the next step."""
-        return self.count % (self.length + 1)
+        return self.count % self.slots
 
     @property
     def num_steps(self) -> int:
@@ -93,8 +108,8 @@ class StepRing:
         """Copy a fragment in; the oldest steps make room.
 
         Returns:
-            Places `[N]` that changed, and which of them have steps to be drawn: those of
-            the fragment, and the one that the cursor has moved to.
+            Places `[N]` that changed, and which of them have steps to be drawn; of a place that
+            comes twice the last one counts.
 
         Raises:
             InvalidSamples: it differs from the first one by name, shape or dtype. Nothing has
@@ -102,16 +117,16 @@ class StepRing:
         """
         self._check(tree)
         num = tree["reward"].shape[0]
-        slots = (self.count + np.arange(num + 1)) % (self.length + 1)
-        first = _array(tree["first"], 1)[0]
+        slots = (self.count + np.arange(num + 1)) % self.slots
         if self.count:
-            self._end_abandoned(first)
-        self._drop(slots)
-        self._obs.write(slots, [_array(leaf) for leaf in leaves_of(tree["obs"])])
+            self._end_abandoned(_array(tree["first"], 1)[0])
+        left = self._drop(num)
+        for store, leaf in zip(self._obs, leaves_of(tree["obs"]), strict=True):
+            store.write(slots, _array(leaf))
         written = slots[:num]
         for ring, leaf in zip(self._actions, leaves_of(tree["action"]), strict=True):
             ring[written] = _array(leaf, num)
-        self._reward[written] = _array(tree["reward"], num)
+        self._reward[written] = self._rewards(_array(tree["reward"], num))
         self._terminated[written] = terminated = _array(tree["terminated"], num)
         self._truncated[written] = truncated = _array(tree["truncated"], num)
         self._valid[written] = valid = _array(tree["valid"], num)
@@ -122,27 +137,36 @@ class StepRing:
             self._final[written[t], b] = self._finals.add(rows)
         self.count += num
         self.num_valid += int(np.count_nonzero(valid))
-        places = slots[:, None] * self.envs + np.arange(self.envs)
-        return places.ravel(), self._valid[slots].ravel()
+        changed = np.concatenate([left, written])
+        places = changed[:, None] * self.envs + np.arange(self.envs)
+        return places.ravel(), self._valid[changed].ravel()
 
-    def _drop(self, slots: Places) -> None:
-        """Forget the steps of slots that are written to, the cursor's new one included."""
-        self.num_valid -= int(np.count_nonzero(self._valid[slots]))
-        self._valid[slots] = False
-        self._finals.drop_before(int(self._final[slots].max()) + 1)
-        self._final[slots] = -1
+    def _rewards(self, reward: Ndarray) -> Ndarray:
+        limit = self._options.clip_reward
+        return reward if limit is None else np.clip(reward, -limit, limit)
+
+    def _drop(self, num: int) -> Places:
+        """Forget the steps that are too old once `num` are added; return their slots."""
+        oldest = self.count - self.num_steps
+        left = np.arange(oldest, max(oldest, self.count + num - self.length)) % self.slots
+        self.num_valid -= int(np.count_nonzero(self._valid[left]))
+        self._valid[left] = False
+        self._finals.drop_before(int(self._final[left].max(initial=-1)) + 1)
+        self._final[left] = -1
+        return left
 
     def _end_abandoned(self, first: npt.NDArray[np.bool_]) -> None:
         """Truncate episodes that did not end, where another begins all the same.
 
         So it is after envs were made anew whose states could not be kept.
         """
-        newest = (self.count - 1) % (self.length + 1)
+        newest = (self.count - 1) % self.slots
         rows = np.flatnonzero(first & self._valid[newest] & (self._final[newest] < 0))
         if len(rows):
             self._truncated[newest, rows] = True
-            last = self._obs.take(self.cursor * self.envs + rows)
-            self._final[newest, rows] = self._finals.add(last)
+            last = self.cursor * self.envs + rows
+            serials = self._finals.add([store.take(last) for store in self._obs])
+            self._final[newest, rows] = serials
 
     def _check(self, tree: ArrayDict) -> None:
         given, num = StepForm.of(tree), tree["reward"].shape[0]
@@ -162,7 +186,7 @@ class StepRing:
     def place_of(self, index: npt.NDArray[np.int64]) -> Places:
         """Return the places of steps `[N]`, counted from the oldest: step * B + env."""
         oldest = self.count - self.num_steps
-        slot = (oldest + index // self.envs) % (self.length + 1)
+        slot = (oldest + index // self.envs) % self.slots
         return slot * self.envs + index % self.envs
 
     def valid_at(self, places: Places) -> npt.NDArray[np.bool_]:
@@ -171,7 +195,7 @@ class StepRing:
 
     def obs_at(self, places: Places) -> Any:
         """Return copies of observations `[N, ...]`, nested as in the tree."""
-        return self.form.join("obs", self._obs.take(places))
+        return self.form.join("obs", [store.take(places) for store in self._obs])
 
     def action_at(self, places: Places) -> Any:
         """Return copies of actions `[N, ...]`, nested as in the tree."""
@@ -180,7 +204,7 @@ class StepRing:
 
     def obs_after(self, places: Places, finals: Places) -> Any:
         """Return copies `[N, ...]` of observations, or of last ones where a serial is >= 0."""
-        found = self._obs.take(places)
+        found = [store.take(places) for store in self._obs]
         rows = np.flatnonzero(finals >= 0)
         if len(rows):
             for leaf, last in zip(found, self._finals.take(finals[rows]), strict=True):
@@ -191,7 +215,7 @@ class StepRing:
 
     def state_dict(self) -> dict[str, Any]:
         """Return views of what there is, by slot; they hold until the next `add`."""
-        used = min(self.count + 1, self.length + 1)
+        used = min(self.count + 1, self.slots)
         rings = {
             "reward": self._reward,
             "terminated": self._terminated,
@@ -203,7 +227,7 @@ class StepRing:
         return {
             "count": self.count,
             "rings": {name: ring[:used] for name, ring in rings.items()},
-            "obs": self._obs.state_dict(used),
+            "obs": {str(i): store.state_dict(used) for i, store in enumerate(self._obs)},
             "finals": self._finals.state_dict(),
         }
 
@@ -216,7 +240,8 @@ class StepRing:
         for number, ring in enumerate(self._actions):
             rows = saved[f"action.{number}"]
             ring[: len(rows)] = rows
-        self._obs.load_state_dict(state["obs"])
+        for i, store in enumerate(self._obs):
+            store.load_state_dict(state["obs"][str(i)])
         self._finals.load_state_dict(state["finals"])
         self.count = int(state["count"])
         self.num_valid = int(np.count_nonzero(self._valid[: len(saved["valid"])]))
@@ -227,5 +252,7 @@ def _array(leaf: Array, steps: int | None = None) -> Ndarray:
     return leaf[0 : leaf.shape[0] + 1 if steps is None else steps].to_ndarray(copy=False)
 
 
-def _num_bytes(shape: tuple[int, ...], dtype: Any) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+def _kind(part: Part, options: RingOptions) -> type[WholeObs | FrameObs]:
+    """Return how a leaf of the observations is kept."""
+    is_stack = len(part[0]) >= 3 and part[0][0] > 1
+    return FrameObs if options.frames and is_stack else WholeObs

@@ -16,7 +16,7 @@ from plangym_ext.learn.replay.capacity import Capacity, checked_capacity
 from plangym_ext.learn.replay.n_step_kernel import n_step_returns
 from plangym_ext.learn.replay.priorities import Places, Priorities
 from plangym_ext.learn.replay.step_form import StepForm
-from plangym_ext.learn.replay.step_ring import StepRing
+from plangym_ext.learn.replay.step_ring import RingOptions, StepRing
 
 
 @final
@@ -37,6 +37,11 @@ class StepReplay:
             None: draw uniformly.
         seed: of the draws.
         storage: "local" memory, or "shared" with other processes.
+        frames: whether observations of three axes and more are stacks of frames, the oldest
+            first, of which each frame is to be kept once: a quarter of the memory for stacks
+            of four. What is drawn is what was added all the same; stacks that do not continue
+            the one before come on top.
+        clip_reward: rewards are clipped to [-clip_reward, clip_reward]; None: they are not.
 
     Attributes:
         beta: 0 to 1, how far the weights of a batch undo priorities; assign it at any time.
@@ -55,6 +60,8 @@ class StepReplay:
         beta: float = 0.4,
         seed: int = 0,
         storage: Literal["local", "shared"] = "local",
+        frames: bool = False,
+        clip_reward: float | None = None,
     ) -> None:
         name = type(self).__name__
         self.capacity = checked_capacity(f"{name}: capacity", capacity)
@@ -64,7 +71,9 @@ class StepReplay:
         self.beta = finite_between(f"{name}: beta", beta, 0.0, 1.0)
         if storage not in ("local", "shared"):
             raise InvalidOption(f"{name}: storage must be local or shared; got {storage!r}.")
-        self._name, self._storage = name, storage
+        if clip_reward is not None:
+            clip_reward = finite_between(f"{name}: clip_reward", clip_reward, 0.0, np.inf)
+        self._name, self._options = name, RingOptions(storage, frames, clip_reward)
         self._rng = np.random.default_rng(seed)
         self._ring: StepRing | None = None
         self._priorities: Priorities | None = None
@@ -96,10 +105,10 @@ class StepReplay:
             self._priorities.begin(places, drawn)
 
     def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:
-        ring = StepRing(form, self.capacity, self._name, self._storage)
+        ring = StepRing(form, self.capacity, self._name, self._options)
         if self.alpha is None:
             return ring, None
-        return ring, Priorities((ring.length + 1) * ring.envs, self.alpha, self._name)
+        return ring, Priorities(ring.slots * ring.envs, self.alpha, self._name)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw steps, with replacement.

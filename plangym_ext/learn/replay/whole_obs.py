@@ -1,16 +1,18 @@
-"""Observations in a ring, one for every slot."""
+"""One leaf of observations in a ring, a whole one for every slot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import Array
+from plangym_ext.learn.replay.step_form import Part
 
 Ndarray = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
 
 
 @final
@@ -18,41 +20,37 @@ class WholeObs:
     """What B envs showed, in a ring of M slots.
 
     Args:
-        parts: shape and dtype of every leaf of an observation.
+        part: shape and dtype of one.
         slots: M.
         envs: B.
         storage: of the memory; see `Array`.
     """
 
     def __init__(
-        self,
-        parts: Sequence[tuple[tuple[int, ...], Any]],
-        slots: int,
-        envs: int,
-        storage: Literal["local", "shared"],
+        self, part: Part, slots: int, envs: int, storage: Literal["local", "shared"]
     ) -> None:
-        self._arrays = [
-            Array((slots, envs), dtype, feature_shape=shape, storage=storage)
-            for shape, dtype in parts
-        ]
-        self._rings = [array.to_ndarray(copy=False) for array in self._arrays]
-        self._rows = [ring.reshape(slots * envs, *ring.shape[2:]) for ring in self._rings]
+        shape, dtype = part
+        array = Array((slots, envs), dtype, feature_shape=shape, storage=storage)
+        self._ring = array.to_ndarray(copy=False)
+        self._rows = self._ring.reshape(slots * envs, *shape)
 
-    def write(self, slots: npt.NDArray[np.int64], obs: Sequence[Ndarray]) -> None:
-        """Copy leaves `[N, B, ...]` into slots `[N]`."""
-        for ring, leaf in zip(self._rings, obs, strict=True):
-            ring[slots] = leaf
+    @staticmethod
+    def step_bytes(part: Part) -> int:
+        """Return the bytes that one takes."""
+        return int(np.prod(part[0], dtype=np.int64)) * np.dtype(part[1]).itemsize
 
-    def take(self, places: npt.NDArray[np.int64]) -> list[Ndarray]:
-        """Return copies of leaves `[N, ...]`; places `[N]` are slot * B + env."""
-        return [rows.take(places, axis=0) for rows in self._rows]
+    def write(self, slots: Places, obs: Ndarray) -> None:
+        """Copy `[N, B, ...]` into slots `[N]`, the first of which is written again."""
+        self._ring[slots] = obs
+
+    def take(self, places: Places) -> Ndarray:
+        """Return copies `[N, ...]`; places `[N]` are slot * B + env."""
+        return self._rows.take(places, axis=0)
 
     def state_dict(self, slots: int) -> dict[str, Any]:
         """Return views of the first slots."""
-        return {str(number): ring[:slots] for number, ring in enumerate(self._rings)}
+        return {"ring": self._ring[:slots]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned."""
-        for number, ring in enumerate(self._rings):
-            saved = state[str(number)]
-            ring[: len(saved)] = saved
+        self._ring[: len(state["ring"])] = state["ring"]

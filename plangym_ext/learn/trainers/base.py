@@ -69,7 +69,8 @@ class Trainer(ABC):
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
         """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
 
-        Names, shapes and dtypes are the same for all episodes of an env.
+        Names, shapes and dtypes are the same for all episodes of an env. They may be views of
+        the record: a replay copies them.
         """
 
     @abstractmethod

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, qualities
@@ -94,7 +95,7 @@ class SupervisedTrainer(Trainer):
         parts = {}
         if config.policy_target is not None:
             logits = self._head("policy", out.policy_logits)
-            loss = self._distribution.loss(logits, batch["policy"], batch.get("legal"))
+            loss = self._distribution.loss(masked(logits, batch.get("legal")), batch["policy"])
             least = self._distribution.least_loss(logits, batch["policy"])
             parts["policy"] = Part(at(config.policy_weight, self.updates), loss, least)
         if config.value_target is not None:

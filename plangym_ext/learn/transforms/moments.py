@@ -17,7 +17,7 @@ class Moments(NamedTuple):
 
     @property
     def variance(self) -> npt.NDArray[np.float64]:
-        """`[*shape]`, of the population; ones where no row was seen."""
+        """`[*shape]`, fresh, of the population; ones where no row was seen."""
         if not self.num_rows:
             return np.ones_like(self.squares)
         return self.squares / self.num_rows

@@ -42,7 +42,10 @@ class MujocoTask(ABC):
 
     @abstractmethod
     def observation(self, after: Rows) -> np.ndarray:
-        """Return `[n, *obs]` observations, in the dtype of the space."""
+        """Return `[n, *obs]` observations, in the dtype of the space: fresh, or views of `after`.
+
+        What is a view is copied before the next step.
+        """
 
     @abstractmethod
     def reward(
@@ -56,11 +59,11 @@ class MujocoTask(ABC):
             actions: `[n, nu]` float32.
 
         Returns:
-            `[n]` rewards, and a `[n, ...]` array for each info.
+            `[n]` rewards, and a `[n, ...]` array for each info; fresh, or views of the fields.
         """
 
     def terminated(self, after: Rows) -> np.ndarray | None:  # noqa: ARG002 - for overrides
-        """Return `[n]` bool, rows whose episode is over; None for a task without endings."""
+        """Return `[n]` bool, fresh: rows whose episode is over; None for a task without endings."""
         return None
 
     def draw(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TextIO
@@ -24,8 +25,15 @@ class AppendedFile:
         """Append lines; they are in the file when this returns."""
         if self._file is None:
             self._file = self._path.open("a", newline="")
-        self._file.write(text)
-        self._file.flush()
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError:
+            # What is in the buffer would be written, and fail, again when the file is closed.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+            raise
 
     def replace(self, text: str) -> None:
         """Write these lines instead of all others; a reader sees the old ones or the new."""

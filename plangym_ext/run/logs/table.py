@@ -9,8 +9,8 @@ from typing import TextIO
 
 from plangym_ext.run.progress import ProgressLine
 
-_WIDTH = 10  # of a number
-_BAR = 24
+_STEP_WIDTH, _WIDTH = 10, 9  # of the step, and of other numbers at least
+_BAR, _SHORT_BAR = 24, 8
 _TELLING = 0.01  # share of a run that tells how long the rest takes: the beginning compiles
 
 
@@ -19,8 +19,8 @@ class LiveTable:
 
     Args:
         total: steps of the whole run; None if unknown, and then there is no bar.
-        columns: to be shown; None: those of the row that fit, and the heading is repeated
-            when they change.
+        columns: to be shown, as many as fit; None: those of the row, and the heading is
+            repeated when they change.
         stream: where to write; standard error if None.
     """
 
@@ -38,10 +38,10 @@ class LiveTable:
     def row(self, step: int, values: Mapping[str, int | float]) -> None:
         """Show a row, and the heading if it is another one than before."""
         names = list(self._wanted or values)
-        heading, cells = f"{'step':>{_WIDTH}}", f"{step:>{_WIDTH}}"
+        heading, cells = f"{'step':>{_STEP_WIDTH}}", f"{step:>{_STEP_WIDTH}}"
         for name in names:
             wide = max(_WIDTH, len(name))
-            if len(heading) + 2 + wide > _columns() and not self._wanted:
+            if len(heading) + 2 + wide > _columns():
                 break
             heading += f"  {name:>{wide}}"
             cells += f"  {_short(values.get(name)):>{wide}}"
@@ -57,16 +57,23 @@ class LiveTable:
             return
         now = time.monotonic()
         first, began = self._start = self._start or (step, now)
-        shown = f"step {step:,}"
-        if self._total:
-            share = min(step / self._total, 1.0)
-            bar = ("#" * round(_BAR * share)).ljust(_BAR, ".")
-            shown += f"/{self._total:,} [{bar}] {share:4.0%}"
-            if first + _TELLING * self._total < step < self._total:
-                left = (now - began) * (self._total - step) / (step - first)
-                shown += f"  {_clock(left)} left"
-        shown += f"  {text}" if text else ""
-        self._line.update(shown[: _columns() - 1])
+        rest = f"  {text}" if text else ""
+        if self._total and first + _TELLING * self._total < step < self._total:
+            left = (now - began) * (self._total - step) / (step - first)
+            rest = f"  {_clock(left)} left{rest}"
+        width = _columns() - 1
+        shown = self._bar(step, _BAR) + rest
+        if len(shown) > width:
+            shown = self._bar(step, _SHORT_BAR) + rest
+        self._line.update(shown[:width])
+
+    def _bar(self, step: int, length: int) -> str:
+        """Return the step, and a bar of so many characters if it is known where it ends."""
+        if not self._total:
+            return f"step {step:,}"
+        share = min(step / self._total, 1.0)
+        bar = ("#" * round(length * share)).ljust(length, ".")
+        return f"step {step:,}/{self._total:,} [{bar}] {share:4.0%}"
 
     def close(self) -> None:
         """Leave the line of the bar."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -78,5 +79,12 @@ class TensorBoardFile:
     def _put(self, **content: Any) -> None:
         events = importlib.import_module("tensorboard.compat.proto.event_pb2")
         event = events.Event(wall_time=time.time(), **content)
-        self._records.write(event.SerializeToString())
-        self._file.flush()
+        try:
+            self._records.write(event.SerializeToString())
+            self._file.flush()
+        except OSError:
+            # As in `AppendedFile.append`.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = self._records = None
+            raise

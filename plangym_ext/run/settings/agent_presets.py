@@ -205,6 +205,29 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "checkpoint_every": 12,
         },
     ),
+    "dqn_cartpole": Preset(
+        "DQN balances a pole, with the settings of CleanRL",
+        {
+            "env": {"id": "CartPole-v1", "max_steps": 500},
+            "agent": {"name": "q", "hidden": [120, 84]},
+            "algorithm": {
+                "name": "dqn",
+                "learning_rate": 2.5e-4,
+                "max_grad_norm": None,
+                "loss": "squared",
+                "capacity": 10_000,
+                "learning_starts": 10_000,
+                "updates_per_step": 0.1,
+                "batch_size": 128,
+                "target_every": 50,
+                "exploration": {"start": 1.0, "end": 0.05, "over": 250_000},
+            },
+            "collector": {"num_envs": 8, "moves": 10},
+            "evaluation": {"every": 625, "episodes": 20},
+            "rounds": 6250,
+            "checkpoint_every": 625,
+        },
+    ),
     "sac_pendulum": Preset(
         "SAC swings up a pendulum",
         _from_replay(

@@ -13,7 +13,9 @@ from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig, SACConf
 from plangym_ext.learn.algorithms.config import (
     A2CConfig,
     PPOConfig,
+    PQNConfig,
     ReinforceConfig,
+    VTraceConfig,
 )
 from plangym_ext.learn.algorithms.off_policy_config import (
     C51Config,
@@ -85,6 +87,8 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ppo": ("PPO", PPOConfig),
     "a2c": ("A2C", A2CConfig),
     "reinforce": ("REINFORCE", ReinforceConfig),
+    "vtrace": ("VTrace", VTraceConfig),
+    "pqn": ("PQN", PQNConfig),
     "dqn": ("DQN", DQNConfig),
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
@@ -293,23 +297,36 @@ class PlannerSettings:
         """Return the same planner with some options as others say."""
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
-    def make(self, evaluator: Any = None) -> Any:
-        """Make the planner; it asks the evaluator if it asks any.
+    def make(self, evaluator: Any = None, policy: Any = None) -> Any:
+        """Make the planner; see `make_planner`.
 
         Raises:
             InvalidOption: an option has a value that it cannot have.
         """
         from plangym_ext.planners import load_planner
 
-        return make_planner(load_planner(self.name), evaluator, self.options)
+        return make_planner(load_planner(self.name), evaluator, self.options, policy)
 
 
-def make_planner(cls: Any, evaluator: Any, options: Mapping[str, Any] | None = None) -> Any:
-    """Make a planner of a class; it gets the evaluator if it asks any."""
+def make_planner(
+    cls: Any, evaluator: Any, options: Mapping[str, Any] | None = None, policy: Any = None
+) -> Any:
+    """Make a planner of a class.
+
+    Args:
+        cls: of the planner.
+        evaluator: which it gets if it asks any.
+        options: of the planner.
+        policy: which it plays if its class says that it plays one.
+    """
     from plangym_ext.planners import options_of
 
-    asks = any(option.name == "evaluator" for option in options_of(cls))
-    return cls(**(options or {}), **({"evaluator": evaluator} if asks and evaluator else {}))
+    given = dict(options or {})
+    if evaluator and any(option.name == "evaluator" for option in options_of(cls)):
+        given["evaluator"] = evaluator
+    if policy and cls.plays_policy:
+        given["rollout_policy"] = policy
+    return cls(**given)
 
 
 def is_own(name: str) -> bool:

@@ -181,7 +181,7 @@ class Parts:
         settings = self.config.collector
         return Collector(
             env,
-            self.config.planner.make(evaluator),
+            self.config.planner.make(evaluator, self._policy(evaluator)),
             slots,
             seed=self.config.seed,
             max_steps=self.config.env.max_steps,
@@ -223,9 +223,14 @@ class Parts:
             return NetworkPolicy(evaluator=evaluator)
         if is_own(settings.player):
             cls = load_own_class(settings.player, "settings: evaluation.player", Planner)
-            return make_planner(cls, evaluator)
+            return make_planner(cls, evaluator, policy=self._policy(evaluator))
         changed = self.config.planner.changed(settings.planner, "evaluation.planner")
-        return changed.make(evaluator)
+        return changed.make(evaluator, self._policy(evaluator))
+
+    def _policy(self, evaluator: Any) -> Any:
+        """Return the policy that the trainer teaches, as planners play one; None for none."""
+        taught = getattr(self.config.trainer.config, "policy_target", None)
+        return None if taught is None else evaluator.policy
 
     def alone(self) -> Parts:
         """Return the parts for a worker: an env without workers of its own."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.errors import FolderTaken, NotWritten
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Collected, Sampler
 from plangym_ext.learn.sampling.episode_statistics import PLACE
@@ -34,7 +35,7 @@ from plangym_ext.run.training.samplers import make_sampler
 from plangym_ext.run.training.versions import versions
 
 _INTERRUPTED = "interrupted"
-#: Columns of the table.
+#: Columns of the table, as many as fit: with 80, all but the last.
 _SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", "eval/length")
 
 
@@ -120,11 +121,12 @@ class Runner(Closing):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 # First of all that was made so far: it is released last.
                 self._closers.insert(0, FolderLock(self.folder))
-            self._log = self._closed_later(self._make_log(resume, show))
+            with self._writing():
+                self._log = self._closed_later(self._make_log(resume, show))
+                write_json(self.folder / "config.json", plain(config))
         except BaseException:
             self.close()
             raise
-        write_json(self.folder / "config.json", plain(config))
         stop_at = config.evaluation.stop_at
         own = [] if stop_at is None else [StopAt(stop_at)]
         self._callbacks: list[Callback] = [*own, *callbacks]
@@ -173,6 +175,7 @@ class Runner(Closing):
 
         Raises:
             LossNotFinite: a loss was not finite; the last checkpoint is as it was.
+            NotWritten: the disk is full, or gone; the same.
         """
         with Interrupts() as interrupts:
             self._call("on_start")
@@ -227,7 +230,8 @@ class Runner(Closing):
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
             values |= self._evaluate(seconds)
-        self._log.log(self.steps, values, timings=seconds)
+        with self._writing():
+            self._log.log(self.steps, values, timings=seconds)
         self._call("on_round", values)
 
     def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
@@ -249,23 +253,38 @@ class Runner(Closing):
 
     def checkpoint(self) -> Path:
         """Write a checkpoint of now; only between two rounds."""
-        # The log first: a checkpoint promises the rows up to it.
-        self._log.flush()
-        path = self._checkpoints.save(
-            self.round,
-            {
-                "config": plain(self.config),
-                "versions": versions(),
-                "spaces": spaces_of(self._env),
-                "round": self.round,
-                "steps": self.steps,
-                "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
-                "collector": self.sampler.state_dict(),
-                **self.algorithm.state_dict(),
-            },
-        )
+        content = {
+            "config": plain(self.config),
+            "versions": versions(),
+            "spaces": spaces_of(self._env),
+            "round": self.round,
+            "steps": self.steps,
+            "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
+            "collector": self.sampler.state_dict(),
+            **self.algorithm.state_dict(),
+        }
+        with self._writing():
+            # The log first: a checkpoint promises the rows up to it.
+            self._log.flush()
+            path = self._checkpoints.save(self.round, content)
         self._call("on_checkpoint", path)
         return path
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say in one line what it means that a file cannot be written."""
+        try:
+            yield
+        except FolderTaken:  # which is no fault of the disk
+            raise
+        except OSError as error:
+            found = self._checkpoints.latest()
+            kept = "there is no checkpoint yet" if found is None else f"{found} is as it was"
+            raise NotWritten(
+                f"{self.folder}: round {self.round} could not be written: "
+                f"{error.strerror or error}. {kept}: make room, and go on with --resume "
+                f"(resume=True)."
+            ) from error
 
     def _read(self, path: Path) -> dict[str, Any]:
         saved = read_checkpoint(path)
@@ -289,8 +308,10 @@ class Runner(Closing):
         """Close env, workers and log; safe to call twice."""
         from plangym_ext.learn.repeatable import fix_threads
 
-        while self._closers:
-            self._closers.pop().close()
+        with ExitStack() as stack:  # one that fails keeps none of the others from being closed
+            for part in self._closers:
+                stack.callback(part.close)
+            self._closers = []
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
+from fragment_table import ACTION, OBS, REWARD, B, T, advantages, fragment
 
 torch = pytest.importorskip("torch")
 
 from gymnasium import spaces  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
-from plangym_ext.arrays import Array, ArrayDict  # noqa: E402
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite  # noqa: E402
 from plangym_ext.learn import (  # noqa: E402
     A2C,
@@ -25,16 +23,18 @@ from plangym_ext.learn import (  # noqa: E402
     ReinforceConfig,
     Schedule,
     SerialSampler,
+    VTrace,
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import Inputs  # noqa: E402
+from plangym_ext.learn.algorithms.minibatches import minibatches  # noqa: E402
 from plangym_ext.learn.algorithms.rollout import rollout_of  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
 from plangym_ext.learn.sampling.collected import Collected, episode_rows  # noqa: E402
 from plangym_ext.planners.plans import Budget  # noqa: E402
 
-ALL = [A2C, PPO, REINFORCE]
+ALL = [A2C, PPO, REINFORCE, VTrace]
 
 
 @pytest.fixture(autouse=True)
@@ -72,75 +72,21 @@ def numbers(network):
     return {name: tensor.tolist() for name, tensor in network.state_dict().items()}
 
 
-def array(values, dtype, padding=0):
-    values = np.asarray(values, dtype)
-    shape = (len(values) - padding, values.shape[1])
-    made = Array(shape, dtype, feature_shape=values.shape[2:], padding=padding)
-    made[0 : len(values)] = values
-    return made
-
-
-T, B = 4, 3
-OBS = np.arange(15.0).reshape(5, 3) / 10
-FINAL = np.full((T, B), 7.0)
-REWARD = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 2.0]])
-ACTION = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 0]])
-#: The first env terminates in step 1, the second is truncated there, the third goes on.
-TERMINATED = np.arange(T)[:, None] == [1, -1, -1]
-TRUNCATED = np.arange(T)[:, None] == [-1, 1, -1]
-
-
-def collected(network, *, valid=None, truncated=TRUNCATED, reward=REWARD, values=True):
-    """Return what a sampler would, of the table above."""
+def collected(network, *, values=True, **changed):
+    """Return what a sampler would, of the table."""
     with torch.no_grad():
         logs = network.logits.log_softmax(0).numpy()
-    first = np.zeros((T + 1, B), bool)
-    first[0], first[2, :2] = True, True
-    info = {"log_prob": array(logs[ACTION], np.float32)}
+    info = {"log_prob": logs[ACTION]}
     if values:
-        info["value"] = array(OBS[:T], np.float32)
-    valid = np.ones((T, B), bool) if valid is None else valid
-    tree = ArrayDict(
-        {
-            "obs": array(OBS[..., None], np.float32, 1),
-            "action": array(ACTION, np.int64),
-            "reward": array(reward, np.float32),
-            "terminated": array(TERMINATED, bool),
-            "truncated": array(truncated, bool),
-            "final_obs": array(FINAL[..., None], np.float32),
-            "first": array(first, bool, 1),
-            "prev_action": array(np.zeros((T + 1, B)), np.int64, 1),
-            "prev_reward": array(np.zeros((T + 1, B)), np.float32, 1),
-            "valid": array(valid, bool),
-            "agent_info": info,
-        }
-    )
-    return Collected(tree, episode_rows([], [], []), Budget(model_steps=int(valid.sum())), 0)
-
-
-def advantages(lam, gamma, valid=None):
-    """Return them row by row, from the definition: a second implementation."""
-    found = np.zeros((T, B))
-    for b in range(B):
-        running = 0.0
-        for t in reversed(range(T)):
-            if valid is not None and not valid[t, b]:
-                continue
-            ended = TERMINATED[t, b] or TRUNCATED[t, b]
-            after = OBS[t + 1, b]
-            if ended:
-                after = 0.0 if TERMINATED[t, b] else FINAL[t, b]
-            delta = REWARD[t, b] + gamma * after - OBS[t, b]
-            running = delta + (0.0 if ended else gamma * lam * running)
-            found[t, b] = running
-    return found
+        info["value"] = OBS[:T]
+    return fragment(info, **changed)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_truncation_bootstraps_termination_does_not_and_the_end_of_the_fragment_does(kind):
     plain = {"discount": 0.9, "normalize_advantage": "none"}
-    lam = {A2C: 0.5, PPO: 0.5, REINFORCE: 1.0}[kind]
-    if kind is not REINFORCE:
+    lam = {A2C: 0.5, PPO: 0.5}.get(kind, 1.0)
+    if lam < 1:
         plain["gae_lambda"] = lam
     network = Table()
     algorithm = kind(network, kind.config_class(**plain))
@@ -229,11 +175,11 @@ def test_an_epoch_has_every_row_once_in_parts_of_nearly_one_size(minibatch):
     algorithm.take(collected(network))
     rows = algorithm._rows
     assert rows.valid is None
-    if minibatch == "step":
-        parts = list(algorithm._drawn_steps(rows.steps()))
+    by_step = minibatch == "step"
+    parts = list(minibatches(rows.steps() if by_step else rows, 5, by_step=by_step))
+    if by_step:
         assert [len(part.advantage) for part in parts] == [4, 4, 4]
     else:
-        parts = list(algorithm._drawn_columns(rows))
         assert [part.advantage.shape for part in parts] == [(4, 1)] * 3
     drawn = torch.cat([part.inputs.obs.flatten() for part in parts])
     assert sorted(drawn.tolist()) == sorted(rows.inputs.obs.flatten().tolist())
@@ -273,13 +219,6 @@ def test_numbers_follow_their_schedules():
 RECURRENT = AgentConfig(
     hidden=(8,), recurrent="lstm", recurrent_size=6, previous_action=True, previous_reward=True
 )
-CASES = {
-    "a2c": (A2C, A2CConfig(), AgentConfig(hidden=(8,))),
-    "reinforce": (REINFORCE, ReinforceConfig(), AgentConfig(hidden=(8,))),
-    "ppo": (PPO, PPOConfig(epochs=2, batch_size=16), AgentConfig(hidden=(8,), shared_body=False)),
-    "recurrent a2c": (A2C, A2CConfig(), RECURRENT),
-    "recurrent ppo": (PPO, PPOConfig(epochs=2, batch_size=20, minibatch="env"), RECURRENT),
-}
 
 
 def spaces_of(name="CartPole-v1"):
@@ -297,28 +236,6 @@ def rounds(sampler, algorithm, count):
         algorithm.take(sampler.collect(version=algorithm.updates))
         found.append(algorithm.train())
     return found
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_learning_that_broke_off_goes_on_bit_for_bit(case):
-    kind, config, network = CASES[case]
-
-    def made():
-        agent = agent_of(network)
-        venv = make_vec("CartPole-v1", 6, autoreset_mode="same_step")
-        return SerialSampler(venv, agent, 20, seed=1), kind(agent.network, config, seed=2)
-
-    (sampler, algorithm), (other_sampler, other) = made(), made()
-    with sampler, other_sampler:
-        rounds(sampler, algorithm, 2)
-        other.load_state_dict(copy.deepcopy(algorithm.state_dict()))
-        other_sampler.load_state_dict(sampler.state_dict())
-        wanted = rounds(sampler, algorithm, 2)
-        assert rounds(other_sampler, other, 2) == wanted
-        assert other.updates == algorithm.updates > 0
-        assert other.steps == algorithm.steps == 4 * 6 * 20
-        for name, tensor in algorithm.network.state_dict().items():
-            assert torch.equal(other.network.state_dict()[name], tensor), name
 
 
 @pytest.mark.parametrize("network", [AgentConfig(hidden=(8,)), RECURRENT])

@@ -207,7 +207,7 @@ def test_a_saved_replay_goes_on_bit_for_bit(alpha, fragments):
 
 def test_what_is_saved_is_not_copied():
     replay, _ = filled()
-    assert replay.state_dict()["ring"]["obs"]["0"].base is not None
+    assert replay.state_dict()["ring"]["obs"]["0"]["ring"].base is not None
 
 
 def test_a_state_of_another_replay_is_refused():

@@ -1,0 +1,79 @@
+"""What algorithms share that learn a policy from rollouts: its losses, and values of then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.actor_critic_losses import ActorCriticLosses, Gradients
+from plangym_ext.learn.algorithms.config import PolicyConfig
+from plangym_ext.learn.algorithms.rollout import Rollout
+from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
+from plangym_ext.learn.returns import normalized
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.torch_extra import nn
+
+
+class PolicyAlgorithm(RolloutAlgorithm):
+    """Abstract; learns from what an `ActorCriticAgent` played.
+
+    Args:
+        network: with a policy head, and values unless the algorithm says otherwise.
+        config: None: the defaults of this algorithm.
+        seed: of what is drawn while learning.
+
+    Attributes:
+        gradients: of the losses, in compiled code or by autograd.
+    """
+
+    config: PolicyConfig
+    _needed = "log_prob"
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self.gradients: Gradients = self._make_gradients()
+
+    def _make_gradients(self) -> Gradients:
+        """Return compiled gradients where there are some of such a network."""
+        if self.config.compiled and self._by_step:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile
+
+            if can_compile(self.network):
+                return CompiledLosses(self.network, self.optimizer)
+        return ActorCriticLosses(self.network, self.optimizer)
+
+    @property
+    def _by_step(self) -> bool:
+        """Whether single steps are learned from, if nothing is carried."""
+        return True
+
+    def _set_training(self, on: bool) -> None:
+        # Dense layers are the same in both modes, and to go through all modules takes time.
+        if isinstance(self.gradients, ActorCriticLosses):
+            super()._set_training(on)
+
+    def take(self, collected: Collected) -> None:
+        """Work out returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
+        super().take(collected)
+        rows = self._rows
+        if rows is not None and self.config.normalize_advantage == "batch":
+            self._rows = rows._replace(advantage=normalized(rows.advantage, rows.valid))
+
+    def _values(self, rollout: Rollout) -> Any:
+        """Return the values `[T, B]` of when the rows were played.
+
+        Raises:
+            InvalidOption: there are none.
+        """
+        if rollout.value is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a value head, so that agent_info "
+                f"has 'value'; it has none. Name it in AgentConfig(heads=('policy', 'value'))."
+            )
+        return rollout.value
+
+    def _update(self) -> float:
+        """Take one step down the gradient of the last losses; return its norm before clipping."""
+        self.gradients.leave()
+        return self._descend()

@@ -1,0 +1,1 @@
+"""Updates of rollout algorithms: ours and those of a peer."""

@@ -1,0 +1,20 @@
+"""The reference of the command line is what the program would say."""
+
+from __future__ import annotations
+
+import pytest
+from command_reference import PAGE, page
+
+from plangym_ext.planners import PLANNERS
+from plangym_ext.run.commands import COMMANDS
+
+
+@pytest.mark.slow
+def test_the_page_is_up_to_date():
+    written = PAGE.read_text()
+    assert written == page(), "run: python tests/command_reference.py"
+    for name in [*COMMANDS, *PLANNERS]:
+        assert f"# {name}\n" in written
+    # What argparse, a planner's docstring and a default say.
+    assert "| `--max-steps M` | `1000` | moves after which to stop |" in written
+    assert "| `--elite-fraction` | float | `" in written
