@@ -59,6 +59,7 @@ class CEM(Shooting):
 
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw from the distribution."""
+        # A width for each number, no covariances: to fit those takes more elites than numbers.
         return row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
 
     def _learn(self, row: Row, tried: Population) -> None:
@@ -73,6 +74,7 @@ class CEM(Shooting):
 
 def top(tried: Population, count: int) -> Population:
     """Return the `count` best sequences, best first; equals in the order they were tried."""
+    # Stable, or which of equal returns are elites would differ between versions of numpy.
     order = np.argsort(-tried.returns, kind="stable")[:count]
     return Population(tried.knots[order], tried.returns[order])
 
@@ -80,5 +82,6 @@ def top(tried: Population, count: int) -> Population:
 def fit(row: Row, elites: Population, momentum: float) -> None:
     """Move the distribution of a row to its elites, less `momentum`; its width to two or more."""
     row.mean = momentum * row.mean + (1.0 - momentum) * elites.knots.mean(axis=0)
+    # One elite has no width: a distribution of width 0 would propose nothing else any more.
     if len(elites.returns) > 1:
         row.std = momentum * row.std + (1.0 - momentum) * elites.knots.std(axis=0)

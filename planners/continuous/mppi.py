@@ -55,12 +55,15 @@ class MPPI(Shooting):
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw noise around the mean, which is a candidate itself."""
         knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
+        # Without noise, so that a mean that is good already is among what is weighed.
         knots[0] = row.mean
         return knots
 
     def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
         spread = spread_of(tried.returns) if self.scale_returns else 1.0
+        # Less the best, which cancels out in the shares: exp cannot overflow, and one weight is 1,
+        # so that their sum is never 0.
         gap = tried.returns - tried.returns.max()
         # With equal returns all weigh the same, whatever the temperature.
         weights = np.exp(gap / (self.temperature * spread)) if spread > 0 else np.ones(len(gap))

@@ -174,6 +174,7 @@ class _Arms:
         # Plays in flight count without a return, which spreads a wave over the arms.
         visits, chosen = self.visits.copy(), np.zeros(max(count, 0), np.int64)
         for i in range(len(chosen)):
+            # Before the first play the root is 0: the order alone decides.
             score = self.mean + c * self.prior * math.sqrt(visits.sum()) / (1 + visits)
             score[~self.legal] = -np.inf
             chosen[i] = self.order[np.argmax(score[self.order])]
@@ -184,4 +185,5 @@ class _Arms:
         """Take in what the arms paid, `[n, num_rollouts]`."""
         for arm, paid in zip(chosen.tolist(), returns.tolist(), strict=True):
             self.visits[arm] += 1
+            # A running mean: equal returns give themselves, which a sum divided later may not.
             self.mean[arm] += (sum(paid) / len(paid) - self.mean[arm]) / self.visits[arm]

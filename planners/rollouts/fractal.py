@@ -151,12 +151,15 @@ class _Swarm:
         on = np.flatnonzero(~self.ended)
         if on.size == 0 or count == 1:
             return
+        # Two independent draws, as in the source: one says how far apart a walker is, the other
+        # what it may become.
         third, other = on[rng.integers(on.size, size=(2, count))]
         distance = np.sqrt(((self.seen - self.seen[third]) ** 2).sum(axis=1))
         virtual = relativize(self.returns) ** reward_weight
         virtual *= relativize(distance) ** distance_weight
         # Large exponents may bring a virtual reward down to 0.
         chance = (virtual[other] - virtual) / np.maximum(virtual, 1e-12)
+        # Of a poorer walker the chance is negative, and nothing drawn is below it.
         moves = self.ended | (rng.random(count) < chance)
         # Fancy indexing copies first: walkers take what others were before any of them moved.
         at = other[moves]

@@ -61,6 +61,7 @@ def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[in
             tried += [done] * left
             done += 1
         ends += [len(tried)] * (len(tried) - len(ends))
+        # The last two are compared to the end: to drop one would leave nothing to choose.
         left = max(2, left // 2)
     return tried[:num_simulations], ends[:num_simulations]
 
@@ -79,6 +80,7 @@ def new_halving(
     counts = tree.legal[:, ROOT].sum(axis=1).tolist()
     schedules = [halving_schedule(min(num_considered, n), num_simulations) for n in counts]
     considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
+    # From each search's own generator: the rows of a batch do not affect each other.
     noise = np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
     return Halving(noise, considered.copy(), ends.copy())
 
@@ -100,11 +102,13 @@ def improved_logits(
         child = tree.children[b, node, a]
         if child != UNVISITED and tree.visits[b, child] > 0:
             count = tree.visits[b, child]
+            # A tried action may have had no prior; `mass` must not be 0.
             prior = max(np.float64(tree.prior[b, node, a]), 1e-30)
             top, sims = max(top, count), sims + count
             mass += prior
             expected += prior * np.float64(tree.q[b, child])
     mixed = tree.value[b, node]
+    # Priors count over the tried actions alone, hence the division by their mass.
     if sims > 0:
         own = 0.0 if node == ROOT else 1.0
         mixed = (own * mixed + sims * expected / mass) / (own + sims)

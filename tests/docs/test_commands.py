@@ -36,6 +36,7 @@ REDUCED: dict[str, str] = {
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
+    "updates_from_replay.py": "--only sac --who ours --rounds 1 --seconds 0.1",
     "updates.py": "--only A2C --rounds 1 --seconds 0.02",
     "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
     "vector_kills.py": "--kills 3 --envs cartpole",

@@ -91,6 +91,7 @@ def test_the_settings_have_the_sections_of_one_kind_of_run():
         (["ppo_cartpole", {"trainer": {"l2": 0.0}}], "got trainer and agent, algorithm"),
         ([{"agent": {"hidden": [8]}}], "it has no algorithm"),
         ([{"algorithm": {"name": "a2c"}}], "it has no agent"),
+        (["ppo_cartpole", {"agent": {"name": "planner"}}], "a planner has none. Leave out agent"),
         (["ppo_cartpole", {"env": {"frameskip": 2}}], r"env\.frameskip .* must be None; got 2"),
         (["ppo_cartpole", {"collector": {"n_workers": 2}}], r"must be 0; .* See env\.n_workers"),
         (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network'; got"),

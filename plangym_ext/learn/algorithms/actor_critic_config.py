@@ -77,7 +77,8 @@ class DeterministicConfig(ReplayActorCriticConfig):
     Deviations are in units in which the bounds of an action are -1 and 1.
 
     Args:
-        exploration: deviation of the noise on actions that are played to learn from.
+        exploration: deviation of the noise on actions that are played to learn from; a schedule
+            goes by the steps that were taken in, and not by updates.
         target_noise: deviation of that on the actions whose value is a target.
         target_noise_clip: most of that.
     """

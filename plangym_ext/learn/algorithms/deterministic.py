@@ -43,7 +43,7 @@ class DeterministicActorCritic(ReplayActorCritic):
 
     def prepare(self, agent: Any) -> None:
         """Set the deviation of the agent's noise; see `Algorithm.prepare`."""
-        agent.exploration = at(self.config.exploration, self.updates)
+        agent.exploration = at(self.config.exploration, self.steps)
 
     def _target(self, steps: Steps) -> Any:
         config, distribution = self.config, self.network.distribution

@@ -243,14 +243,14 @@ def test_ddpg_is_td3_with_other_settings():
 
 def test_the_noise_of_the_agent_is_that_of_the_config():
     with corridors(2) as venv:
-        over = Schedule(start=0.4, end=0.0, over=4)
+        over = Schedule(start=0.4, end=0.0, over=8)
         agent, algorithm = made(venv, "td3", exploration=over, learning_starts=0)
         seen = []
         with SerialSampler(venv, agent, 1, seed=0) as sampler:
             for _ in range(4):
                 rounds(sampler, agent, algorithm, 1)
                 seen.append(agent.exploration)
-    assert seen == pytest.approx([0.4, 0.2, 0.0, 0.0])
+    assert seen == pytest.approx([0.4, 0.3, 0.2, 0.1])
 
 
 # Going on ---------------------------------------------------------------------------------
