@@ -21,6 +21,7 @@ from plangym_ext.learn.algorithms.off_policy_config import (
     C51Config,
     DQNConfig,
     QRDQNConfig,
+    R2D1Config,
     RainbowConfig,
 )
 from plangym_ext.learn.networks.agent_config import (
@@ -93,6 +94,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
     "rainbow": ("Rainbow", RainbowConfig),
+    "r2d1": ("R2D1", R2D1Config),
     "sac": ("SAC", SACConfig),
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
