@@ -1,6 +1,6 @@
 """The page docs/command_line.md, made from the program itself.
 
-    python tests/command_reference.py
+python tests/command_reference.py
 """
 
 from __future__ import annotations
