@@ -21,8 +21,9 @@ html_css_files = ["site.css"]
 # The flows of contributing.md, which a test reads, are shown as text.
 _lexers["hops"] = _TextLexer()
 
-# What learns is documented without torch, which would be the largest part of this environment.
-autodoc_mock_imports = ["torch"]
+# What learns is documented without torch and the frameworks, which would be the largest part of
+# this environment.
+autodoc_mock_imports = ["stable_baselines3", "tianshou", "torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

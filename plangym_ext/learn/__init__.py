@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.off_policy_config import C51Config as C51Config
     from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
     from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
+    from plangym_ext.learn.algorithms.off_policy_config import R2D1Config as R2D1Config
     from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
     from plangym_ext.learn.algorithms.ppo import PPO as PPO
     from plangym_ext.learn.algorithms.pqn import PQN as PQN
+    from plangym_ext.learn.algorithms.r2d1 import R2D1 as R2D1
     from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.algorithms.sac import SAC as SAC
     from plangym_ext.learn.algorithms.td3 import TD3 as TD3
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
     from plangym_ext.learn.replay.base import Replay as Replay
     from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
+    from plangym_ext.learn.replay.sequences import SequenceReplay as SequenceReplay
     from plangym_ext.learn.replay.steps import StepReplay as StepReplay
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
@@ -154,6 +157,8 @@ _HOME = {
     "QRDQN": "algorithms.distributional",
     "QRDQNConfig": "algorithms.off_policy_config",
     "QTrainer": "trainers.supervised",
+    "R2D1": "algorithms.r2d1",
+    "R2D1Config": "algorithms.off_policy_config",
     "REINFORCE": "algorithms.reinforce",
     "Rainbow": "algorithms.distributional",
     "RainbowConfig": "algorithms.off_policy_config",
@@ -167,6 +172,7 @@ _HOME = {
     "SACConfig": "algorithms.actor_critic_config",
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
+    "SequenceReplay": "replay.sequences",
     "SerialSampler": "sampling.serial",
     "SoftPolicyConfig": "networks.agent_config",
     "StepReplay": "replay.steps",

@@ -29,7 +29,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="tasks whose name has it")
+    parser.add_argument(
+        "--only", nargs="+", metavar="TEXT", help="tasks of that name, or whose name has it"
+    )
     parser.add_argument("--speed", action="store_true", help="the tasks of speed, not of learning")
     parser.add_argument("--who", nargs="+", choices=["ours", "sb3"], default=["ours", "sb3"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
@@ -56,7 +58,8 @@ def chosen(options: argparse.Namespace) -> list[Cell]:
     """Return the cells that are asked for."""
     names = list(SPEED if options.speed else LEARNING)
     if options.only:
-        names = [name for name in TASKS if any(text in name for text in options.only)]
+        whole = [name for name in TASKS if name in options.only]
+        names = whole or [name for name in TASKS if any(text in name for text in options.only)]
     return list(cells(names, options.seeds, options.who))
 
 

@@ -91,6 +91,7 @@ def test_the_settings_have_the_sections_of_one_kind_of_run():
         (["ppo_cartpole", {"trainer": {"l2": 0.0}}], "got trainer and agent, algorithm"),
         ([{"agent": {"hidden": [8]}}], "it has no algorithm"),
         ([{"algorithm": {"name": "a2c"}}], "it has no agent"),
+        (["ppo_cartpole", {"agent": {"name": "planner"}}], "a planner has none. Leave out agent"),
         (["ppo_cartpole", {"env": {"frameskip": 2}}], r"env\.frameskip .* must be None; got 2"),
         (["ppo_cartpole", {"collector": {"n_workers": 2}}], r"must be 0; .* See env\.n_workers"),
         (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network'; got"),
@@ -418,6 +419,12 @@ def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
 
 
 _REPLAY = {"algorithm": {"learning_starts": 8, "batch_size": 4, "capacity": 100}}
+_SCREENS = {
+    **_REPLAY,
+    "env": {"id": "ALE/Breakout-v5", "n_workers": 0},
+    "agent": {"hidden": [8]},
+    "algorithm": {**_REPLAY["algorithm"], "capacity": 64},
+}
 REDUCED = {
     "ppo_lunarlander": ("box2d", {"collector": {"num_envs": 2, "moves": 8}}),
     "ppo_halfcheetah": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
@@ -428,7 +435,11 @@ REDUCED = {
     ),
     "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
     "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+    "pqn_cartpole": ("numpy", {}),
     "dqn_cartpole": ("numpy", _REPLAY),
+    "dqn_lunarlander": ("box2d", _REPLAY),
+    "dqn_atari": ("cv2", _SCREENS),
+    "rainbow_atari": ("cv2", _SCREENS),
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),
@@ -443,7 +454,7 @@ def test_presets_run_at_reduced_size(preset, tmp_path):
     pytest.importorskip("gymnasium.envs.box2d" if package == "box2d" else package)
     less: dict[str, Any] = {
         "env": {"max_steps": 5},
-        "algorithm": {} if changed is _REPLAY else {"epochs": 1},
+        "algorithm": {} if changed in (_REPLAY, _SCREENS) else {"epochs": 1},
         "collector": {"num_envs": 2, "moves": 8},
         "evaluation": {"every": 1, "episodes": 1},
         "rounds": 1,

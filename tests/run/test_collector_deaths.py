@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
 from training_runs import log, small, weights
 
 import plangym_ext
-from plangym_ext.errors import WorkerDied
+from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training import worker_collector
 from plangym_ext.run.training.callbacks import Callback
@@ -142,3 +143,58 @@ def test_a_run_whose_worker_dies_learns_the_same(tmp_path):
         killed.run()
     assert weights(killed.network) == weights(whole.network)
     assert log(tmp_path / "killed") == log(tmp_path / "whole")
+
+
+def hanging(folder, moment):
+    """Return a constructor of envs of which one sleeps in this move, if none has before."""
+
+    def make():
+        env = plangym_ext.make("CartPole-v1", n_workers=0)
+        step, made = env.step_batch, [0]
+
+        def step_batch(actions, states=None, **options):
+            if len(actions) == 2:
+                made[0] += 1
+                if made[0] == moment and claimed(folder / "hung"):
+                    time.sleep(600)
+            return step(actions, states, **options)
+
+        env.step_batch = step_batch
+        return env
+
+    return make
+
+
+def test_a_worker_that_hangs_is_named_and_the_round_can_be_played_again(tmp_path):
+    parts = Parts(compose([SETTINGS]))
+    env = parts.env()
+    alone = parts.collector(env, parts.evaluator(parts.network(env)), range(4))
+    wanted, told = played(alone), []
+    settings = compose([SETTINGS, {"collector": {"n_workers": 2, "timeout": 2.0}}])
+    parts = Parts(settings, hanging(tmp_path, 9 + 8))
+    with plangym_ext.make("CartPole-v1", n_workers=0) as spaces:
+        collector = WorkerCollector(parts, parts.network(spaces))
+    try:
+        found, said = [], []
+        for moves in MOVES:
+            played_again = 0
+            while True:
+                try:
+                    finished, cost = collector.collect(moves, on_move=told.append)
+                    break
+                except WorkerTimeout as error:
+                    said.append((error.workers, str(error)))
+                    played_again += 1
+                    assert played_again < 5
+            costs = cost.model_steps, cost.expansions, cost.evaluator_rows, cost.restores
+            found.append((costs, [as_bytes(one) for one in finished]))
+        assert (found, flat(collector.state_dict())) == wanted
+    finally:
+        collector.close()
+    assert said
+    for (worker,), message in said:
+        slots = "0, 2" if worker == 0 else "1, 3"
+        assert f"worker {worker}" in message
+        assert f"in a move of the games {slots}, after " in message
+    assert told
+    assert max(told) <= 4 * max(MOVES)

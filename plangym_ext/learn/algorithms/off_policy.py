@@ -20,6 +20,7 @@ from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
@@ -77,7 +78,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         super().__init__(network, config, seed=seed)
         self._check_network()
         config = self.config
-        self.replay = self._make_replay(seed)
+        self.replay: RingReplay = self._make_replay(seed)
         self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
         self._owed = Fraction(0)
         #: Moments of the observations that were taken in since the last `train`.
@@ -100,7 +101,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 f"recurrent layer, previous_action and previous_reward."
             )
 
-    def _make_replay(self, seed: int) -> StepReplay:
+    def _make_replay(self, seed: int) -> RingReplay:
         config = self.config
         return StepReplay(
             config.capacity,

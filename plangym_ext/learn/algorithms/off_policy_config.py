@@ -155,3 +155,38 @@ class RainbowConfig(C51Config):
     alpha: float = 0.5
     beta: Number = 0.4
     exploration: Number = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class R2D1Config(DQNConfig):
+    """R2D1: DQN of recurrent networks; a batch is of sequences.
+
+    Args:
+        burn_in: steps of a sequence that only bring the carry up to date.
+        length: steps after these, which are learned from.
+        eta: priority of a sequence: eta times its largest error, and 1 - eta times the mean.
+        rescale: whether values are learned on the scale of `value_losses.rescaled`.
+    """
+
+    epsilon: float = 1e-3
+    max_grad_norm: Number | None = 80.0
+    discount: float = 0.997
+    batch_size: int = 64
+    n_steps: int = 5
+    prioritized: bool = True
+    alpha: float = 0.9
+    beta: Number = 0.6
+    target_every: int = 2_500
+    loss: str = "squared"
+    double: bool = True
+    burn_in: int = 40
+    length: int = 40
+    eta: float = 0.9
+    rescale: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("burn_in", 0, whole=True)
+        self._number("length", 1, whole=True)
+        self._number("eta", 0.0, 1.0)

@@ -99,3 +99,34 @@ def quantile_rows(value: Any, target: Any, kappa: float = 1.0) -> Any:
         delta=kappa,
     )
     return ((shares[:, None] - size).abs() * losses / kappa).sum(dim=1).mean(dim=1)
+
+
+def rescaled(value: Any, epsilon: float = 1e-3) -> Any:
+    """Return sign(x)(sqrt(|x| + 1) - 1) + epsilon x, which makes large returns small.
+
+    Source: Pohlen et al. 2018, "Observe and look further: achieving consistent performance on
+    Atari", section 3.2.
+    """
+    return value.sign() * ((value.abs() + 1).sqrt() - 1) + epsilon * value
+
+
+def unscaled(value: Any, epsilon: float = 1e-3) -> Any:
+    """Return what `rescaled` makes `value` of; proposition A.2 there."""
+    root = (1 + 4 * epsilon * (value.abs() + 1 + epsilon)).sqrt()
+    return value.sign() * (((root - 1) / (2 * epsilon)) ** 2 - 1)
+
+
+def sequence_errors(errors: Any, learned: Any, eta: float) -> Any:
+    """Return `[N]` priorities of sequences: eta times their largest error, 1 - eta the mean.
+
+    Args:
+        errors: `[T, N]`, absolute.
+        learned: `[T, N]` bool, those that count; a sequence without any has 0.
+        eta: 0 to 1.
+
+    Source: Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement
+    learning", section 2.3.
+    """
+    counted = torch.where(learned, errors, 0.0)
+    mean = counted.sum(dim=0) / learned.sum(dim=0).clamp(min=1)
+    return eta * counted.amax(dim=0) + (1 - eta) * mean

@@ -17,29 +17,32 @@ Part = tuple[tuple[int, ...], Any]
 @final
 @dataclass(frozen=True)
 class StepForm:
-    """Names, shapes and dtypes of observations and actions, and the number of envs.
+    """Names, shapes and dtypes of observations, actions and carries, and the number of envs.
 
     Args:
         envs: B.
-        obs, action: nested by name as in a sample tree; leaves are `[shape, dtype]`, lists,
-            so that it can be saved as text.
+        obs, action, carry: nested by name as in a sample tree; leaves are `[shape, dtype]`,
+            lists, so that it can be saved as text. The carry is None where there is none.
     """
 
     envs: int
     obs: Any
     action: Any
+    carry: Any = None
 
     @classmethod
     def of(cls, tree: ArrayDict) -> Self:
         """Return that of a sampler's tree."""
-        return cls(tree["reward"].shape[1], _described(tree["obs"]), _described(tree["action"]))
+        carry = _described(tree["carry"], 1) if "carry" in tree else None
+        obs, action = _described(tree["obs"], 2), _described(tree["action"], 2)
+        return cls(tree["reward"].shape[1], obs, action, carry)
 
     def parts(self, name: str) -> list[Part]:
-        """Return shape and dtype of every leaf of "obs" or "action"."""
+        """Return shape and dtype of every leaf of "obs", "action" or "carry"."""
         return [(tuple(shape), np.dtype(dtype)) for shape, dtype in leaves(getattr(self, name))]
 
     def join(self, name: str, parts: list[Any]) -> Any:
-        """Return the leaves of "obs" or "action", nested as in the tree."""
+        """Return the leaves of "obs", "action" or "carry", nested as in the tree."""
         form = getattr(self, name)
         if isinstance(form, list):
             return parts[0]
@@ -48,7 +51,7 @@ class StepForm:
 
     def to_text(self) -> str:
         """Return it as text, for `from_text`."""
-        return json.dumps([self.envs, self.obs, self.action])
+        return json.dumps([self.envs, self.obs, self.action, self.carry])
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -61,7 +64,8 @@ def leaves_of(value: Any) -> list[Any]:
     return [leaf for _, leaf in value.leaves()] if isinstance(value, ArrayDict) else [value]
 
 
-def _described(value: Any) -> Any:
+def _described(value: Any, axes: int) -> Any:
+    """Return shape and dtype of every leaf, without so many leading axes."""
     if isinstance(value, ArrayDict):
-        return value.apply(_described)
-    return [list(value.shape[2:]), str(value.dtype)]
+        return value.apply(_described, axes)
+    return [list(value.shape[axes:]), str(value.dtype)]

@@ -14,14 +14,15 @@ from plangym_ext.learn.replay.capacity import Capacity, steps_within
 from plangym_ext.learn.replay.frame_obs import FrameObs
 from plangym_ext.learn.replay.kept_rows import KeptRows
 from plangym_ext.learn.replay.n_step_kernel import StepArrays
+from plangym_ext.learn.replay.sequence_kernel import SequenceArrays
 from plangym_ext.learn.replay.step_form import Part, StepForm, leaves_of
 from plangym_ext.learn.replay.whole_obs import WholeObs
 
 Ndarray = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
-#: Of a step, beside observation and action: reward, two flags, serial and `valid`.
-_STEP_BYTES = 4 + 1 + 1 + 8 + 1
+#: Of a step, beside observation and action: reward, four flags and a serial.
+_STEP_BYTES = 4 + 4 + 8
 
 
 class RingOptions(NamedTuple):
@@ -81,7 +82,8 @@ class StepRing:
         self._obs = [kind(part, *memory) for kind, part in zip(kinds, obs, strict=True)]
         self._actions = [self._ring(shape, dtype) for shape, dtype in action]
         self._reward = self._ring((), np.float32)
-        self._terminated, self._truncated, self._valid = (self._ring((), bool) for _ in range(3))
+        flags = (self._ring((), bool) for _ in range(4))
+        self._terminated, self._truncated, self._valid, self._first = flags
         self._final = self._ring((), np.int64)
         self._final.fill(-1)
         self._finals = KeptRows(obs)
@@ -130,6 +132,7 @@ class StepRing:
         self._terminated[written] = terminated = _array(tree["terminated"], num)
         self._truncated[written] = truncated = _array(tree["truncated"], num)
         self._valid[written] = valid = _array(tree["valid"], num)
+        self._first[written] = _array(tree["first"], num)
         ended = (terminated | truncated) & valid
         if ended.any():
             t, b = np.nonzero(ended)
@@ -181,6 +184,11 @@ class StepRing:
                 f"there is room for {self.length} of each. Raise it, or collect shorter fragments."
             )
 
+    @property
+    def flags(self) -> SequenceArrays:
+        """What sequences are made of."""
+        return SequenceArrays(self._reward, self._terminated, self._final, self._valid, self._first)
+
     # Reading --------------------------------------------------------------------
 
     def place_of(self, index: npt.NDArray[np.int64]) -> Places:
@@ -221,6 +229,7 @@ class StepRing:
             "terminated": self._terminated,
             "truncated": self._truncated,
             "valid": self._valid,
+            "first": self._first,
             "final": self._final,
             **{f"action.{number}": ring for number, ring in enumerate(self._actions)},
         }
@@ -234,7 +243,7 @@ class StepRing:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what was saved."""
         saved = state["rings"]
-        for name in ("reward", "terminated", "truncated", "valid", "final"):
+        for name in ("reward", "terminated", "truncated", "valid", "first", "final"):
             ring = getattr(self, f"_{name}")
             ring[: len(saved[name])] = saved[name]
         for number, ring in enumerate(self._actions):

@@ -2,100 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, Literal, final
+from typing import final
 
 import numpy as np
 
 from plangym_ext.arrays import ArrayDict
-from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
+from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.replay.capacity import Capacity, checked_capacity
 from plangym_ext.learn.replay.n_step_kernel import n_step_returns
 from plangym_ext.learn.replay.priorities import Places, Priorities
+from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.step_form import StepForm
-from plangym_ext.learn.replay.step_ring import RingOptions, StepRing
+from plangym_ext.learn.replay.step_ring import StepRing
 
 
 @final
-class StepReplay:
-    """The newest steps of B envs, filled from sampler trees; draws steps with their n-step returns.
+class StepReplay(RingReplay):
+    """Draws single steps with their n-step returns; the rest is as `RingReplay` says.
 
-    Every observation is kept once: what follows a step is that of the next one. The last
-    observations of episodes are kept beside them. Memory is taken as steps come. The first
-    `add` decides on B, names, shapes and dtypes. The same calls with the same seed give the
-    same batches; what was saved goes on bit for bit.
-
-    Args:
-        capacity: steps of all envs, at least a fragment; or bytes, such as "2GB", to which
-            the last observations of episodes come on top.
-        n_steps: most rewards that are summed.
-        discount: gamma, per step.
-        alpha: draw in proportion to priorities to the power of this, see `Priorities`;
-            None: draw uniformly.
-        seed: of the draws.
-        storage: "local" memory, or "shared" with other processes.
-        frames: whether observations of three axes and more are stacks of frames, the oldest
-            first, of which each frame is to be kept once: a quarter of the memory for stacks
-            of four. What is drawn is what was added all the same; stacks that do not continue
-            the one before come on top.
-        clip_reward: rewards are clipped to [-clip_reward, clip_reward]; None: they are not.
-
-    Attributes:
-        beta: 0 to 1, how far the weights of a batch undo priorities; assign it at any time.
-
-    Raises:
-        InvalidOption: an option has a value that it cannot have.
+    Every step may be drawn at once; the sum of rewards ends with the newest step that there is.
     """
 
-    def __init__(
-        self,
-        capacity: Capacity,
-        *,
-        n_steps: int = 1,
-        discount: float = 0.99,
-        alpha: float | None = None,
-        beta: float = 0.4,
-        seed: int = 0,
-        storage: Literal["local", "shared"] = "local",
-        frames: bool = False,
-        clip_reward: float | None = None,
-    ) -> None:
-        name = type(self).__name__
-        self.capacity = checked_capacity(f"{name}: capacity", capacity)
-        self.n_steps = at_least(f"{name}: n_steps", n_steps, 1)
-        self.discount = finite_between(f"{name}: discount", discount, 0.0, 1.0)
-        self.alpha = None if alpha is None else finite_between(f"{name}: alpha", alpha, 0.0, 1.0)
-        self.beta = finite_between(f"{name}: beta", beta, 0.0, 1.0)
-        if storage not in ("local", "shared"):
-            raise InvalidOption(f"{name}: storage must be local or shared; got {storage!r}.")
-        if clip_reward is not None:
-            clip_reward = finite_between(f"{name}: clip_reward", clip_reward, 0.0, np.inf)
-        self._name, self._options = name, RingOptions(storage, frames, clip_reward)
-        self._rng = np.random.default_rng(seed)
-        self._ring: StepRing | None = None
-        self._priorities: Priorities | None = None
-
-    def __len__(self) -> int:
-        """Return the steps that may be drawn."""
-        return 0 if self._ring is None else self._ring.num_valid
-
     def add(self, tree: ArrayDict) -> None:
-        """Copy a fragment in; the oldest steps make room.
-
-        Steps that were not played (`valid` is false) are never drawn. Every other step may be
-        drawn at once; the sum of rewards ends with the newest step that there is. New
-        steps have the highest priority that any step was ever given.
-
-        Args:
-            tree: of a sampler, `[T, B]`; see `plangym_ext.learn.build_sample_tree`.
-
-        Raises:
-            InvalidSamples: it differs from the first one, or does not fit into the capacity.
-                Nothing has been added.
-        """
+        """Copy a fragment in; see `RingReplay.add`."""
         ring, priorities = self._ring, self._priorities
         if ring is None:
             ring, priorities = self._make(StepForm.of(tree))
@@ -154,73 +83,3 @@ class StepReplay:
             while len(again := np.flatnonzero(~ring.valid_at(places))):
                 places[again] = ring.place_of(self._rng.integers(num, size=len(again)))
         return places
-
-    def _filled(self) -> StepRing:
-        if self._ring is None or not self._ring.num_valid:
-            raise ReplayEmpty(
-                f"{self._name}: there must be steps to draw from; none were added. Collect first."
-            )
-        return self._ring
-
-    def update_priorities(self, indices: Places, priorities: Any) -> None:
-        """Draw steps by new priorities from now on; nothing to do if draws are uniform.
-
-        Args:
-            indices: `[N]` of a `Batch`, drawn since the last `add`.
-            priorities: `[N]`, finite and not negative, such as absolute errors.
-
-        Raises:
-            InvalidSamples: a priority cannot be.
-        """
-        if self._priorities is not None:
-            self._priorities.update(np.asarray(indices, np.int64), priorities)
-
-    # Saving ---------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save: nested dicts of arrays, ints, floats and strings.
-
-        The arrays are views of the replay's own memory: save or copy them before the next
-        `add`, `update_priorities` or `load_state_dict`.
-        """
-        found: dict[str, Any] = {
-            "kind": self._name,
-            "capacity": self.capacity,
-            "rng": json.dumps(self._rng.bit_generator.state),  # its numbers have 128 bits
-        }
-        if self._ring is not None:
-            found["form"] = self._ring.form.to_text()
-            found["ring"] = self._ring.state_dict()
-        if self._priorities is not None:
-            found["priorities"] = self._priorities.state_dict()
-        return found
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
-
-        Raises:
-            InvalidSamples: the state is of another kind of replay or of another capacity, or
-                incomplete. Nothing has changed.
-        """
-        for key, own in (("kind", self._name), ("capacity", self.capacity)):
-            if state.get(key) != own:
-                raise InvalidSamples(
-                    f"{self._name}.load_state_dict: {key} must be {own!r}; got "
-                    f"{state.get(key)!r}. Make the replay as it was when it was saved."
-                )
-        ring: StepRing | None = None
-        priorities: Priorities | None = None
-        try:
-            rng = json.loads(state["rng"])
-            if "ring" in state:
-                ring, priorities = self._make(StepForm.from_text(state["form"]))
-                ring.load_state_dict(state["ring"])
-                if priorities is not None:
-                    priorities.load_state_dict(state["priorities"])
-        except KeyError as error:
-            raise InvalidSamples(
-                f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}. "
-                f"Make the replay with the options that it had."
-            ) from error
-        self._rng.bit_generator.state = rng
-        self._ring, self._priorities = ring, priorities

@@ -19,18 +19,8 @@ class AlternatingSampler(LocalSampler):
     worker of its own. What is sampled is what a `SerialSampler` samples.
 
     Args:
-        venv: made with `autoreset_mode="same_step"`, of two envs or more; it is closed with
-            the sampler. The first half are its first rows.
-        agent: acts in mode "sample".
-        num_steps: T.
-        **options: of `SamplerOptions`.
-
-    Attributes:
-        num_steps, num_envs: T and B.
-        tree: the memory of a fragment; see `build_sample_tree`.
-
-    Raises:
-        WrongKind, InvalidOption, InvalidAnswer: as `SerialSampler`.
+        venv: as of `SerialSampler`, with two envs or more; its first rows are one half.
+        agent, num_steps, options: as of `SerialSampler`, and so are attributes and errors.
     """
 
     def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:

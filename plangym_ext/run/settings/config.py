@@ -62,12 +62,15 @@ class CollectorSettings:
         moves: of every game, per round.
         n_workers: processes that share the games of a planner, each with its own network; 0: all
             are played here, in one batch. For an agent, `env.n_workers` step the envs.
+        timeout: seconds that a worker of `n_workers` may take over one move of its games before it
+            counts as hung, and is stopped; None: no limit.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
     num_envs: int = 32
     moves: int = 16
     n_workers: int = 0
+    timeout: float | None = 300.0
     attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -75,6 +78,10 @@ class CollectorSettings:
         checked_least("collector.num_envs", self.num_envs, 1)
         checked_least("collector.moves", self.moves, 1)
         checked_least("collector.n_workers", self.n_workers, 0)
+        if self.timeout is not None and not self.timeout > 0:
+            raise InvalidOption(
+                f"settings: collector.timeout must be above 0 seconds; got {self.timeout}."
+            )
         if self.n_workers > self.num_envs:
             raise InvalidOption(
                 f"settings: collector.n_workers must be at most num_envs, {self.num_envs}: a "

@@ -21,6 +21,7 @@ from plangym_ext.learn.algorithms.off_policy_config import (
     C51Config,
     DQNConfig,
     QRDQNConfig,
+    R2D1Config,
     RainbowConfig,
 )
 from plangym_ext.learn.networks.agent_config import (
@@ -93,6 +94,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
     "rainbow": ("Rainbow", RainbowConfig),
+    "r2d1": ("R2D1", R2D1Config),
     "sac": ("SAC", SACConfig),
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
@@ -214,6 +216,13 @@ class AgentSettings(NamedSettings):
 
     @classmethod
     def _config_class(cls, name: str, where: str) -> type[Any]:
+        if name == "planner":
+            raise InvalidOption(
+                f"settings: {where} must name an agent whose network an algorithm teaches; a "
+                f"planner has none. Leave out agent and algorithm, and give the sections planner, "
+                f"network, trainer and replay, as the preset 'cartpole' does; a `PlannerAgent` "
+                f"plays a planner in a sampler of your own."
+            )
         # An own agent plays a network that the library makes.
         return _OWN_AGENT.config if is_own(name) else super()._config_class(name, where)
 

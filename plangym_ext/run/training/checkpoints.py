@@ -15,7 +15,14 @@ FORMAT = 1
 #: How many are kept.
 KEPT = 2
 #: Settings that may differ when a run goes on: they change how long it is, or how fast.
-FREE = ("rounds", "checkpoint_every", "env.trust", "env.n_workers", "evaluation.stop_at")
+FREE = (
+    "rounds",
+    "checkpoint_every",
+    "env.trust",
+    "env.n_workers",
+    "collector.timeout",
+    "evaluation.stop_at",
+)
 
 _NAME = re.compile(r"checkpoint-(\d{8})\.pt")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from plangym_ext.arrays import Array
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import WorkerDied
 from plangym_ext.learn.sampling.collected import Progress
@@ -14,6 +18,8 @@ from plangym_ext.run.training.slot import Finished, SlotState, later_state, step
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.worker_handle import WorkerHandle
 
+#: Seconds between two looks at how far a worker is.
+_LOOK = 0.5
 #: Deaths of one worker in one round after which the run is given up.
 _MAX_DEATHS = 3
 
@@ -63,10 +69,13 @@ class WorkerCollector:
         #: The weights that each worker has, and those workers whose games are not these.
         self._versions: list[int | None] = [None] * settings.n_workers
         self._stale: set[int] = set()
+        self._timeout = settings.timeout
+        #: Moves of its games that each worker has played in this round, in shared memory.
+        self._done = [Array((1,), np.int64, storage="shared") for _ in self._slots]
         self._workers: list[WorkerHandle] = []
         try:
-            for index, mine in enumerate(self._slots):
-                service = Service(_Make(parts.alone(), mine))
+            for index, (mine, done) in enumerate(zip(self._slots, self._done, strict=True)):
+                service = Service(_Make(parts.alone(), mine, done))
                 self._workers.append(WorkerHandle(service, index=index))
                 self._workers[-1].build()
             for worker in self._workers:
@@ -79,21 +88,25 @@ class WorkerCollector:
         self,
         moves: int,
         version: int = 0,
-        on_move: Progress | None = None,  # noqa: ARG002 - workers do not say
+        on_move: Progress | None = None,
     ) -> tuple[list[Finished], Budget]:
         """Play so many moves in every game; see `Collector.collect`.
 
         Args:
             moves: how many.
             version: of the weights; they travel if it has changed.
-            on_move: not called.
+            on_move: called now and then.
 
         Raises:
             WorkerDied: a worker has died three times in this round.
+            WorkerTimeout: a worker took too long over one move of its games, and was stopped.
         """
         try:
             asked = [self._ask(index, moves, version) for index in range(len(self._workers))]
-            answers = [self._answer(i, pending, moves, version) for i, pending in enumerate(asked)]
+            answers = [
+                self._answer(index, pending, moves, version, on_move)
+                for index, pending in enumerate(asked)
+            ]
         except BaseException:
             # Some have played this round; the round has not happened.
             self._stale.update(range(len(self._workers)))
@@ -108,6 +121,7 @@ class WorkerCollector:
     def _ask(self, index: int, moves: int, version: int) -> Pending[Played] | None:
         """Have a worker play, from where it is or from the games kept here; None if it is dead."""
         weights = games = None
+        self._done[index][0] = 0
         if version != self._versions[index]:
             state: Mapping[str, Any] = self._network.state_dict()
             weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
@@ -119,14 +133,19 @@ class WorkerCollector:
             return None
 
     def _answer(
-        self, index: int, pending: Pending[Played] | None, moves: int, version: int
+        self,
+        index: int,
+        pending: Pending[Played] | None,
+        moves: int,
+        version: int,
+        on_move: Progress | None,
     ) -> Played:
         """Wait for what a worker has played; one that dies is replaced, and its successor asked."""
         worker = self._workers[index]
         for deaths_left in reversed(range(_MAX_DEATHS)):
             try:
                 if pending is not None:
-                    found = pending.wait()
+                    found = self._waited(index, pending, on_move)
                     self._versions[index] = version
                     self._stale.discard(index)
                     return found
@@ -139,6 +158,22 @@ class WorkerCollector:
             self._stale.add(index)
             pending = self._ask(index, moves, version)
         raise worker.death()
+
+    def _waited(self, index: int, pending: Pending[Played], on_move: Progress | None) -> Played:
+        """Wait for an answer as long as the worker's games go on."""
+        limit = self._timeout
+        reached, since = -1, time.monotonic()
+        while not pending.poll(_LOOK if limit is None else min(_LOOK, limit)):
+            done = int(np.asarray(self._done[index])[0])
+            if done != reached:
+                reached, since = done, time.monotonic()
+            elif limit is not None and time.monotonic() - since >= limit:
+                slots = ", ".join(map(str, self._slots[index]))
+                doing = f" in a move of the games {slots}, after {done} moves of this round"
+                raise self._workers[index].hung(limit, doing)
+            if on_move is not None:
+                on_move(sum(int(np.asarray(one)[0]) for one in self._done))
+        return pending.wait()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two rounds; its arrays are not to be written to."""
@@ -155,22 +190,24 @@ class WorkerCollector:
             worker.begin_close()
         for worker in self._workers:
             worker.close()
+        for memory in self._done:
+            memory.close()
 
 
 class _Make:
     """Makes what a worker serves; a class, so that pickling it says what cannot be."""
 
-    def __init__(self, parts: Parts, slots: tuple[int, ...]) -> None:
-        self._parts, self._slots = parts, slots
+    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array) -> None:
+        self._parts, self._slots, self._done = parts, slots, done
 
     def __call__(self) -> _Served:
-        return _Served(self._parts, self._slots)
+        return _Served(self._parts, self._slots, self._done)
 
 
 class _Served:
     """A collector and its network, in the worker."""
 
-    def __init__(self, parts: Parts, slots: tuple[int, ...]) -> None:
+    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array) -> None:
         from plangym_ext.learn.repeatable import fix_threads
 
         # The processors are shared out like the games.
@@ -178,6 +215,7 @@ class _Served:
         env = parts.env()
         self._evaluator = parts.evaluator(parts.network(env))
         self._collector = parts.collector(env, self._evaluator, slots)
+        self._done = done.to_ndarray(copy=False)
         #: Episode and steps of each slot that the parent has.
         self._sent: dict[int, tuple[int, int]] = {}
 
@@ -201,10 +239,13 @@ class _Served:
             self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in games}
         if weights is not None:
             self._evaluator.load(tensors_of(weights), version)
-        finished, cost = self._collector.collect(moves)
+        finished, cost = self._collector.collect(moves, on_move=self._told)
         changes = self._collector.changes(self._sent)
         self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in changes}
         return Played(finished, cost, changes)
+
+    def _told(self, moves: int) -> None:
+        self._done[0] = moves
 
     def close(self) -> None:
         """Close the env."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gymnasium import spaces  # noqa: E402
+from off_policy_tasks import Corridor, rounds, same  # noqa: E402
 from sampling_envs import oracle_venv  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
@@ -54,16 +53,6 @@ def made(venv, *, seed=0, network=None, kind=DQN, **options):
     return QAgent(net), kind(net, kind.config_class(**{**SMALL, **options}), seed=seed)
 
 
-def rounds(sampler, agent, algorithm, count):
-    """Collect and learn so many times; return what was logged last."""
-    found = {}
-    for _ in range(count):
-        algorithm.prepare(agent)
-        algorithm.take(sampler.collect(version=algorithm.updates))
-        found = algorithm.train()
-    return found
-
-
 # Endings ----------------------------------------------------------------------------------
 
 
@@ -93,28 +82,6 @@ def test_nothing_that_is_drawn_crosses_the_end_of_an_episode(on_end, n):
                 assert discount == (0.0 if terminates else 0.5**k)
                 first = 100 * env + 10 * episode + count + 1 + action / 10
                 assert k > 1 or reward == pytest.approx(first)
-
-
-class Corridor(gym.Env):
-    """Three steps of reward 1, then the end: the state, or the time, is over."""
-
-    observation_space = spaces.Discrete(3)
-    action_space = spaces.Discrete(2, start=5)
-
-    def __init__(self, *, terminates):
-        self.terminates = terminates
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.count = 0
-        return 0, {}
-
-    def step(self, action):
-        self.count += 1
-        over = self.count == 3
-        # Without an end one would stand in the first place again.
-        place = self.count % 3
-        return place, 1.0, over and self.terminates, over and not self.terminates, {}
 
 
 class Table(torch.nn.Module):
@@ -349,18 +316,7 @@ def test_a_saved_algorithm_goes_on_bit_for_bit(kind):
     run(states[1], 5)
     whole, resumed = (state[0] for state in (states[0], states[2]))
     assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 20
-    _same(whole, resumed)
-
-
-def _same(one, other):
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for name in one:
-            _same(one[name], other[name])
-    elif isinstance(one, torch.Tensor | np.ndarray):
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-    else:
-        assert one == other
+    same(whole, resumed)
 
 
 def test_a_state_of_another_algorithm_is_refused():

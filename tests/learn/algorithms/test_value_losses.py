@@ -15,6 +15,9 @@ from plangym_ext.learn.algorithms.value_losses import (  # noqa: E402
     error_loss,
     moved_atoms,
     quantile_rows,
+    rescaled,
+    sequence_errors,
+    unscaled,
 )
 
 NEXT = torch.tensor([[1.0, 4.0], [3.0, 2.0], [8.0, 9.0]])
@@ -139,3 +142,21 @@ def test_losses_are_those_of_torchrl():
         target = moved_atoms(chosen(following, best), reward, discount, SUPPORT)
     rows = cross_entropy(chosen(net(obs).transpose(1, 2), action), target)
     torch.testing.assert_close(rows.mean(), wanted)
+
+
+# Sequences ----------------------------------------------------------------------------------
+
+
+def test_values_are_rescaled_and_back():
+    value = torch.tensor([-300.0, -1.0, 0.0, 0.5, 8.0, 5000.0], dtype=torch.float64)
+    small = rescaled(value)
+    assert float(small[4]) == pytest.approx(2 + 0.008)
+    assert float(small[0]) == pytest.approx(1 - 301**0.5 - 0.3)
+    torch.testing.assert_close(unscaled(small), value)
+
+
+def test_priorities_of_sequences():
+    errors = torch.tensor([[1.0, 5.0, 2.0], [3.0, 7.0, 9.0]])
+    learned = torch.tensor([[True, True, False], [True, False, False]])
+    found = sequence_errors(errors, learned, 0.75)
+    assert found.tolist() == [0.75 * 3 + 0.25 * 2, 5.0, 0.0]

@@ -128,8 +128,8 @@ def test_frames_take_less_room_than_stacks():
         for _ in range(60):
             replay.add(stacked.fragment(10))
         lengths.append(len(replay))
-    # 6 bytes of a frame or 24 of a stack, 8 of an action, 15 of the rest, 8 of a serial
-    assert lengths == [10_000 // 37, 10_000 // 47]
+    # 6 bytes of a frame or 24 of a stack, 8 of an action, 16 of the rest, 8 of a serial
+    assert lengths == [10_000 // 38, 10_000 // 48]
 
 
 def test_observations_that_are_no_stacks_are_refused():

@@ -223,10 +223,10 @@ def test_a_state_of_another_replay_is_refused():
 
 def test_capacity_in_bytes():
     streams = streams_of(LONG, LONG)
-    replay = StepReplay("1kB", n_steps=1, seed=0)  # 15 + 8 + 8 bytes a step
+    replay = StepReplay("1kB", n_steps=1, seed=0)  # 16 + 8 + 8 bytes a step
     for _ in range(10):
         replay.add(fragment(streams, 5))
-    assert len(replay) == 1000 // 31 // 2 * 2
+    assert len(replay) == 1000 // 32 // 2 * 2
     assert steps_within("1.5GiB", 1 << 20) == 1536
     assert steps_within(checked_capacity("x", 77), 5) == 77
 

@@ -1,0 +1,23 @@
+"""The API page names all that is public."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+
+PACKAGES = ("plangym_ext", "plangym_ext.planners", "plangym_ext.learn")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_documented(package, root):
+    text = (root / "docs" / "api.md").read_text()
+    shown = set(re.findall(r"auto(?:class|function):: \S+\.(\w+)", text))
+    for module in re.findall(r"automodule:: (\S+)\n   :members:\n", text):
+        if "learn.algorithms" not in module:  # imports torch
+            shown |= set(vars(importlib.import_module(module)))
+    # Tables of names are in the text.
+    shown |= set(re.findall(r"`([A-Z_]+)`", text))
+    public = {name for name in importlib.import_module(package).__all__ if name[0] != "_"}
+    assert public - shown == set()
