@@ -3,10 +3,12 @@
     python tests/benchmarks/sampling.py --peer-python PATH
 
 Ours beside the collection of Stable-Baselines3's PPO, TorchRL's and Tianshou's collectors and a
-plain loop over EnvPool; alternating halves beside central inference; and what a sampler costs
-beside env and network. A peer runs in the first Python that has it: ours or one of
-`--peer-python`; others are left out, and the table says so. A cell that is in the output file is
-not measured again, unless with --again.
+plain loop over EnvPool, and the workers of Sample Factory; alternating halves beside central
+inference; and what a sampler costs beside env and network. A peer runs in the first Python that
+has it: ours or one of `--peer-python`; others are left out, and the table says so. Sample Factory
+needs a Python with gymnasium below 1 and ale-py 0.10. A cell that is in the output file is
+not measured again, unless with --again. With --page the part of the page of the documentation
+is written.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from collecting.cells import CELLS, CONTESTANTS, table_of
+from collecting.cells import CELLS, CONTESTANTS
 from collecting.own_cost import OWN_COST, own_cost
+from collecting.page import part
 from table.cells import add_options, kept_results, measure_alone, pythons_of, to_measure
+from table.sections import write_section
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
@@ -46,7 +50,12 @@ def main() -> None:
         else:
             kept["results"][name] = measured(name, options)
         write_json(options.out, kept)
-    print(table_of(kept["results"]))
+    arguments = " --peer-python " + " ".join("PATH" for _ in options.peer_python)
+    command = "python tests/benchmarks/sampling.py --page docs/benchmarks.md"
+    text = part(kept, command + (arguments if options.peer_python else ""))
+    print(text)
+    if options.page:
+        write_section(options.page, "sampling", text)
     line.end(f"{len(kept['results'])} cells are in {options.out}")
 
 

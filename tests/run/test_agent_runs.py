@@ -419,6 +419,12 @@ def test_presets_train_resume_and_are_evaluated(preset, tmp_path, capsys):
 
 
 _REPLAY = {"algorithm": {"learning_starts": 8, "batch_size": 4, "capacity": 100}}
+_SCREENS = {
+    **_REPLAY,
+    "env": {"id": "ALE/Breakout-v5", "n_workers": 0},
+    "agent": {"hidden": [8]},
+    "algorithm": {**_REPLAY["algorithm"], "capacity": 64},
+}
 REDUCED = {
     "ppo_lunarlander": ("box2d", {"collector": {"num_envs": 2, "moves": 8}}),
     "ppo_halfcheetah": ("mujoco", {"collector": {"num_envs": 2, "moves": 8}}),
@@ -429,7 +435,11 @@ REDUCED = {
     ),
     "recurrent_ppo_cartpole_no_velocity": ("numpy", {}),
     "recurrent_ppo_pendulum_no_velocity": ("numpy", {}),
+    "pqn_cartpole": ("numpy", {}),
     "dqn_cartpole": ("numpy", _REPLAY),
+    "dqn_lunarlander": ("box2d", _REPLAY),
+    "dqn_atari": ("cv2", _SCREENS),
+    "rainbow_atari": ("cv2", _SCREENS),
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),
@@ -444,7 +454,7 @@ def test_presets_run_at_reduced_size(preset, tmp_path):
     pytest.importorskip("gymnasium.envs.box2d" if package == "box2d" else package)
     less: dict[str, Any] = {
         "env": {"max_steps": 5},
-        "algorithm": {} if changed is _REPLAY else {"epochs": 1},
+        "algorithm": {} if changed in (_REPLAY, _SCREENS) else {"epochs": 1},
         "collector": {"num_envs": 2, "moves": 8},
         "evaluation": {"every": 1, "episodes": 1},
         "rounds": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.config import NetworkConfig
@@ -67,7 +68,8 @@ class DenseLayers(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply to `[N, F]`."""
         if self.precision is None or not self.training:
-            result: torch.Tensor = super().forward(x)
+            plain: Any = super()
+            result: torch.Tensor = plain.forward(x)
             return result
         layers = [layer for layer in self if isinstance(layer, nn.Linear)]
         weights, biases = (

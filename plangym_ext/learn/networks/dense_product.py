@@ -33,10 +33,8 @@ def dense_layers_product(
     Returns:
         `[E, N, out]` float32.
     """
-    result: Any = _DenseLayers.apply(
-        x, precision == "bfloat16", rectify_last, len(weights), *weights, *biases
-    )
-    return result
+    apply: Any = _DenseLayers.apply
+    return apply(x, precision == "bfloat16", rectify_last, len(weights), *weights, *biases)
 
 
 class _DenseLayers(torch.autograd.Function):
@@ -116,7 +114,8 @@ def _product(x: Any, rows: Any) -> Any:
 
 def _linear_of_onednn() -> Any:
     """Return oneDNN's linear layer; None in a torch that was built without."""
-    if not torch.backends.mkldnn.is_available():
+    backends: Any = torch.backends
+    if not backends.mkldnn.is_available():
         return None
     return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 

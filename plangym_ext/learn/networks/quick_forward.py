@@ -86,7 +86,7 @@ def _layers_of(body: InputBody) -> Iterator[Layer]:
 
 def _leaves(module: nn.Module) -> Iterator[Layer]:
     """Return the layers of nested sequences, in their order."""
-    if type(module) in (nn.Sequential, DenseLayers):
+    if isinstance(module, nn.Sequential) and type(module) in (nn.Sequential, DenseLayers):
         for layer in module:
             yield from _leaves(layer)
     elif type(module) is Tanh:

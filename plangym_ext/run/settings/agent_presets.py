@@ -27,6 +27,18 @@ _MEMORY = {
 }
 
 
+#: As is usual for learning from screens; an episode of 108,000 frames is cut.
+_ATARI = {
+    "id": "ALE/Pong-v5",
+    "kwargs": {
+        "preprocessing": True,
+        "episodic_life": True,
+        "repeat_action_probability": 0.0,
+    },
+    "max_steps": 27_000,
+}
+
+
 def _line(start: float, over: int) -> dict[str, Any]:
     """Return a schedule that ends at 0 with the run, after so many updates."""
     return {"start": start, "end": 0.0, "over": over}
@@ -78,6 +90,26 @@ def _from_replay(
     }
 
 
+def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a Q network learn a game in ten million steps, an update every four of them."""
+    return {
+        "env": _ATARI,
+        "agent": {"name": "q", "kind": "nature", **agent},
+        "algorithm": {
+            "capacity": 250_000,
+            "frames": True,
+            "updates_per_step": 0.25,
+            "batch_size": 32,
+            "clip_reward": 1.0,
+            **algorithm,
+        },
+        "collector": {"num_envs": 4, "moves": 8},
+        "evaluation": {"every": 31_250, "episodes": 4, "env": {"episodic_life": False}},
+        "rounds": 312_500,
+        "checkpoint_every": 6_250,
+    }
+
+
 AGENT_PRESETS: Mapping[str, Preset] = {
     "ppo_cartpole": Preset(
         "PPO balances a pole",
@@ -122,15 +154,7 @@ AGENT_PRESETS: Mapping[str, Preset] = {
     "ppo_atari": Preset(
         "PPO plays an Atari game from its screens: --env.id ALE/Breakout-v5",
         {
-            "env": {
-                "id": "ALE/Pong-v5",
-                "kwargs": {
-                    "preprocessing": True,
-                    "episodic_life": True,
-                    "repeat_action_probability": 0.0,
-                },
-                "max_steps": 27_000,
-            },
+            "env": _ATARI,
             "agent": {"name": "actor_critic", "kind": "nature", "init": "orthogonal"},
             "algorithm": {
                 "name": "ppo",
@@ -211,6 +235,44 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "checkpoint_every": 12,
         },
     ),
+    "pqn_cartpole": Preset(
+        "PQN balances a pole, with the settings of CleanRL",
+        {
+            "env": {"id": "CartPole-v1", "max_steps": 500},
+            "agent": {"name": "q", "hidden": [120, 84], "layer_norm": True},
+            "algorithm": {
+                "name": "pqn",
+                # 16 updates a round, until the last one.
+                "learning_rate": _line(2.5e-4, 976 * 16),
+                "exploration": {"start": 1.0, "end": 0.05, "over": 250_000},
+            },
+            "collector": {"num_envs": 4, "moves": 128},
+            "evaluation": {"every": 122, "episodes": 20},
+            "rounds": 976,
+            "checkpoint_every": 122,
+        },
+    ),
+    "dqn_lunarlander": Preset(
+        "DQN lands on the moon, with the settings of rl-zoo3; needs the extra box2d",
+        {
+            "env": {"id": "LunarLander-v3", "max_steps": 1000},
+            "agent": {"name": "q", "hidden": [256, 256]},
+            "algorithm": {
+                "name": "dqn",
+                "learning_rate": 6.3e-4,
+                "capacity": 50_000,
+                "learning_starts": 128,
+                "updates_per_step": 1.0,
+                "batch_size": 128,
+                "target_every": 250,
+                "exploration": {"start": 1.0, "end": 0.1, "over": 12_000},
+            },
+            "collector": {"num_envs": 1, "moves": 16},
+            "evaluation": {"every": 625, "episodes": 20},
+            "rounds": 6250,
+            "checkpoint_every": 625,
+        },
+    ),
     "dqn_cartpole": Preset(
         "DQN balances a pole, with the settings of CleanRL",
         {
@@ -233,6 +295,32 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "rounds": 6250,
             "checkpoint_every": 625,
         },
+    ),
+    "dqn_atari": Preset(
+        "DQN plays an Atari game from its screens: --env.id ALE/Breakout-v5",
+        _atari_from_replay(
+            {},
+            {
+                "name": "dqn",
+                "learning_rate": 1e-4,
+                "max_grad_norm": None,
+                "learning_starts": 80_000,
+                "target_every": 250,
+                "exploration": {"start": 1.0, "end": 0.01, "over": 1_000_000},
+            },
+        ),
+    ),
+    "rainbow_atari": Preset(
+        "Rainbow plays an Atari game from its screens: --env.id ALE/Breakout-v5",
+        _atari_from_replay(
+            {"dueling": True, "noisy": True, "returns": "atoms"},
+            {
+                "name": "rainbow",
+                "learning_starts": 20_000,
+                "target_every": 2_000,
+                "beta": {"start": 0.4, "end": 1.0, "over": 2_500_000},
+            },
+        ),
     ),
     "sac_pendulum": Preset(
         "SAC swings up a pendulum",

@@ -92,6 +92,10 @@ LEARNING: Mapping[str, Task] = {
     "a2c Acrobot": Task(
         "a2c_cartpole", 500_000, changed={"env": {"id": "Acrobot-v1"}}, source="no other"
     ),
+    "pqn_cartpole": Task(
+        "pqn_cartpole", 500_000, aim=495.1, aim_in="training", source="CleanRL", sb3=False
+    ),
+    "dqn_lunarlander": Task("dqn_lunarlander", 100_000, aim=154.0, source="rl-zoo3", sb3=False),
     "ppo_lunarlander": Task("ppo_lunarlander", 1_000_000, aim=242.0, source="rl-zoo3"),
     "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou"),
     "ppo_hopper": Task("ppo_hopper", 1_000_000, aim=2609.0, source="Tianshou"),

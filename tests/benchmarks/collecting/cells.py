@@ -18,6 +18,7 @@ _BUSY_HALVES = "alternating, a worker for each half"
 _WORKERS = "ours, actors in two workers"
 _DUMMY, _SUBPROC = "SB3, DummyVecEnv", "SB3, SubprocVecEnv"
 _TORCHRL, _TIANSHOU, _ENVPOOL = "TorchRL", "Tianshou", "EnvPool"
+_SAMPLE_FACTORY = "Sample Factory, two workers"
 
 _BY_NAME = {
     who.name: who
@@ -33,6 +34,7 @@ _BY_NAME = {
         Contestant(_TORCHRL, "collecting.peers:torchrl", "torchrl"),
         Contestant(_TIANSHOU, "collecting.peers:tianshou", "tianshou"),
         Contestant(_ENVPOOL, "collecting.peers:envpool", "envpool"),
+        Contestant(_SAMPLE_FACTORY, "collecting.sample_factory:central", "sample_factory"),
     ]
 }
 CONTESTANTS = [*_BY_NAME.values()]
@@ -83,8 +85,13 @@ CELLS = [
     Cell(
         PREPROCESSED_PONG,
         16,
-        (_CENTRAL, _WORKERS, _SUBPROC, _ENVPOOL),
-        ((_CENTRAL, _SUBPROC, 1.5), (_WORKERS, _SUBPROC, 1.5)),
+        (_CENTRAL, _WORKERS, _SUBPROC, _SAMPLE_FACTORY, _ENVPOOL),
+        (
+            (_CENTRAL, _SUBPROC, 1.5),
+            (_WORKERS, _SUBPROC, 1.5),
+            (_CENTRAL, _SAMPLE_FACTORY, 1),
+            (_WORKERS, _SAMPLE_FACTORY, 1),
+        ),
     ),
     # Envs that take as long as the network, for which the name of the task is of no meaning.
     Cell(
