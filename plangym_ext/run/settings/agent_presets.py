@@ -15,18 +15,6 @@ _APART = {
     "shared_body": False,
 }
 
-#: Networks that remember: a recurrent layer and then a dense one, for the policy and for values.
-_MEMORY = {
-    "name": "actor_critic",
-    "hidden": [64],
-    "recurrent": "lstm",
-    "recurrent_size": 64,
-    "recurrent_first": True,
-    "shared_body": False,
-    "normalize_obs": True,
-}
-
-
 #: As is usual for learning from screens; an episode of 108,000 frames is cut.
 _ATARI = {
     "id": "ALE/Pong-v5",
@@ -189,19 +177,24 @@ AGENT_PRESETS: Mapping[str, Preset] = {
         "PPO with an LSTM balances a pole whose velocity it is not shown",
         {
             "env": {"id": "plangym_ext/CartPoleNoVelocity-v0", "max_steps": 500},
-            "agent": dict(_MEMORY),
-            # The settings of rl-zoo; 20 updates a round.
+            "agent": {
+                "name": "actor_critic",
+                "hidden": [64],
+                "init": "orthogonal",
+                "recurrent": "lstm",
+                "recurrent_size": 64,
+                # About the size of a return, so that its errors leave the policy a gradient.
+                "value_scale": 50.0,
+            },
             "algorithm": {
                 "name": "ppo",
-                "learning_rate": _line(1e-3, 8000),
-                "clip": _line(0.2, 8000),
+                "learning_rate": _line(1e-3, 4000),
                 "gae_lambda": 0.8,
                 "discount": 0.98,
-                "epochs": 20,
+                "value_weight": 0.0002,
+                "epochs": 10,
                 "batch_size": 256,
                 "minibatch": "env",
-                "normalize_reward": True,
-                "clip_reward": 10.0,
             },
             "collector": {"num_envs": 8, "moves": 32},
             "evaluation": {"every": 100, "episodes": 20},
