@@ -6,15 +6,15 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.actor_critic_config import DeterministicConfig
-from plangym_ext.learn.algorithms.critic_losses import (
-    bootstrapped,
-    deterministic_policy_loss,
-    smoothed,
-)
 from plangym_ext.learn.algorithms.off_policy import Steps
 from plangym_ext.learn.algorithms.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.target_network import TargetNetwork
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
+from plangym_ext.learn.losses.critics import (
+    bootstrapped,
+    deterministic_policy_loss,
+    smoothed,
+)
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
 

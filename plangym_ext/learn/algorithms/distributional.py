@@ -8,7 +8,7 @@ from plangym_ext.learn.algorithms.off_policy import Steps
 from plangym_ext.learn.algorithms.off_policy_config import C51Config, DQNConfig, QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
 from plangym_ext.learn.algorithms.q_learning import Learned, QLearning
-from plangym_ext.learn.algorithms.value_losses import (
+from plangym_ext.learn.losses.q_values import (
     chosen,
     cross_entropy,
     divergence,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 from plangym_ext.learn.algorithms.off_policy import Steps, Updated, shown
 from plangym_ext.learn.algorithms.off_policy_config import DQNConfig
 from plangym_ext.learn.algorithms.q_learning import Learned, QLearning
-from plangym_ext.learn.algorithms.value_losses import chosen, error_loss
+from plangym_ext.learn.losses.q_values import chosen, error_loss
 from plangym_ext.learn.torch_extra import torch
 
 #: Most updates whose steps are drawn at once.

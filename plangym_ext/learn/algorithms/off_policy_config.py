@@ -165,7 +165,7 @@ class R2D1Config(DQNConfig):
         burn_in: steps of a sequence that only bring the carry up to date.
         length: steps after these, which are learned from.
         eta: priority of a sequence: eta times its largest error, and 1 - eta times the mean.
-        rescale: whether values are learned on the scale of `value_losses.rescaled`.
+        rescale: whether values are learned on the scale of `losses.q_values.rescaled`.
     """
 
     epsilon: float = 1e-3

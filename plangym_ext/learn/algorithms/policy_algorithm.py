@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.actor_critic_losses import ActorCriticLosses, Gradients
 from plangym_ext.learn.algorithms.config import PolicyConfig
+from plangym_ext.learn.algorithms.gradients import ActorCriticLosses, Gradients
 from plangym_ext.learn.algorithms.rollout import Rollout
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
 from plangym_ext.learn.returns import normalized

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
+from plangym_ext.learn.algorithms.gradients import LossTerms
 from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import means_of

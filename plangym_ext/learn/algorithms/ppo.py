@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
 from plangym_ext.learn.algorithms.config import PPOConfig
-from plangym_ext.learn.algorithms.losses import approximate_kl, clip_share, mean_of
+from plangym_ext.learn.algorithms.gradients import LossTerms
 from plangym_ext.learn.algorithms.minibatches import check_minibatch, minibatches
 from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import means_of
+from plangym_ext.learn.losses.policies import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn

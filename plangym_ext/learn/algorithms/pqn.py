@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, final
 
 from plangym_ext.learn.algorithms.config import PQNConfig
-from plangym_ext.learn.algorithms.losses import value_loss
 from plangym_ext.learn.algorithms.minibatches import check_minibatch, minibatches
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm, means_of
+from plangym_ext.learn.losses.policies import value_loss
 from plangym_ext.learn.returns import td_lambda
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at

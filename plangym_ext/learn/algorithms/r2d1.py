@@ -9,7 +9,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.off_policy_config import R2D1Config
 from plangym_ext.learn.algorithms.q_learning import Learned, QLearning
-from plangym_ext.learn.algorithms.value_losses import (
+from plangym_ext.learn.losses.q_values import (
     error_loss,
     rescaled,
     sequence_errors,

@@ -9,9 +9,9 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.actor_critic_config import ReplayActorCriticConfig
-from plangym_ext.learn.algorithms.critic_losses import critic_loss
 from plangym_ext.learn.algorithms.off_policy import OffPolicyAlgorithm, Steps, Updated, shown
 from plangym_ext.learn.algorithms.target_network import TargetNetwork
+from plangym_ext.learn.losses.critics import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
 from plangym_ext.learn.schedule import at

@@ -13,8 +13,8 @@ from plangym_ext.errors import ForeignNetwork, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.algorithms.losses import explained_variance
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom

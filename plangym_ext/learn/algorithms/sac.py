@@ -7,17 +7,17 @@ from typing import Any, final
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.actor_critic_config import SACConfig
-from plangym_ext.learn.algorithms.critic_losses import (
-    bootstrapped,
-    discrete_soft_value,
-    soft_value,
-    temperature_loss,
-)
 from plangym_ext.learn.algorithms.off_policy import Steps
 from plangym_ext.learn.algorithms.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
+from plangym_ext.learn.losses.critics import (
+    bootstrapped,
+    discrete_soft_value,
+    soft_value,
+    temperature_loss,
+)
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 #: Of the largest entropy of a Discrete space, what the policy keeps.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import final
 
 from plangym_ext.learn.algorithms.config import VTraceConfig
-from plangym_ext.learn.algorithms.losses import vtrace_estimates
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
+from plangym_ext.learn.losses.vtrace import vtrace_estimates
 from plangym_ext.learn.torch_extra import torch
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.algorithms.actor_critic_losses import LossTerms
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.algorithms.gradients import LossTerms
 from plangym_ext.learn.algorithms.rollout import Rows
 from plangym_ext.learn.compiled import policy_losses
 from plangym_ext.learn.compiled.dense_network import DenseNetwork, is_dense
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 class CompiledLosses:
     """Gradients of policy and value losses, of a network of dense layers.
 
-    They are those of `algorithms.losses` by autograd, but for the last digits: sums are added in
+    They are those of `losses.policies` by autograd, but for the last digits: sums are added in
     another order.
 
     Args:

@@ -1,4 +1,4 @@
-"""Gradients of policy and value losses in compiled code; the losses are in `algorithms.losses`."""
+"""Gradients of policy and value losses in compiled code; the losses are in `losses.policies`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class QLoss(NamedTuple):
 class CompiledQ:
     """Q values of a network of dense layers, and their gradients.
 
-    They are those of `algorithms.value_losses` by autograd, but for the last digits: sums are
+    They are those of `losses.q_values` by autograd, but for the last digits: sums are
     added in another order.
 
     Args:

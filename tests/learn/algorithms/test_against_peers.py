@@ -15,7 +15,7 @@ pytest.importorskip("torchrl")
 vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
 
 from plangym_ext.learn import ObservationNormalizer, RewardNormalizer  # noqa: E402
-from plangym_ext.learn.algorithms import losses  # noqa: E402
+from plangym_ext.learn.losses import policies, vtrace  # noqa: E402
 from plangym_ext.learn.returns import gae, td_lambda  # noqa: E402
 from plangym_ext.learn.transforms.moments import moments_of  # noqa: E402
 
@@ -103,7 +103,7 @@ def test_vtrace(rows):
         rho_thresh=1.0,
         c_thresh=1.0,
     )
-    mine = losses.vtrace_estimates(
+    mine = vtrace.vtrace_estimates(
         rows["log_prob"] - rows["old_log_prob"],
         rows["value"],
         rows["reward"],
@@ -152,11 +152,11 @@ def test_losses_of_ppo_and_a2c(rows):
     )
     options = {"entropy_bonus": False, "loss_critic_type": "l2", "critic_coeff": 1.0}
     ppo = ClipPPOLoss(actor, critic, clip_epsilon=clip, **options)(data.clone())
-    mine = losses.clipped_policy_loss(log_prob, old, advantage, clip)
+    mine = policies.clipped_policy_loss(log_prob, old, advantage, clip)
     torch.testing.assert_close(mine, ppo["loss_objective"])
-    torch.testing.assert_close(losses.value_loss(value(obs)[:, 0], target), ppo["loss_critic"])
+    torch.testing.assert_close(policies.value_loss(value(obs)[:, 0], target), ppo["loss_critic"])
     a2c = A2CLoss(actor, critic, **options)(data.clone())
-    mine = losses.policy_gradient_loss(log_prob, advantage)
+    mine = policies.policy_gradient_loss(log_prob, advantage)
     torch.testing.assert_close(mine, a2c["loss_objective"])
 
 

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from gymnasium.spaces import Box  # noqa: E402
 
-from plangym_ext.learn.algorithms.critic_losses import (  # noqa: E402
+from plangym_ext.learn.distributions.make import distribution_of  # noqa: E402
+from plangym_ext.learn.losses.critics import (  # noqa: E402
     bootstrapped,
     critic_loss,
     deterministic_policy_loss,
@@ -20,7 +21,6 @@ from plangym_ext.learn.algorithms.critic_losses import (  # noqa: E402
     soft_value,
     temperature_loss,
 )
-from plangym_ext.learn.distributions.make import distribution_of  # noqa: E402
 
 NAN = math.nan
 

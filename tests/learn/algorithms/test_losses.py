@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from plangym_ext.learn.algorithms.losses import (  # noqa: E402
+from plangym_ext.learn.distributions.gaussian import Gaussian  # noqa: E402
+from plangym_ext.learn.losses.policies import (  # noqa: E402
     approximate_kl,
     clip_share,
     clipped_policy_loss,
@@ -18,9 +19,8 @@ from plangym_ext.learn.algorithms.losses import (  # noqa: E402
     mean_of,
     policy_gradient_loss,
     value_loss,
-    vtrace_losses,
 )
-from plangym_ext.learn.distributions.gaussian import Gaussian  # noqa: E402
+from plangym_ext.learn.losses.vtrace import vtrace_losses  # noqa: E402
 
 NAN = math.nan
 

@@ -21,7 +21,7 @@ from plangym_ext.learn import (  # noqa: E402
     SerialSampler,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms.value_losses import rescaled, unscaled  # noqa: E402
+from plangym_ext.learn.losses.q_values import rescaled, unscaled  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

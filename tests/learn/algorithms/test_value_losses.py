@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from plangym_ext.learn.algorithms.value_losses import (  # noqa: E402
+from plangym_ext.learn.losses.q_values import (  # noqa: E402
     chosen,
     cross_entropy,
     divergence,

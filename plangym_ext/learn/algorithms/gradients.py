@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.algorithms.losses import (
+from plangym_ext.learn.algorithms.rollout import Rows
+from plangym_ext.learn.losses.policies import (
     approximate_kl,
     clipped_policy_loss,
     clipped_value_loss,
@@ -13,7 +14,6 @@ from plangym_ext.learn.algorithms.losses import (
     policy_gradient_loss,
     value_loss,
 )
-from plangym_ext.learn.algorithms.rollout import Rows
 from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.torch_extra import torch
 

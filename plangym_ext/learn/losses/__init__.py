@@ -1,0 +1,1 @@
+"""Losses: what is minimised, pure functions of tensors; a file for every kind of learning."""
