@@ -76,7 +76,7 @@ class SearchModel(Protocol):
         """A gymnasium space; planners for discrete actions want `Discrete`."""
 
     def step_batch(self, actions: npt.NDArray[Any], states: States) -> Transitions:
-        """Restore `states` `[B, S]` and play `actions` `[B]`, one step each."""
+        """Restore `states` `[B, S]`, play `actions` `[B]`, one step each; return fresh arrays."""
 
     def rollout_batch(self, actions: npt.NDArray[Any], states: States) -> Rollout:
         """Restore each row once and play `actions` `[B, H]` until an ending."""

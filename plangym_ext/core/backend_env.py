@@ -12,7 +12,6 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
@@ -68,7 +67,7 @@ class BackendEnv(PlanEnv):
         seed: int | None = None,
         options: dict[str, Any] | None = None,
         return_state: bool = True,
-    ) -> tuple[Any, ...]:
+    ) -> Any:
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_rows_free("reset")
         found = self.plan_env.reset(seed=seed, options=options, return_state=return_state)
@@ -82,9 +81,9 @@ class BackendEnv(PlanEnv):
         state: np.ndarray | None = None,
         dt: int = 1,
         return_state: bool | None = None,
-    ) -> Transition | StateTransition:
+    ) -> Any:
         """Advance the env; see `PlanEnv.step`."""
-        return self.plan_env.step(action, state, dt, return_state)
+        return self.plan_env.step(action, state, dt, return_state=return_state)
 
     @one_call
     def get_state(self) -> np.ndarray:

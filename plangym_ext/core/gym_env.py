@@ -120,7 +120,7 @@ class GymEnv(LocalStepper, PlanEnv):
         seed: int | None = None,
         options: dict[str, Any] | None = None,
         return_state: bool = True,
-    ) -> tuple[Any, ...]:
+    ) -> Any:
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_open("reset")
         self._check_rows_free("reset")
@@ -139,7 +139,7 @@ class GymEnv(LocalStepper, PlanEnv):
         state: np.ndarray | None = None,
         dt: int = 1,
         return_state: bool | None = None,
-    ) -> Transition | StateTransition:
+    ) -> Any:
         """Advance the env; see `PlanEnv.step`."""
         self._check_open("step")
         leaves = check_actions(self.layout.action, action, (), "step")

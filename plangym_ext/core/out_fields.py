@@ -9,6 +9,7 @@ import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.arrays.spaces import Path
+from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.core.rows import RowLayout, RowResults, outgrown
 from plangym_ext.errors import UnknownName, suggestion
 
@@ -97,6 +98,22 @@ class OutFields:
         if "obs" in self._given:
             return self._given["obs"]
         return self._layout.obs.join(found.obs)
+
+
+def transitions(targets: OutFields, found: RowResults) -> Transitions:
+    """Return the result of a step, without the states."""
+    return Transitions(
+        targets.obs(found),
+        targets.field("rewards", found.rewards.reshape(-1)),
+        targets.field("terminateds", found.terminated),
+        targets.field("truncateds", found.truncated),
+        found.infos,
+    )
+
+
+def state_transitions(targets: OutFields, found: RowResults) -> StateTransitions:
+    """Return the result of a step, with the states."""
+    return StateTransitions(targets.field("states", found.states), *transitions(targets, found))
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:

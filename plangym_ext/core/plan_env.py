@@ -7,7 +7,7 @@ the rows run. Results are bit for bit those of the `serial` backend.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
@@ -39,6 +39,22 @@ class PlanEnv(SlotStepper, Closing):
 
     # What a backend implements ------------------------------------------------
 
+    @overload
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        return_state: Literal[True] = True,
+    ) -> tuple[np.ndarray, Any, dict[str, Any]]: ...
+    @overload
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        return_state: bool,
+    ) -> tuple[Any, ...]: ...
     @abstractmethod
     def reset(
         self,
@@ -53,6 +69,23 @@ class PlanEnv(SlotStepper, Closing):
             `(state, obs, info)`, or `(obs, info)` if `return_state` is False.
         """
 
+    @overload
+    def step(
+        self, action: Any, state: None = None, dt: int = 1, return_state: None = None
+    ) -> Transition: ...
+    @overload
+    def step(
+        self, action: Any, state: np.ndarray, dt: int = 1, return_state: None = None
+    ) -> StateTransition: ...
+    @overload
+    def step(
+        self,
+        action: Any,
+        state: np.ndarray | None = None,
+        dt: int = 1,
+        *,
+        return_state: bool | None,
+    ) -> Transition | StateTransition: ...
     @abstractmethod
     def step(
         self,

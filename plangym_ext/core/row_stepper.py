@@ -5,14 +5,15 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import check_actions
+from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.out_fields import OutFields
+from plangym_ext.core.out_fields import OutFields, state_transitions, transitions
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
 from plangym_ext.core.row_request import (
@@ -24,7 +25,7 @@ from plangym_ext.core.row_request import (
 )
 from plangym_ext.core.rows import RowLayout, RowResults
 from plangym_ext.errors import BatchPending, InvalidAction
-from plangym_ext.states.envelope import Envelope, as_wide
+from plangym_ext.states.envelope import Envelope
 
 
 class RowStepper(ABC):
@@ -97,6 +98,39 @@ class RowStepper(ABC):
 
     # Batches --------------------------------------------------------------------
 
+    @overload
+    def step_batch(
+        self,
+        actions: Any,
+        states: None = None,
+        dt: int | np.ndarray = 1,
+        return_state: None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Transitions: ...
+    @overload
+    def step_batch(
+        self,
+        actions: Any,
+        states: Any,
+        dt: int | np.ndarray = 1,
+        return_state: None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> StateTransitions: ...
+    @overload
+    def step_batch(
+        self,
+        actions: Any,
+        states: Any = None,
+        dt: int | np.ndarray = 1,
+        *,
+        return_state: bool | None,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Transitions | StateTransitions: ...
     def step_batch(
         self,
         actions: Any,
@@ -144,6 +178,39 @@ class RowStepper(ABC):
             request, finish = self._step_request(actions, states, dt, return_state, infos, out)
             return finish(self._run(request))
 
+    @overload
+    def step_batch_async(
+        self,
+        actions: Any,
+        states: None = None,
+        dt: int | np.ndarray = 1,
+        return_state: None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Pending[Transitions]: ...
+    @overload
+    def step_batch_async(
+        self,
+        actions: Any,
+        states: Any,
+        dt: int | np.ndarray = 1,
+        return_state: None = None,
+        *,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Pending[StateTransitions]: ...
+    @overload
+    def step_batch_async(
+        self,
+        actions: Any,
+        states: Any = None,
+        dt: int | np.ndarray = 1,
+        *,
+        return_state: bool | None,
+        infos: str = "numeric",
+        out: Mapping[str, Any] | None = None,
+    ) -> Pending[Transitions | StateTransitions]: ...
     def step_batch_async(
         self,
         actions: Any,
@@ -153,7 +220,7 @@ class RowStepper(ABC):
         *,
         infos: str = "numeric",
         out: Mapping[str, Any] | None = None,
-    ) -> Pending[Transitions | StateTransitions]:
+    ) -> Pending[Any]:
         """Begin `step_batch` and return at once; `wait()` gives its result.
 
         Shapes, dtypes and whose memory the result is: as of `step_batch`.
@@ -326,65 +393,3 @@ class RowStepper(ABC):
         self._check_rows_free("set_state")
         rows = self.checked_states(states, "set_state")
         self._continued.keep(rows.copy(), np.zeros(len(rows), bool))
-
-
-def transitions(targets: OutFields, found: RowResults) -> Transitions:
-    """Return the result of a step, without the states."""
-    return Transitions(
-        targets.obs(found),
-        targets.field("rewards", found.rewards.reshape(-1)),
-        targets.field("terminateds", found.terminated),
-        targets.field("truncateds", found.truncated),
-        found.infos,
-    )
-
-
-def state_transitions(targets: OutFields, found: RowResults) -> StateTransitions:
-    """Return the result of a step, with the states."""
-    return StateTransitions(targets.field("states", found.states), *transitions(targets, found))
-
-
-class ContinuedRows:
-    """The rows of a handle that are stepped without states.
-
-    Attributes:
-        states: `[B, S]` uint8, where they are.
-        ended: `[B]` bool, which have ended there.
-    """
-
-    states: np.ndarray
-    ended: np.ndarray
-
-    def __init__(self) -> None:
-        self.drop()
-
-    def first(self, count: int, root: Callable[[], np.ndarray]) -> None:
-        """Make sure that there are `count` rows; new ones begin at the `[S]` state of `root`."""
-        new = count - len(self.states)
-        if new <= 0:
-            return
-        state = root()
-        fresh = np.broadcast_to(state, (new, len(state)))
-        width = max(self.states.shape[1], fresh.shape[1])
-        self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
-        self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
-
-    def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
-        """Continue rows 0 to B - 1 from `states`, which they keep; leave later ones as they are."""
-        if len(self.states) <= len(states):
-            self.states, self.ended = states, ended
-        else:
-            self.states = as_wide(self.states, states.shape[1])
-            self.states[: len(states)] = as_wide(states, self.states.shape[1])
-            self.ended[: len(states)] = ended
-
-    def move(self, found: RowResults, *, shared: bool) -> None:
-        """Continue where rows have come to; `shared` if the caller sees their states too."""
-        # They keep an array that the caller has no hand on.
-        states = found.states.copy() if shared else found.states
-        self.keep(states, found.terminated | found.truncated)
-
-    def drop(self) -> None:
-        """Forget them all."""
-        self.states = np.zeros((0, 0), np.uint8)
-        self.ended = np.zeros(0, bool)

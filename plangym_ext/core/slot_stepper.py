@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.out_fields import OutFields
+from plangym_ext.core.out_fields import OutFields, transitions
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Transitions
 from plangym_ext.core.row_request import (
@@ -20,7 +20,7 @@ from plangym_ext.core.row_request import (
     checked_dt,
     checked_infos,
 )
-from plangym_ext.core.row_stepper import RowStepper, transitions
+from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.state_store import StateStore
 

@@ -69,7 +69,7 @@ class WorkerStepper(SlotStepper):
         return_state: bool | None = None,
     ) -> Transitions | StateTransitions:
         """Step rows; the seed's name for `step_batch`: arguments and result as of `step_batch`."""
-        return self.step_batch(actions, states, dt, return_state)
+        return self.step_batch(actions, states, dt, return_state=return_state)
 
 
 class BatchRun:

@@ -62,7 +62,7 @@ def functions_of(kind: str, name: str, options: str) -> Iterator[Public]:
         yield Public(name, target)
         return
     members = re.search(r":members:(.*)\n", options)
-    if members is None:
+    if target is None or members is None:
         return
     names = [word.strip() for word in members[1].split(",") if word.strip()]
     for member in names or [key for key in dir(target) if not key.startswith("_")]:
@@ -79,7 +79,9 @@ def looked_up(name: str) -> Any:
     for cut in range(len(parts) - 1, 0, -1):
         try:
             found: Any = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("plangym_ext"):
+                return None  # it is for a framework that is not installed here
             continue
         for part in parts[cut:]:
             found = getattr(found, part)

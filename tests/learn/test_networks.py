@@ -118,7 +118,7 @@ def test_a_fresh_network_is_uniform_and_values_all_at_zero(name, kind):
     out = network(seen(SPACES[name]))
     assert out.policy_logits.shape == out.q.shape == (3, 3)
     assert out.value.shape == (3,)
-    for head in out:
+    for head in (out.policy_logits, out.value, out.q):
         assert not head.any()
 
 

@@ -39,7 +39,9 @@ def test_as_python_a_kernel_equals_its_env(name):
             arrays = memory.arrays(request, guarded.new)
             # Generators multiply beyond 64 bits, which only numpy's numbers mind.
             with np.errstate(over="ignore"):
-                refused = loop(arrays, memory.rules, kernel.params, 0, request.num_rows, True)
+                refused = loop(
+                    arrays, memory.rules, kernel.params, 0, request.num_rows, True, False
+                )
                 rows.append(arrays.rows[: request.num_rows])
                 assert are_sealed(rows[-1], memory.rules.header, memory.rules.weights)
             return None if refused >= 0 else memory.results(request, arrays)

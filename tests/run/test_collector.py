@@ -25,7 +25,7 @@ ROLLOUTS = {
 
 
 def games(changed=None):
-    """Settings of games without a network."""
+    """Settings of games whose planner asks for no values."""
     return compose([ROLLOUTS, {"collector": {"num_envs": 4}}, changed or {}])
 
 
@@ -50,7 +50,9 @@ def test_a_slot_plays_the_episodes_that_its_seeds_give():
     one = next(one for one in finished if one.slot == 2)
     seed = episode_seed(5, 2, 0)
     assert one.record.seed == seed
-    env, planner = Parts(config).env(), config.planner.make()
+    parts = Parts(config)
+    env = parts.env()
+    planner = config.planner.make(policy=parts.evaluator(parts.network(env)).policy)
     alone = play(env, planner, seed=seed, max_steps=20)
     assert one.record.actions.tolist() == alone.actions.tolist()
     assert one.record.rewards.tolist() == alone.rewards.tolist()

@@ -102,7 +102,7 @@ def quantile_rows(value: Any, target: Any, kappa: float = 1.0) -> Any:
 
 
 def rescaled(value: Any, epsilon: float = 1e-3) -> Any:
-    """Return sign(x)(sqrt(|x| + 1) - 1) + epsilon x, which makes large returns small.
+    """Return `sign(x)(sqrt(|x| + 1) - 1) + epsilon x`, which makes large returns small.
 
     Source: Pohlen et al. 2018, "Observe and look further: achieving consistent performance on
     Atari", section 3.2.

@@ -1,0 +1,56 @@
+"""Where the rows of an env are that are stepped without states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from plangym_ext.core.rows import RowResults
+from plangym_ext.states.envelope import as_wide
+
+
+class ContinuedRows:
+    """The rows of a handle that are stepped without states.
+
+    Attributes:
+        states: `[B, S]` uint8, where they are.
+        ended: `[B]` bool, which have ended there.
+    """
+
+    states: np.ndarray
+    ended: np.ndarray
+
+    def __init__(self) -> None:
+        self.drop()
+
+    def first(self, count: int, root: Callable[[], np.ndarray]) -> None:
+        """Make sure that there are `count` rows; new ones begin at the `[S]` state of `root`."""
+        new = count - len(self.states)
+        if new <= 0:
+            return
+        state = root()
+        fresh = np.broadcast_to(state, (new, len(state)))
+        width = max(self.states.shape[1], fresh.shape[1])
+        self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
+        self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
+
+    def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
+        """Continue rows 0 to B - 1 from `states`, which they keep; leave later ones as they are."""
+        if len(self.states) <= len(states):
+            self.states, self.ended = states, ended
+        else:
+            self.states = as_wide(self.states, states.shape[1])
+            self.states[: len(states)] = as_wide(states, self.states.shape[1])
+            self.ended[: len(states)] = ended
+
+    def move(self, found: RowResults, *, shared: bool) -> None:
+        """Continue where rows have come to; `shared` if the caller sees their states too."""
+        # They keep an array that the caller has no hand on.
+        states = found.states.copy() if shared else found.states
+        self.keep(states, found.terminated | found.truncated)
+
+    def drop(self) -> None:
+        """Forget them all."""
+        self.states = np.zeros((0, 0), np.uint8)
+        self.ended = np.zeros(0, bool)
