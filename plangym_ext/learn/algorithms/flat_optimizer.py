@@ -6,9 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
+
+
+def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
+    """Return the optimiser that a config names, of all parameters of a network."""
+    options: dict[str, Any] = {}
+    if config.optimizer != "sgd":
+        options["eps"] = config.epsilon
+    if config.optimizer != "rmsprop":
+        # One pass over the parameters instead of ten operations on them.
+        options["fused"] = True
+    return FlatOptimizer(network, config, **options)
 
 
 class FlatOptimizer:

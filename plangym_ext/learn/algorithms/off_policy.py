@@ -15,7 +15,7 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
@@ -122,14 +122,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Learn from some steps, and step all optimisers that are due."""
 
     def _make_optimizer(self, module: nn.Module) -> FlatOptimizer:
-        """Return the config's optimiser for a module, one pass over all of its parameters."""
-        config = self.config
-        options: dict[str, Any] = {}
-        if config.optimizer != "sgd":
-            options["eps"] = config.epsilon
-        if config.optimizer != "rmsprop":
-            options["fused"] = True
-        return FlatOptimizer(module, config, **options)
+        """Return the config's optimiser for a module."""
+        return flat_optimizer(module, self.config)
 
     # Taking in ------------------------------------------------------------------
 

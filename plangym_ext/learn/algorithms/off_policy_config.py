@@ -5,28 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.replay.capacity import checked_capacity
 from plangym_ext.learn.schedule import Number, Schedule
-from plangym_ext.learn.trainers.checked_config import CheckedConfig
-from plangym_ext.learn.trainers.config import OPTIMIZERS
 
 VALUE_LOSSES = ("huber", "squared")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig(CheckedConfig):
+class OffPolicyConfig(LearnerConfig):
     """What algorithms have in common that learn from a replay of steps.
 
-    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
-    `{start, end, over}`, or a function of your own, "module:function".
-
     Args:
-        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
-        learning_rate: its step size.
-        epsilon: what adam and rmsprop add to the root of the second moment.
-        l2: weight decay; biases are free.
-        max_grad_norm: longer gradients are shortened to this; None: they are not.
-        discount: gamma, per step.
         capacity: of the replay: steps of all envs, or bytes, such as "2GB".
         frames: whether observations are stacks of images, of which the replay keeps each frame
             once; see `StepReplay`.
@@ -43,12 +33,8 @@ class OffPolicyConfig(CheckedConfig):
         target_rate: how far they then move; 1 copies, less is Polyak's average.
     """
 
-    optimizer: str = "adam"
-    learning_rate: Number = 3e-4
     epsilon: float = 1e-8
-    l2: float = 0.0
     max_grad_norm: Number | None = None
-    discount: float = 0.99
     capacity: Any = 1_000_000
     frames: bool = False
     clip_reward: float | None = None
@@ -64,17 +50,12 @@ class OffPolicyConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        self._choice("optimizer", OPTIMIZERS)
+        super().__post_init__()
         checked_capacity(self._option("capacity"), self.capacity)
-        for name in ("epsilon", "l2", "updates_per_step"):
-            self._number(name, 0.0)
-        for name in ("discount", "alpha"):
-            self._number(name, 0.0, 1.0)
-        self._scheduled("learning_rate", 0.0)
+        self._number("updates_per_step", 0.0)
+        self._number("alpha", 0.0, 1.0)
         for name in ("beta", "target_rate"):
             self._scheduled(name, 0.0, 1.0)
-        if self.max_grad_norm is not None:
-            self._scheduled("max_grad_norm", 0.0)
         if self.clip_reward is not None:
             self._number("clip_reward", 0.0)
         self._number("learning_starts", 0, whole=True)

@@ -12,7 +12,7 @@ import numpy as np
 from plangym_ext.errors import ForeignNetwork, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
@@ -48,7 +48,7 @@ class RolloutAlgorithm(AgentAlgorithm):
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        self.optimizer = self._make_optimizer()
+        self.optimizer = flat_optimizer(self.network, self.config)
         self._random = TorchRandom(seed)
         self._forward = forward_of(network)
         self._rewards = (
@@ -57,16 +57,6 @@ class RolloutAlgorithm(AgentAlgorithm):
         self._rows: Rows | None = None
         #: Of the observations of these rows, where the network normalises them.
         self._seen: list[Moments] = []
-
-    def _make_optimizer(self) -> FlatOptimizer:
-        config = self.config
-        options: dict[str, Any] = {}
-        if config.optimizer != "sgd":
-            options["eps"] = config.epsilon
-        if config.optimizer != "rmsprop":
-            # One pass over the parameters instead of ten operations on them.
-            options["fused"] = True
-        return FlatOptimizer(self.network, config, **options)
 
     # Taking in ------------------------------------------------------------------
 

@@ -1,0 +1,43 @@
+"""Settings of what learns from what an agent played. Needs numpy alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plangym_ext.learn.schedule import Number
+from plangym_ext.learn.trainers.checked_config import CheckedConfig
+from plangym_ext.learn.trainers.config import OPTIMIZERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig(CheckedConfig):
+    """What all algorithms have in common that teach an agent's network.
+
+    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
+    `{start, end, over}`, or a function of your own, "module:function".
+
+    Args:
+        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
+        learning_rate: its step size.
+        epsilon: what adam and rmsprop add to the root of the second moment.
+        l2: weight decay; biases are free.
+        max_grad_norm: longer gradients are shortened to this; None: they are not.
+        discount: gamma, per step.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: Number = 3e-4
+    epsilon: float = 1e-5
+    l2: float = 0.0
+    max_grad_norm: Number | None = 0.5
+    discount: float = 0.99
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        self._choice("optimizer", OPTIMIZERS)
+        for name in ("epsilon", "l2"):
+            self._number(name, 0.0)
+        self._number("discount", 0.0, 1.0)
+        self._scheduled("learning_rate", 0.0)
+        if self.max_grad_norm is not None:
+            self._scheduled("max_grad_norm", 0.0)
