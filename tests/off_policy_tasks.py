@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+from plangym_ext.learn import SerialSampler
 
 
 class Corridor(gym.Env):
@@ -49,3 +53,24 @@ def same(one, other):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
     else:
         assert one == other
+
+
+def goes_on_bit_for_bit(begin, *, whole, before, least):
+    """Compare what was learned in `whole` rounds with a run that was saved after `before`.
+
+    `begin()` returns a vector env, an agent and an algorithm; more than `least` updates are made.
+    """
+
+    def run(saved, count):
+        venv, agent, algorithm = begin()
+        with SerialSampler(venv, agent, 5, seed=1) as sampler:
+            if saved is not None:
+                algorithm.load_state_dict(saved[0])
+                sampler.load_state_dict(saved[1])
+            rounds(sampler, agent, algorithm, count)
+            return copy.deepcopy((algorithm.state_dict(), sampler.state_dict()))
+
+    (unbroken, _), halfway = run(None, whole), run(None, before)
+    resumed, _ = run(halfway, whole - before)
+    assert unbroken["trainer"]["updates"] == resumed["trainer"]["updates"] > least
+    same(unbroken, resumed)

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from off_policy_tasks import Corridor, rounds, same  # noqa: E402
+from off_policy_tasks import Corridor, goes_on_bit_for_bit, rounds  # noqa: E402
 from sampling_envs import oracle_venv  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
@@ -299,24 +299,12 @@ def test_observations_are_normalised_by_what_was_seen_before_this_round():
 @pytest.mark.parametrize("kind", [DQN, QRDQN, Rainbow])
 def test_a_saved_algorithm_goes_on_bit_for_bit(kind):
     options = {"n_steps": 2, "updates_per_step": 0.3, "kind": kind, "network": HEADS.get(kind)}
-    states = []
 
-    def run(saved, count):
+    def begin():
         venv = make_vec("CartPole-v1", 3, backend="serial", autoreset_mode="same_step")
-        agent, algorithm = made(venv, seed=5, **options)
-        with SerialSampler(venv, agent, 5, seed=1) as sampler:
-            if saved is not None:
-                algorithm.load_state_dict(saved[0])
-                sampler.load_state_dict(saved[1])
-            rounds(sampler, agent, algorithm, count)
-            states.append(copy.deepcopy((algorithm.state_dict(), sampler.state_dict())))
+        return venv, *made(venv, seed=5, **options)
 
-    run(None, 9)
-    run(None, 4)
-    run(states[1], 5)
-    whole, resumed = (state[0] for state in (states[0], states[2]))
-    assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 20
-    same(whole, resumed)
+    goes_on_bit_for_bit(begin, whole=9, before=4, least=20)
 
 
 def test_a_state_of_another_algorithm_is_refused():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from off_policy_tasks import Corridor, rounds, same  # noqa: E402
+from off_policy_tasks import Corridor, goes_on_bit_for_bit, rounds  # noqa: E402
 from sampling_envs import oracle_venv  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
@@ -109,24 +107,11 @@ def test_terminated_returns_end_and_truncated_ones_go_on(terminates):
 
 
 def test_a_saved_algorithm_goes_on_bit_for_bit():
-    states = []
-
-    def run(saved, count):
+    def begin():
         venv = make_vec("CartPole-v1", 3, backend="serial", autoreset_mode="same_step")
-        agent, algorithm = made(venv, updates_per_step=0.2, target_every=3)
-        with SerialSampler(venv, agent, 5, seed=1) as sampler:
-            if saved is not None:
-                algorithm.load_state_dict(saved[0])
-                sampler.load_state_dict(saved[1])
-            rounds(sampler, agent, algorithm, count)
-            states.append(copy.deepcopy((algorithm.state_dict(), sampler.state_dict())))
+        return venv, *made(venv, updates_per_step=0.2, target_every=3)
 
-    run(None, 8)
-    run(None, 4)
-    run(states[1], 4)
-    whole, resumed = (state[0] for state in (states[0], states[2]))
-    assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 10
-    same(whole, resumed)
+    goes_on_bit_for_bit(begin, whole=8, before=4, least=10)
 
 
 def test_networks_that_carry_nothing_are_refused():

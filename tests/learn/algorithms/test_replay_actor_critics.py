@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import gymnasium as gym
@@ -12,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gymnasium import spaces  # noqa: E402
+from off_policy_tasks import goes_on_bit_for_bit, rounds  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import InvalidOption  # noqa: E402
@@ -81,16 +81,6 @@ def made(venv, name, *, seed=0, network=None, **options):
     net = make_agent_network(*space, config(**{"hidden": (16,), **(network or {})}), seed=seed)
     settings = algorithm.config_class(**{**SMALL, **options})
     return PolicyAgent(net), algorithm(net, settings, seed=seed)
-
-
-def rounds(sampler, agent, algorithm, count):
-    """Collect and learn so many times; return what was logged last."""
-    found = {}
-    for _ in range(count):
-        algorithm.prepare(agent)
-        algorithm.take(sampler.collect(version=algorithm.updates))
-        found = algorithm.train()
-    return found
 
 
 # Endings ----------------------------------------------------------------------------------
@@ -267,36 +257,13 @@ def test_the_noise_of_the_agent_is_that_of_the_config():
     ],
 )
 def test_a_saved_algorithm_goes_on_bit_for_bit(name, options):
-    states = []
     discrete = name == "discrete"
 
-    def run(saved, count):
-        with corridors(3, discrete=discrete) as venv:
-            agent, algorithm = made(venv, "sac" if discrete else name, seed=5, **options)
-            with SerialSampler(venv, agent, 5, seed=1) as sampler:
-                if saved is not None:
-                    algorithm.load_state_dict(saved[0])
-                    sampler.load_state_dict(saved[1])
-                rounds(sampler, agent, algorithm, count)
-                states.append(copy.deepcopy((algorithm.state_dict(), sampler.state_dict())))
+    def begin():
+        venv = corridors(3, discrete=discrete)
+        return venv, *made(venv, "sac" if discrete else name, seed=5, **options)
 
-    run(None, 5)
-    run(None, 2)
-    run(states[1], 3)
-    whole, resumed = (state[0] for state in (states[0], states[2]))
-    assert whole["trainer"]["updates"] == resumed["trainer"]["updates"] > 20
-    _same(whole, resumed)
-
-
-def _same(one, other):
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for name in one:
-            _same(one[name], other[name])
-    elif isinstance(one, torch.Tensor | np.ndarray):
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-    else:
-        assert one == other
+    goes_on_bit_for_bit(begin, whole=5, before=2, least=20)
 
 
 # What cannot be ---------------------------------------------------------------------------
