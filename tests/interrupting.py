@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -28,11 +29,17 @@ class InterruptAt:
         self.lines = 0
 
     def __enter__(self):
+        # Garbage of an earlier test, collected in here, would have its
+        # finalizers interrupted in place of the call under test.
+        self._collecting = gc.isenabled()
+        gc.disable()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_):
         sys.settrace(None)
+        if self._collecting:
+            gc.enable()
 
     def _trace(self, frame, event, _):
         if not frame.f_code.co_filename.startswith(_SOURCES):

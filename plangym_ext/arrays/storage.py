@@ -72,9 +72,11 @@ class SharedBlock:
         self._address = np.frombuffer(self._map, np.uint8).__array_interface__["data"][0]
         _by_map[id(self._map)] = self
         self._key = (stat.st_dev, stat.st_ino)
-        self._finalizer = weakref.finalize(
-            self, _release, fd, name if creator else None, os.getpid()
-        )
+        # Without a name one call of C does it: Python drops a Ctrl-C that lands in a finalizer.
+        if name is None or not creator:
+            self._finalizer = weakref.finalize(self, os.close, fd)
+        else:
+            self._finalizer = weakref.finalize(self, _release, fd, name, os.getpid())
 
     @classmethod
     def create(cls, nbytes: int) -> SharedBlock:
@@ -255,10 +257,10 @@ def _no_memory(nbytes: int, error: BaseException) -> StorageError:
     )
 
 
-def _release(fd: int, name: str | None, pid: int) -> None:
+def _release(fd: int, name: str, pid: int) -> None:
     os.close(fd)
     # A forked child holds a copy of the creator's block but not its duties.
-    if name is not None and os.getpid() == pid:
+    if os.getpid() == pid:
         _unlink(name)
 
 
