@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
     from plangym_ext.planners.trees.file import read_tree, write_tree
+    from plangym_ext.planners.visited import visited_states
 
 __all__ = [
     "CEM",
@@ -61,6 +62,7 @@ __all__ = [
     "options_of",
     "play",
     "read_tree",
+    "visited_states",
     "write_tree",
 ]
 
@@ -90,6 +92,7 @@ _HOME = {
     "options_of": "options",
     "play": "episode",
     "read_tree": "trees.file",
+    "visited_states": "visited",
     "write_tree": "trees.file",
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.state_set import StateSet
 from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.plain_env import PlainEnv
@@ -61,6 +62,7 @@ def played(
     max_steps: int,
     num_episodes: int,
     callback: Callable[[Move], None] | None = None,
+    starts: StateSet | None = None,
 ) -> list[Episode]:
     """Play episodes in lockstep; one after the other in a `PlainEnv`. See `play`."""
     if not isinstance(env, PlainEnv):
@@ -71,7 +73,9 @@ def played(
             max_steps=max_steps,
             num_episodes=num_episodes,
             callback=callback,
+            starts=starts,
         )
+    assert starts is None  # there are no states that a plain env could begin from
     found: list[Episode] = []
     alone: Any = env  # its type has no states to step from
     for i in range(num_episodes):
