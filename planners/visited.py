@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.episode import Move, Playable, PlayableEnv, play
+from plangym_ext.planners.episode import Episode, Move, Playable, PlayableEnv, play
 from plangym_ext.planners.games import stacked_states
 from plangym_ext.planners.masks import stacked_masks
 from plangym_ext.planners.model import stacked_obs
@@ -45,7 +46,7 @@ def visited_states(
         InvalidOption: fewer states were visited.
     """
     drawn = _Reservoir(at_least("visited_states: count", count, 1), seed)
-    play(
+    episodes = play(
         env,
         player,
         seed=seed,
@@ -59,10 +60,50 @@ def visited_states(
             f"visited_states: {count} states were asked for, and {num_episodes} episodes came "
             f"through {len(moves)}. Raise num_episodes or max_steps, or ask for fewer."
         )
+    return _state_set(env, moves, episodes)
+
+
+def demonstrated_states(
+    env: PlayableEnv,
+    player: Planner | Playable,
+    *,
+    seed: int = 0,
+    max_steps: int = 1_000,
+    every: int = 1,
+) -> StateSet:
+    """Play one episode and return the states that it came through, in order.
+
+    Args:
+        env: where to play.
+        player: a planner or an agent, which demonstrates what is to be learned.
+        seed: of the episode.
+        max_steps: after which it is cut.
+        every: steps from one state to the next; the last one is as near to the end as any.
+
+    Raises:
+        InvalidOption: the episode ended with its first step.
+    """
+    every = at_least("demonstrated_states: every", every, 1)
+    moves: list[Move] = []
+    episode = play(
+        env, player, seed=seed, max_steps=max_steps, num_episodes=1, callback=moves.append
+    )
+    lived = [move for move in moves if not (move.terminated or move.truncated)]
+    if not lived:
+        raise InvalidOption(
+            f"demonstrated_states: the episode of seed {seed} ended with its first step. Take "
+            f"another seed or another player."
+        )
+    return _state_set(env, lived[::-1][::every][::-1], episode)
+
+
+def _state_set(env: Any, moves: Sequence[Move], episodes: Sequence[Episode]) -> StateSet:
+    """Return the states after some moves of the episodes."""
     return StateSet(
         stacked_states([move.state for move in moves]),
         stacked_obs(env, [move.obs for move in moves]),
         stacked_masks([move.legal for move in moves]),
+        np.array([episodes[move.episode].return_ - move.total for move in moves]),
     )
 
 

@@ -6,7 +6,7 @@ A state file is an ordinary `.npz` without pickles:
     identity   JSON text: what env they belong to, readable without the library
 
 and, in that of a `StateSet`, what is seen in them: `obs0`, `obs1`, ... for the arrays of the
-observation space, and `legal` if the env says which actions may be played.
+observation space, `legal` if the env says which actions may be played, and `to_go`.
 
 Every row carries its own checksum and the fingerprint of its env, so damage and
 mix-ups are refused when the rows are used, whatever happened to the file.

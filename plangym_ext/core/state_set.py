@@ -27,6 +27,8 @@ class StateSet:
         states: `[N, S]` uint8, of episodes that go on.
         obs: `[N, *obs]`, nested as the observation space.
         legal: `[N, A]` bool, the actions that may be played; None: the env does not say.
+        to_go: `[N]` float64, the rewards that were earned from there on when the states were
+            visited, undiscounted; None: not known.
 
     Raises:
         ValueError: the arrays are not of one length.
@@ -35,12 +37,12 @@ class StateSet:
     states: npt.NDArray[np.uint8]
     obs: Any
     legal: npt.NDArray[np.bool_] | None = None
+    to_go: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Check that every state has an observation."""
         lengths = {num_rows(self.states), *(len(leaf) for leaf in leaves(self.obs))}
-        if self.legal is not None:
-            lengths.add(len(self.legal))
+        lengths |= {len(one) for one in (self.legal, self.to_go) if one is not None}
         if len(lengths) > 1 or np.ndim(self.states) != 2:
             raise ValueError(
                 f"StateSet: states must be [N, S] with N observations and masks; got states of "
@@ -54,7 +56,8 @@ class StateSet:
     def __getitem__(self, rows: Any) -> StateSet:
         """Return some of the states: a slice, or `[n]` indices, which may repeat."""
         legal = None if self.legal is None else self.legal[rows]
-        return StateSet(self.states[rows], rows_of(self.obs, rows), legal)
+        to_go = None if self.to_go is None else self.to_go[rows]
+        return StateSet(self.states[rows], rows_of(self.obs, rows), legal, to_go)
 
     def save(self, path: str | os.PathLike[str], env: RowStepper) -> None:
         """Write a file; an existing one is replaced as a whole.
@@ -79,6 +82,8 @@ class StateSet:
         }
         if self.legal is not None:
             arrays["legal"] = np.asarray(self.legal, np.bool_)
+        if self.to_go is not None:
+            arrays["to_go"] = np.asarray(self.to_go, np.float64)
         write_arrays(path, self.states, arrays, env, "StateSet.save")
 
     @classmethod
@@ -97,7 +102,7 @@ class StateSet:
         """
         layout = SpaceLayout(env.observation_space)
         names = [f"obs{i}" for i in range(len(layout.leaves))]
-        found = read_arrays(path, names, ["legal"], "StateSet.load")
+        found = read_arrays(path, names, ["legal", "to_go"], "StateSet.load")
         states = checked_file(path, found, env, "StateSet.load")
         for name, leaf in zip(names, layout.leaves, strict=True):
             want = (len(states), *leaf.shape)
@@ -107,4 +112,7 @@ class StateSet:
                     f"observation for every state; got {found[name].shape} {found[name].dtype}."
                 )
         obs = layout.join(tuple(found[name] for name in names))
-        return cls(states, obs, found.get("legal"))
+        try:
+            return cls(states, obs, found.get("legal"), found.get("to_go"))
+        except ValueError as error:
+            raise DamagedState(f"StateSet.load: {Path(path).name}: {error}") from error

@@ -14,16 +14,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
-from plangym_ext.planners.episode import Episode
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.video import recorded
+
+if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
+    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.planners.episode import Episode
 
 _CHANGED = ("env", "planner")
 #: Played where nothing else is said.

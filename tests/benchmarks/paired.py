@@ -122,8 +122,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         "",
         "`tests/benchmarks/paired.py`: two players on the same episodes, begun by reset with equal",
         "seeds, or from the same states, drawn from those through which the first one comes.",
-        "Widths are those of the 95 % interval of the difference of mean returns, bootstrapped. The",
-        "last column says how many times the episodes that width takes without pairs.",
+        "Widths are those of the 95 % interval of the difference of mean returns, bootstrapped.",
+        "The last column says how many times the episodes that width takes without pairs.",
         "",
         "| task | episodes | begun by | difference | width, pairs | width, no pairs | ratio | "
         "correlation | episodes saved |",

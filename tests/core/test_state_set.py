@@ -16,7 +16,7 @@ def cartpole():
     with plangym_ext.make("CartPole-v1", backend="serial") as env:
         state, *_ = env.reset(seed=1)
         found = env.step_batch(np.array([0, 1, 1]), np.stack([state] * 3))
-        yield env, StateSet(found.states, found.obs)
+        yield env, StateSet(found.states, found.obs, to_go=np.array([3.0, 2.0, 1.0]))
 
 
 def test_states_and_observations_travel_through_a_file(cartpole, tmp_path):
@@ -26,6 +26,7 @@ def test_states_and_observations_travel_through_a_file(cartpole, tmp_path):
     np.testing.assert_array_equal(found.states, starts.states)
     np.testing.assert_array_equal(found.obs, starts.obs)
     assert found.legal is None
+    assert found.to_go.tolist() == [3.0, 2.0, 1.0]
     # It is a file of states besides.
     np.testing.assert_array_equal(plangym_ext.load_states(tmp_path / "s", env), starts.states)
 
@@ -68,6 +69,9 @@ def test_what_others_wrote_is_refused_without_running_anything(cartpole, tmp_pat
         np.savez(path, obs0=wrong, **content)
         with pytest.raises(DamagedState, match=r"obs0 must be \(3, 4\) float32"):
             StateSet.load(path, env)
+    np.savez(path, obs0=starts.obs, to_go=np.zeros(2), **content)
+    with pytest.raises(DamagedState, match=r"s\.npz: .* lengths \[2, 3\]"):
+        StateSet.load(path, env)
     starts.save(path, env)
     with plangym_ext.make("Pendulum-v1") as other, pytest.raises(ForeignState):
         StateSet.load(path, other)

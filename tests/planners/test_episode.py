@@ -5,7 +5,7 @@ import pytest
 
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners import MCTS, Budget, play, visited_states
+from plangym_ext.planners import MCTS, Budget, demonstrated_states, play, visited_states
 
 
 def test_an_episode_records_what_was_played(models):
@@ -143,5 +143,17 @@ def test_visited_states_are_drawn_alike_and_none_twice(models):
     assert (abs(counts[1:8] - 25.7) < 4 * 3.8).all()
     all_of_them = visited_states(model, MCTS(2), 14, max_steps=20, num_episodes=2)
     assert sorted(all_of_them.obs[:, 0].tolist()) == sorted([*range(1, 8)] * 2)
+    # The 8 steps of an episode pay 1 each: 8 - i are left at i.
+    np.testing.assert_array_equal(all_of_them.to_go, 8 - all_of_them.obs[:, 0])
     with pytest.raises(InvalidOption, match="15 states were asked for, and 2 episodes came"):
         visited_states(model, MCTS(2), 15, max_steps=20, num_episodes=2)
+
+
+def test_a_demonstration_has_its_states_in_order_up_to_the_last(models):
+    model = models.chain(9, terminated=[8])
+    whole = demonstrated_states(model, MCTS(2))
+    assert whole.obs[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert whole.to_go.tolist() == [7, 6, 5, 4, 3, 2, 1]
+    assert demonstrated_states(model, MCTS(2), every=3).obs[:, 0].tolist() == [1, 4, 7]
+    with pytest.raises(InvalidOption, match="ended with its first step"):
+        demonstrated_states(models.chain(2, terminated=[1]), MCTS(2))

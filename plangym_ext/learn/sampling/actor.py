@@ -22,6 +22,7 @@ from plangym_ext.learn.sampling.fitting import RowSpaces
 from plangym_ext.learn.sampling.nest import Nest
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.restarts import Restarts
 from plangym_ext.learn.sampling.stepping import EnvSteps
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
@@ -64,6 +65,11 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
+        self._restarts: Restarts | None = None
+        if options.starts is not None:
+            states = options.starts.states
+            self._restarts = Restarts(venv, states, spaces.obs, options.seed, rows)
+            self._restarts.table = options.starts.table()
         columns = self._columns
         self._inputs = [
             Inputs(*parts, self._noise)
@@ -79,13 +85,18 @@ class Actor:
 
     # A fragment -------------------------------------------------------------------------
 
-    def begin_fragment(self, version: int) -> None:
+    def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
         """Go on from the last row of the columns in the first.
 
         Args:
             version: of the weights that play.
+            table: of the stored states that episodes begin from; see `Starts.table`.
         """
+        if self._restarts is not None and table is not None:
+            self._restarts.table = table
         self.begin_episodes()
+        if self._restarts is not None:
+            self._restarts.begin_fragment()
         columns = self._columns
         for array in (columns.first, columns.prev_reward):
             array[0] = array[-1]
@@ -130,6 +141,9 @@ class Actor:
         if ended:
             (rows,) = results[3].nonzero()
             self._endings.add(t, rows, stepped)
+            if self._restarts is not None:
+                over = rows[~self._endings.going_on[t, rows]]
+                self._restarts.add(over, self._steps_of_rows[t] + np.uint64(1), columns.obs[t + 1])
             if self._waiting is not None:
                 self._waiting.add(t, rows)
         if self._waiting is not None:
@@ -143,7 +157,14 @@ class Actor:
         steps = columns.reward, columns.terminated, columns.truncated, columns.valid
         table = self._sums.add(*steps, self._endings.going_on)
         table["row"] += self._rows.start
+        if self._restarts is not None:
+            table["start"] = self._restarts.ended()
         return table | self._endings.fields(len(table["row"]))
+
+    @property
+    def restored(self) -> int:
+        """How many episodes of the fragment began from a stored state."""
+        return 0 if self._restarts is None else self._restarts.restored
 
     def _carry_leaves(self) -> list[Ndarray]:
         return Nest(self._carry).split(self._carry)
@@ -154,7 +175,7 @@ class Actor:
         """Reset every row, and play random steps if that was asked for: once."""
         if not self._begun:
             where = self._venv, self._columns, self._rows
-            begin_episodes(*where, self._options, self._sums, self._before)
+            begin_episodes(*where, self._options, self._sums, self._before, self._restarts)
             self._carry = self._agent.initial_carry(len(self._rows))
             self._begun = True
 
@@ -176,6 +197,7 @@ class Actor:
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
             "sums": self._sums.sums.T.copy(),
+            **({} if self._restarts is None else {"start": self._restarts.start.copy()}),
         }
 
     def _env_states(self) -> Ndarray | None:
@@ -200,6 +222,8 @@ class Actor:
         form = Nest(self._agent.initial_carry(len(self._rows)))
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T
+        if self._restarts is not None:  # before there were any, all began by a reset
+            self._restarts.start[:] = state.get("start", -1)
         self._begun = True
 
 

@@ -14,6 +14,7 @@ from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.restarts import Restarts
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 #: Stream of the random numbers that decide what is played before sampling begins.
@@ -27,6 +28,7 @@ def begin_episodes(
     options: SamplerOptions,
     sums: EpisodeSums,
     steps: npt.NDArray[np.uint64],
+    restarts: Restarts | None = None,
 ) -> None:
     """Reset every row by a seed of its own; have it play a random number of random steps.
 
@@ -40,12 +42,16 @@ def begin_episodes(
         options: of the sampler.
         sums: of the episodes in progress.
         steps: `[b]`, those that were sampled before, if these are not the very first episodes.
+        restarts: brings rows to stored states, if there are some.
     """
     shown = venv.reset(row_seeds(options.seed, rows, steps))
     _write(columns.obs[-1], slice(None), shown)
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
     sums.clear()
+    if restarts is not None:
+        restarts.begin(np.arange(len(rows)), steps, columns.obs[-1])
+        shown = columns.obs[-1]
     if not options.random_steps:
         return
     space = venv.single_action_space

@@ -27,10 +27,10 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
 
 
 def collected(
-    tree: ArrayDict, episodes: Mapping[str, Any], version: int, seconds: float
+    tree: ArrayDict, episodes: Mapping[str, Any], version: int, seconds: float, restores: int
 ) -> Collected:
     """Return what was played: the tree itself, and what it cost."""
     valid = tree["valid"].to_ndarray()
     steps = int(np.count_nonzero(valid))
-    cost = Budget(model_steps=steps, evaluator_rows=valid.size, seconds=seconds)
+    cost = Budget(model_steps=steps, evaluator_rows=valid.size, restores=restores, seconds=seconds)
     return Collected(tree, episodes, cost, version)

@@ -16,7 +16,8 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.sampler_state import joined_states, loaded_starts, split_state
+from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -45,10 +46,15 @@ class LocalSampler(Closing):
             storage="shared" if venv.worker_pids else "local",  # workers write there themselves
             env_info=options.env_info,
         )
+        venvs = [VenvRows(venv, rows) for rows in ranges]
+        for one in venvs:
+            one.others = [other for other in venvs if other is not one]
         self._actors = [
-            Actor(VenvRows(venv, rows), agent, self.tree, rows, options) for rows in ranges
+            Actor(one, agent, self.tree, rows, options)
+            for one, rows in zip(venvs, ranges, strict=True)
         ]
         self._options, self._window = options, Window(options.window)
+        self._starts = options.starts
         #: Where the actors were when the fragment began that is being played, or that failed.
         self._saved: list[dict[str, Any]] | None = None
 
@@ -75,13 +81,16 @@ class LocalSampler(Closing):
         self._settle()
         recover = self._options.recover
         self._saved = [actor.state_dict(envs=recover) for actor in self._actors]
+        table = None if self._starts is None else self._starts.table()
         for actor in self._actors:
-            actor.begin_fragment(version)
+            actor.begin_fragment(version, table)
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
+        starts = None if self._starts is None else self._starts.after(episodes)
         # At once, so that an interrupt finds the fragment played or not.
-        self._window, self._saved = self._window.after(episodes), None
-        return collected(self.tree, episodes, version, time.perf_counter() - began)
+        self._window, self._saved, self._starts = self._window.after(episodes), None, starts
+        restored = sum(actor.restored for actor in self._actors)
+        return collected(self.tree, episodes, version, time.perf_counter() - began, restored)
 
     def _settle(self) -> None:
         """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
@@ -106,6 +115,11 @@ class LocalSampler(Closing):
                 progress((t + 1) * self.num_envs)
 
     @property
+    def starts(self) -> Starts | None:
+        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        return self._starts
+
+    @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
         return self._window.means()
@@ -118,7 +132,8 @@ class LocalSampler(Closing):
         """
         self._settle()
         rows = joined_states([actor.state_dict() for actor in self._actors])
-        return {"rows": rows, "window": self._window.columns}
+        starts = {} if self._starts is None else {"starts": self._starts.state_dict()}
+        return {"rows": rows, "window": self._window.columns, **starts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""
@@ -126,6 +141,7 @@ class LocalSampler(Closing):
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
         self._window, self._saved = Window(self._options.window, state["window"]), None
+        self._starts = loaded_starts(self._options.starts, state)
 
     def close(self) -> None:
         """Close the envs; safe to call twice. The tree stays good."""

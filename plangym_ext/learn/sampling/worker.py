@@ -20,7 +20,8 @@ from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
-from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.sampler_state import joined_states, loaded_starts, split_state
+from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.weights import SharedWeights
 from plangym_ext.workers.processors import default_n_workers
@@ -85,6 +86,7 @@ class WorkerSampler(Closing):
         self._weights = SharedWeights(agent.state_dict())
         self._progress = [Array((1,), np.int64, storage="shared") for _ in self._ranges]
         self._window = Window(self._options.window)
+        self._starts = self._options.starts
         #: Where the rows of every worker were when the last fragment ended; None at first.
         self._states: list[Mapping[str, Any]] | None = None
         #: Workers whose rows may be elsewhere.
@@ -147,15 +149,19 @@ class WorkerSampler(Closing):
             one[0] = 0
         if self._states is None:  # rows can only be brought back to where they have begun
             self._states, self._away = self._ask("state"), set()
-        answers = self._ask("collect", version, progress=progress)
-        episodes = merged_episodes([table for table, _ in answers])
+        table = None if self._starts is None else self._starts.table()
+        answers = self._ask("collect", version, table, progress=progress)
+        tables, states, restored = zip(*answers, strict=True)
+        episodes = merged_episodes(list(tables))
         # At once, so that an interrupt finds the fragment played or not.
-        self._states, self._window, self._away = (
-            [state for _, state in answers],
+        self._states, self._window, self._away, self._starts = (
+            list(states),
             self._window.after(episodes),
             set(),
+            None if self._starts is None else self._starts.after(episodes),
         )
-        return collected(self.tree, episodes, version, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        return collected(self.tree, episodes, version, seconds, sum(restored))
 
     def _ask(self, name: str, *args: Any, progress: Progress | None = None) -> list[Any]:
         """Call a method of every worker; those that died are replaced and asked again, once."""
@@ -209,6 +215,11 @@ class WorkerSampler(Closing):
         return promise.wait()
 
     @property
+    def starts(self) -> Starts | None:
+        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        return self._starts
+
+    @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
         return self._window.means()
@@ -223,13 +234,15 @@ class WorkerSampler(Closing):
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two calls of `collect`; see `SerialSampler`."""
         rows = joined_states(self._ask("state"))
-        return {"rows": rows, "window": self._window.columns}
+        starts = {} if self._starts is None else {"starts": self._starts.state_dict()}
+        return {"rows": rows, "window": self._window.columns, **starts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what a sampler's `state_dict` returned, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
         self._window = Window(self._options.window, state["window"])
+        self._starts = loaded_starts(self._options.starts, state)
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""
