@@ -22,7 +22,7 @@ class Curve(NamedTuple):
     mean: Floats  # or what the statistic is
     low: Floats
     high: Floats
-    count: npt.NDArray[np.int64]  # runs that a point is of
+    seeds: npt.NDArray[np.int64]  # runs that a point is of
 
 
 def aggregated(
@@ -49,7 +49,8 @@ def aggregated(
     clean = [_clean(x, y) for x, y in runs]
     clean = [(x, _smoothed(y, smooth)) for x, y in clean if len(x)]
     if not clean:
-        return Curve(*[np.zeros(0)] * 4, np.zeros(0, np.int64))
+        nothing = np.zeros(0)
+        return Curve(nothing, nothing, nothing, nothing, np.zeros(0, np.int64))
     grid = np.unique(np.concatenate([x for x, _ in clean]))
     if points is not None and len(grid) > points:
         grid = np.linspace(grid[0], grid[-1], points)
@@ -59,7 +60,8 @@ def aggregated(
     there = np.array([len(values) > 0 for values in columns])
     found = [_point(values, band, statistic) for values in columns if len(values)]
     count = np.array([len(values) for values in columns], np.int64)
-    return Curve(grid[there], *np.array(found).T, count[there])
+    middle, low, high = np.array(found).T
+    return Curve(grid[there], middle, low, high, count[there])
 
 
 def _clean(x: Floats, y: Floats) -> tuple[Floats, Floats]:

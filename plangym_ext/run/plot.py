@@ -164,7 +164,7 @@ def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace)
     if not len(curve.x):
         return
     # From here on fewer seeds are left than before: a mean that may jump, and is marked so.
-    whole = int(np.flatnonzero(curve.count == curve.count.max())[-1]) + 1
+    whole = int(np.flatnonzero(curve.seeds == curve.seeds.max())[-1]) + 1
     count = len(group.runs)
     label = f"{group.label} ({count} {'seed' if count == 1 else 'seeds'})"
     # A single point draws no line: it needs a marker.

@@ -115,9 +115,9 @@ def test_runs_of_different_lengths_are_one_group(tmp_path):
 def test_counts_tell_where_seeds_end_and_begin():
     x = np.array([0.0, 1.0, 2.0])
     curve = aggregated([(x, x), (x[:2], x[:2])], "none")
-    assert curve.count.tolist() == [2, 2, 1]
+    assert curve.seeds.tolist() == [2, 2, 1]
     apart = aggregated([(x, x), (x + 10, x)], "none", points=12)
-    assert (apart.count > 0).all()
+    assert (apart.seeds > 0).all()
     assert not ((apart.x > 2) & (apart.x < 10)).any(), "where no run has a point there is none"
 
 
