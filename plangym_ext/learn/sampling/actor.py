@@ -22,7 +22,7 @@ from plangym_ext.learn.sampling.fitting import RowSpaces
 from plangym_ext.learn.sampling.nest import Nest
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.restarts import Restarts
+from plangym_ext.learn.sampling.restarts import STREAM, Restarts
 from plangym_ext.learn.sampling.stepping import EnvSteps
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
@@ -65,11 +65,7 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
-        self._restarts: Restarts | None = None
-        if options.starts is not None:
-            states = options.starts.states
-            self._restarts = Restarts(venv, states, spaces.obs, options.seed, rows)
-            self._restarts.table = options.starts.table()
+        self._restarts = _restarts(venv, self._columns, spaces, rows, options)
         columns = self._columns
         self._inputs = [
             Inputs(*parts, self._noise)
@@ -92,11 +88,8 @@ class Actor:
             version: of the weights that play.
             table: of the stored states that episodes begin from; see `Starts.table`.
         """
-        if self._restarts is not None and table is not None:
-            self._restarts.table = table
         self.begin_episodes()
-        if self._restarts is not None:
-            self._restarts.begin_fragment()
+        self._restarts.begin_fragment(table)
         columns = self._columns
         for array in (columns.first, columns.prev_reward):
             array[0] = array[-1]
@@ -141,9 +134,7 @@ class Actor:
         if ended:
             (rows,) = results[3].nonzero()
             self._endings.add(t, rows, stepped)
-            if self._restarts is not None:
-                over = rows[~self._endings.going_on[t, rows]]
-                self._restarts.add(over, self._steps_of_rows[t] + np.uint64(1), columns.obs[t + 1])
+            self._restarts.add(t, rows, self._endings.going_on[t], self._steps_of_rows[t])
             if self._waiting is not None:
                 self._waiting.add(t, rows)
         if self._waiting is not None:
@@ -157,14 +148,12 @@ class Actor:
         steps = columns.reward, columns.terminated, columns.truncated, columns.valid
         table = self._sums.add(*steps, self._endings.going_on)
         table["row"] += self._rows.start
-        if self._restarts is not None:
-            table["start"] = self._restarts.ended()
-        return table | self._endings.fields(len(table["row"]))
+        return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
 
     @property
     def restored(self) -> int:
         """How many episodes of the fragment began from a stored state."""
-        return 0 if self._restarts is None else self._restarts.restored
+        return self._restarts.restored
 
     def _carry_leaves(self) -> list[Ndarray]:
         return Nest(self._carry).split(self._carry)
@@ -197,7 +186,7 @@ class Actor:
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
             "sums": self._sums.sums.T.copy(),
-            **({} if self._restarts is None else {"start": self._restarts.start.copy()}),
+            **self._restarts.state_dict(),
         }
 
     def _env_states(self) -> Ndarray | None:
@@ -222,8 +211,7 @@ class Actor:
         form = Nest(self._agent.initial_carry(len(self._rows)))
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T
-        if self._restarts is not None:  # before there were any, all began by a reset
-            self._restarts.start[:] = state.get("start", -1)
+        self._restarts.load_state_dict(state)
         self._begun = True
 
 
@@ -247,6 +235,16 @@ def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward
         prev_reward[row] = 0 if first[row] else reward[row]
         ended += first[row]
     return ended
+
+
+def _restarts(
+    venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
+) -> Restarts:
+    """Return what has episodes begin from stored states, if there are some."""
+    starts, noise = options.starts, RowNoise(options.seed, rows, STREAM)
+    found = Restarts(venv, columns, starts and starts.states, spaces.obs, noise)
+    found.begin_fragment(starts and starts.table())
+    return found
 
 
 def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:

@@ -28,7 +28,7 @@ def begin_episodes(
     options: SamplerOptions,
     sums: EpisodeSums,
     steps: npt.NDArray[np.uint64],
-    restarts: Restarts | None = None,
+    restarts: Restarts,
 ) -> None:
     """Reset every row by a seed of its own; have it play a random number of random steps.
 
@@ -42,16 +42,14 @@ def begin_episodes(
         options: of the sampler.
         sums: of the episodes in progress.
         steps: `[b]`, those that were sampled before, if these are not the very first episodes.
-        restarts: brings rows to stored states, if there are some.
+        restarts: brings rows to stored states.
     """
     shown = venv.reset(row_seeds(options.seed, rows, steps))
     _write(columns.obs[-1], slice(None), shown)
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
     sums.clear()
-    if restarts is not None:
-        restarts.begin(np.arange(len(rows)), steps, columns.obs[-1])
-        shown = columns.obs[-1]
+    restarts.begin_all(steps)
     if not options.random_steps:
         return
     space = venv.single_action_space
@@ -63,7 +61,9 @@ def begin_episodes(
         if len(live) == 0:
             return
         noise.advance()
-        action, _, _ = agent.step(first_inputs(shown, space, len(rows), noise=noise), None)
+        action, _, _ = agent.step(
+            first_inputs(columns.obs[-1], space, len(rows), noise=noise), None
+        )
         _random_step(venv, columns, sums, live, action)
 
 

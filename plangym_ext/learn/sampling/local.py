@@ -13,10 +13,11 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
+from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.sampler_state import joined_states, loaded_starts, split_state
+from plangym_ext.learn.sampling.past import Past
+from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.venv_rows import VenvRows
@@ -53,8 +54,7 @@ class LocalSampler(Closing):
             Actor(one, agent, self.tree, rows, options)
             for one, rows in zip(venvs, ranges, strict=True)
         ]
-        self._options, self._window = options, Window(options.window)
-        self._starts = options.starts
+        self._options, self._past = options, Past.of(options)
         #: Where the actors were when the fragment began that is being played, or that failed.
         self._saved: list[dict[str, Any]] | None = None
 
@@ -81,14 +81,12 @@ class LocalSampler(Closing):
         self._settle()
         recover = self._options.recover
         self._saved = [actor.state_dict(envs=recover) for actor in self._actors]
-        table = None if self._starts is None else self._starts.table()
         for actor in self._actors:
-            actor.begin_fragment(version, table)
+            actor.begin_fragment(version, self._past.table())
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
-        starts = None if self._starts is None else self._starts.after(episodes)
         # At once, so that an interrupt finds the fragment played or not.
-        self._window, self._saved, self._starts = self._window.after(episodes), None, starts
+        self._past, self._saved = self._past.after(episodes), None
         restored = sum(actor.restored for actor in self._actors)
         return collected(self.tree, episodes, version, time.perf_counter() - began, restored)
 
@@ -117,12 +115,12 @@ class LocalSampler(Closing):
     @property
     def starts(self) -> Starts | None:
         """What the next fragment's episodes begin from; None: they begin by a reset."""
-        return self._starts
+        return self._past.starts
 
     @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
-        return self._window.means()
+        return self._past.window.means()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two calls of `collect`: also envs in mid-episode.
@@ -132,16 +130,14 @@ class LocalSampler(Closing):
         """
         self._settle()
         rows = joined_states([actor.state_dict() for actor in self._actors])
-        starts = {} if self._starts is None else {"starts": self._starts.state_dict()}
-        return {"rows": rows, "window": self._window.columns, **starts}
+        return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""
         parts = split_state(state["rows"], self._ranges)
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
-        self._window, self._saved = Window(self._options.window, state["window"]), None
-        self._starts = loaded_starts(self._options.starts, state)
+        self._past, self._saved = Past.of(self._options, state), None
 
     def close(self) -> None:
         """Close the envs; safe to call twice. The tree stays good."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import ForeignCheckpoint
-from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.states.envelope import stacked_rows
 
 
@@ -44,13 +43,6 @@ def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[
         {name: _rows(value, part.start, part.stop) for name, value in state.items()}
         for part in ranges
     ]
-
-
-def loaded_starts(starts: Starts | None, state: Mapping[str, Any]) -> Starts | None:
-    """Return the `Starts` of a sampler as they were saved; as they are if there were none then."""
-    if starts is None or "starts" not in state:
-        return starts
-    return starts.loaded(state["starts"])
 
 
 def _rows(value: Any, start: int, stop: int) -> Any:

@@ -15,12 +15,13 @@ from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
+from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
-from plangym_ext.learn.sampling.sampler_state import joined_states, loaded_starts, split_state
+from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.weights import SharedWeights
@@ -85,8 +86,7 @@ class WorkerSampler(Closing):
         self.tree: ArrayDict = self._built_tree(make_venv)
         self._weights = SharedWeights(agent.state_dict())
         self._progress = [Array((1,), np.int64, storage="shared") for _ in self._ranges]
-        self._window = Window(self._options.window)
-        self._starts = self._options.starts
+        self._past = Past.of(self._options)
         #: Where the rows of every worker were when the last fragment ended; None at first.
         self._states: list[Mapping[str, Any]] | None = None
         #: Workers whose rows may be elsewhere.
@@ -149,17 +149,11 @@ class WorkerSampler(Closing):
             one[0] = 0
         if self._states is None:  # rows can only be brought back to where they have begun
             self._states, self._away = self._ask("state"), set()
-        table = None if self._starts is None else self._starts.table()
-        answers = self._ask("collect", version, table, progress=progress)
+        answers = self._ask("collect", version, self._past.table(), progress=progress)
         tables, states, restored = zip(*answers, strict=True)
         episodes = merged_episodes(list(tables))
         # At once, so that an interrupt finds the fragment played or not.
-        self._states, self._window, self._away, self._starts = (
-            list(states),
-            self._window.after(episodes),
-            set(),
-            None if self._starts is None else self._starts.after(episodes),
-        )
+        self._states, self._past, self._away = list(states), self._past.after(episodes), set()
         seconds = time.perf_counter() - began
         return collected(self.tree, episodes, version, seconds, sum(restored))
 
@@ -217,12 +211,12 @@ class WorkerSampler(Closing):
     @property
     def starts(self) -> Starts | None:
         """What the next fragment's episodes begin from; None: they begin by a reset."""
-        return self._starts
+        return self._past.starts
 
     @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
-        return self._window.means()
+        return self._past.window.means()
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
@@ -234,15 +228,13 @@ class WorkerSampler(Closing):
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two calls of `collect`; see `SerialSampler`."""
         rows = joined_states(self._ask("state"))
-        starts = {} if self._starts is None else {"starts": self._starts.state_dict()}
-        return {"rows": rows, "window": self._window.columns, **starts}
+        return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what a sampler's `state_dict` returned, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
-        self._window = Window(self._options.window, state["window"])
-        self._starts = loaded_starts(self._options.starts, state)
+        self._past = Past.of(self._options, state)
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""
