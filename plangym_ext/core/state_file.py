@@ -75,8 +75,9 @@ def write_arrays(
     """Write states `[B, S]` with other arrays beside them; see `save_states`."""
     rows = env.checked_states(states, where)
     identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
+    content: dict[str, Any] = {"states": rows, "identity": np.array(identity), **arrays}
     with replacing(_with_suffix(path), "wb") as file:
-        np.savez_compressed(file, states=rows, identity=np.array(identity), **arrays)
+        np.savez_compressed(file, **content)
 
 
 def read_arrays(

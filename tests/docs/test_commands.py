@@ -35,6 +35,7 @@ REDUCED: dict[str, str] = {
     "scores.py": "--envs CartPole-v1 --seeds 0 --num-simulations 4 --max-steps 5",
     "search.py": "--only cartpole --rounds 1 --seconds 0.02",
     "states.py": "--envs CartPole-v1 --seconds 0.02",
+    "starts.py": "--only NarrowPath --seeds 0 --steps 2000",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
     "updates_from_replay.py": "--only sac --who ours --rounds 1 --seconds 0.1",
