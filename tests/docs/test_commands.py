@@ -50,6 +50,8 @@ REDUCED_CLI: dict[str, str] = {
     "train": "--rounds 2",
     "eval": "--episodes 2 --max-steps 20",
     "states": "--count 10",
+    "sweep": "--rounds 1 --seeds 1",
+    "eval": "--episodes 1",
     "doctor": "--steps 5",
     "plot": "",
     "list": "",
