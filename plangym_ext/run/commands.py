@@ -10,13 +10,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "a planner plays one episode"),
     "compare": ("compare", "several planners at equal model steps"),
     "train": ("train", "a network learns from planning, or an agent from playing"),
-<<<<<<< HEAD
+    "sweep": ("sweep", "many training runs: values of settings, and seeds"),
     "eval": ("evaluate", "play episodes with what was trained, or compare several players"),
     "states": ("draw_states", "keep states that a player comes through, to begin from"),
-=======
-    "sweep": ("sweep", "many training runs: values of settings, and seeds"),
-    "eval": ("evaluate", "play episodes with what was trained"),
->>>>>>> main
     "plot": ("plot", "curves of runs, seeds together"),
     "doctor": ("doctor", "how an env's state is captured, with proof"),
     "list": ("listing", "envs, planners, algorithms and presets by name"),

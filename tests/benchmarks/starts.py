@@ -66,7 +66,7 @@ class Task(NamedTuple):
 TASKS = {
     "MountainCar": Task("MountainCar-v0", {}, lambda obs: 2 * (obs[:, 1] >= 0), 150_000, -150.0),
     "NarrowPath, 24 steps": Task(
-        "plangym_ext/NarrowPath-v0", {"n": 24}, lambda obs: np.ones(len(obs)), 100_000, 0.9
+        "plangym_ext/NarrowPath-v0", {"n": 24}, lambda obs: np.zeros(len(obs)), 100_000, 0.9
     ),
 }
 _CONFIG = PPOConfig(
