@@ -156,7 +156,7 @@ def _played(
             count,
             seed=options.seed,
             starts=starts,
-            callback=lambda move, name=name: line.update(told(name, move)),  # type: ignore[misc]
+            callback=lambda move, name=name: line.update(told(name, move)),
         )
     line.leave()
     return found

@@ -241,9 +241,11 @@ def _restarts(
     venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
 ) -> Restarts:
     """Return what has episodes begin from stored states, if there are some."""
-    starts, noise = options.starts, RowNoise(options.seed, rows, STREAM)
-    found = Restarts(venv, columns, starts and starts.states, spaces.obs, noise)
-    found.begin_fragment(starts and starts.table())
+    noise = RowNoise(options.seed, rows, STREAM)
+    if options.starts is None:
+        return Restarts(venv, columns, None, spaces.obs, noise)
+    found = Restarts(venv, columns, options.starts.states, spaces.obs, noise)
+    found.begin_fragment(options.starts.table())
     return found
 
 
