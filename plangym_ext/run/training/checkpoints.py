@@ -21,6 +21,7 @@ FREE = (
     "env.trust",
     "env.n_workers",
     "collector.timeout",
+    "evaluation.record",
     "evaluation.stop_at",
 )
 
