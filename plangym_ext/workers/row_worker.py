@@ -17,7 +17,7 @@ from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW, ROW, worker_lines
-from plangym_ext.workers.channel import Channel, Message
+from plangym_ext.workers.channel import Channel, Message, Plain
 from plangym_ext.workers.protocol import (
     CLOSED,
     Call,
@@ -111,6 +111,9 @@ class Worker:
 
     def _serve(self, message: ToWorker, fds: list[int]) -> None:
         match message:
+            case Plain():
+                self._busy = True
+                self._answer_plain(message)
             case Call():
                 self._busy = True
                 self._answer(message.request, self._call, message.name, message.arguments)
@@ -199,6 +202,18 @@ class Worker:
                     self._inbox.append((message, fds))
                 else:
                     self._serve(message, fds)
+
+    def _answer_plain(self, message: Plain) -> None:
+        try:
+            found = self._env.plain(message.data)
+            answer: Plain | Value | Failure | TooWide
+            if type(found) is bytes:
+                answer = Plain(message.request, found)
+            else:
+                answer = Value(message.request, pickled(found))
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            answer = _problem(message.request, error)
+        self._channel.send(answer)
 
     def _answer(self, request: int, function: Any, *args: Any) -> None:
         try:
