@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.vector.checkpoint import RowCall
 from plangym_ext.vector.env_rows import EnvRows
-from plangym_ext.vector.results import Reply
 from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.shared_outs import OWN_BLOCK, OutLayout, OutShare
-from plangym_ext.vector.step_messages import StepMessages
 from plangym_ext.vector.step_out import OutArrays, OutRows, Places
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
@@ -30,6 +27,7 @@ from plangym_ext.workers.protocol import (
     OpenBlock,
     Service,
 )
+from plangym_ext.workers.remote_errors import pickled
 from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
@@ -197,7 +195,6 @@ class WorkerHost(RowHost):
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._memory: RowMemory | None = None
-        self._messages: StepMessages | None = None
         #: Numbers of the memory and the layouts of `out` that the process knows, and what it
         #: is to forget.
         self._known: set[int] = set()
@@ -223,17 +220,20 @@ class WorkerHost(RowHost):
 
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
-        request, out = next_request(), None if call.out is None else self._told(call.out)
-        data = None
-        if call.name == "step" and self._messages is not None:
-            data = self._messages.request(call.args, out)
-        if data is not None:
-            self.worker.post(Plain(request, data))
-        else:
-            given = {} if out is None else {"out": out}
-            self.worker.post(Call(request, call.name, pickle.dumps((call.args, given), protocol=5)))
+        request = next_request()
+        self.worker.post(self._message(request, call))
         self.worker.begun(call.name)
         return request
+
+    def _message(self, request: int, call: RowCall) -> Plain | Call:
+        """Return what asks for a call: a few bytes if it is a step whose actions lie in memory."""
+        out = None if call.out is None else self._told(call.out)
+        if call.name == "step":
+            data = self._messages.request(call.args, out)
+            if data is not None:
+                return Plain(request, data)
+        given = {} if out is None else {"out": out}
+        return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
 
     def _told(self, out: OutShare) -> tuple[int, Places]:
         """Tell the process where arrays lie, unless it knows; return what a step says of them."""
@@ -265,15 +265,7 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         answer = self.worker.taken(request)
         assert answer is not None
-        found = self.worker.opened(answer)
-        messages = self._messages
-        if messages is None:
-            return found
-        if type(found) is bytes:
-            return messages.read_answer(found)
-        if type(found) is Reply and found.forms is not None:
-            messages.forms.learn(*found.forms)
-        return found
+        return self._messages.read_answer(self.worker.opened(answer))
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -315,7 +307,8 @@ class WorkerHost(RowHost):
     def close(self) -> BaseException | None:
         """See `RowHost`."""
         error = self.worker.end()
-        self._block = self._memory = self._messages = None  # the memory is a descriptor, too
+        self.__dict__.pop("_messages", None)
+        self._block = self._memory = None  # the memory is a descriptor, too
         return error
 
 
@@ -355,20 +348,19 @@ class RowService:
         if name == "open":
             return self._open(*args)
         given = {key: self._out(*told) for key, told in kwargs.items()}
-        try:
-            return getattr(self._rows, name)(*args, **given)
-        finally:
-            self._rows.between_calls()
+        return self._called(getattr(self._rows, name), *args, **given)
 
-    def plain(self, data: bytes) -> bytes | Reply:
-        """Step rows as a message of few bytes says; return the answer."""
-        asked = self._messages.read_request(data)
+    def plain(self, message: Plain) -> Plain | bytes:
+        """Step rows as a message of few bytes says; return the answer, a pickle if it has to be."""
+        asked = self._messages.read_request(message.data)
         out = None if asked.out is None else self._out(*asked.out)
+        reply = self._called(self._rows.step, *asked[:4], out=out)
+        answer = self._messages.answer(asked, reply)
+        return Plain(message.request, answer) if type(answer) is bytes else pickled(answer)
+
+    def _called(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
-            reply = self._rows.step(
-                asked.rows, asked.actions, asked.resets, asked.same_step, out=out
-            )
-            return self._messages.answer(asked.rows, reply, asked.forms)
+            return method(*args, **kwargs)
         finally:
             self._rows.between_calls()
 
@@ -378,7 +370,7 @@ class RowService:
     def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
         memory = pickle.loads(form).memory(self._blocks[OWN_BLOCK])
         self._space = memory.obs.space
-        self._messages: StepMessages | None = memory.messages(self._first)
+        self._messages = memory.messages(self._first)
         self._rows.use(memory, index)
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)

@@ -37,15 +37,18 @@ class InfoForm(NamedTuple):
             kind = type(value)
             if type(key) is not str:
                 return None
-            if kind in _SCALARS:
-                arrays.append(None)
-            elif isinstance(value, np.generic) and kind.__module__ == "numpy" and _plain(value):
-                arrays.append(None)
-            elif kind is np.ndarray and _plain(value):
+            if kind is np.ndarray and _plain(value):
                 arrays.append((value.dtype.str, value.shape))
+            elif kind in _SCALARS or _is_scalar(value):
+                arrays.append(None)
             else:
                 return None
         return cls(tuple(info), tuple(map(type, info.values())), tuple(arrays))
+
+
+def _is_scalar(value: Any) -> bool:
+    own = type(value).__module__ != "numpy"  # a class of someone else's, to be kept as it is
+    return isinstance(value, np.generic) and not own and _plain(value)
 
 
 def _plain(value: Any) -> bool:

@@ -284,13 +284,8 @@ class RowMemory(NamedTuple):
     actions: ActionMemory | None
     infos: np.ndarray
 
-    def messages(self, first: int) -> StepMessages | None:
-        """Return what writes and reads the messages of steps of a process, by its first row.
-
-        There is none where actions have no array form.
-        """
-        if self.actions is None:
-            return None
+    def messages(self, first: int) -> StepMessages:
+        """Return what writes and reads the messages of steps of a process, by its first row."""
         return StepMessages(self.actions, InfoForms(self.infos), first)
 
     def results(

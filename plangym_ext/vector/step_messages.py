@@ -47,12 +47,12 @@ class StepMessages:
     """Writes and reads the messages of one process's steps; both ends have one.
 
     Args:
-        actions: memory of all rows of the vector env.
+        actions: memory of all rows of the vector env; None if actions have no array form.
         forms: of infos that this process's rows have.
         first: number of the process's first row.
     """
 
-    def __init__(self, actions: ActionMemory, forms: InfoForms, first: int) -> None:
+    def __init__(self, actions: ActionMemory | None, forms: InfoForms, first: int) -> None:
         self._actions, self.forms, self._first = actions, forms, first
 
     def request(self, args: Sequence[Any], out: tuple[int, Places] | None) -> bytes | None:
@@ -63,7 +63,7 @@ class StepMessages:
             out: as of `StepRequest`.
         """
         rows, actions, resets, same_step = args
-        code = self._actions.put(self._places(rows), actions)
+        code = b"" if self._actions is None else self._actions.put(self._places(rows), actions)
         if not code:
             return None
         number, places = (-1, slice(0, 0)) if out is None else out
@@ -81,20 +81,16 @@ class StepMessages:
         rows, start = _read(data, start, *ends[:2])
         places, start = _read(data, start, *ends[2:])
         num_rows = len(rows)
+        assert self._actions is not None
         resets = list(map(bool, data[start:])) if flags & _RESETS else [False] * num_rows
         actions = self._actions.take(self._places(rows), code)
         at = slice(places.start, places.stop) if isinstance(places, range) else places
         out = None if number < 0 else (number, at)
         return StepRequest(rows, actions, resets, bool(flags & _SAME_STEP), out, forms)
 
-    def answer(self, rows: Sequence[int], reply: Reply, known: int) -> bytes | Reply:
-        """Return the message for a reply; or the reply itself, to be sent otherwise.
-
-        Args:
-            rows: that were stepped.
-            reply: of `EnvRows.step`.
-            known: how many forms of infos the other process knows.
-        """
+    def answer(self, asked: StepRequest, reply: Reply) -> bytes | Reply:
+        """Return the message for a reply of `EnvRows.step`; or a reply, to be sent otherwise."""
+        rows, known = asked.rows, asked.forms
         infos, finals, obs, _, _, states, shown, checksum, _ = reply
         numbers: list[int] = []
         plain = obs is None and states is None and shown is None
@@ -111,8 +107,12 @@ class StepMessages:
         head = _ANSWER.pack(checksum, len(infos), len(finals))
         return head + np.array(numbers, _NUMBER).tobytes() if numbers else head
 
-    def read_answer(self, data: bytes) -> Reply:
-        """Return the reply of a message."""
+    def read_answer(self, data: Any) -> Any:
+        """Return the reply of a message; anything else is returned as it is."""
+        if type(data) is not bytes:
+            if type(data) is Reply and data.forms is not None:
+                self.forms.learn(*data.forms)
+            return data
         checksum, num_infos, num_finals = _ANSWER.unpack_from(data)
         if not num_infos and not num_finals:
             return Reply(checksum=checksum)

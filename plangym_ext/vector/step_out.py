@@ -184,15 +184,17 @@ class OutRows(NamedTuple):
     places: Places
 
     def write(
-        self, steps: Sequence[np.ndarray], shown: Sequence[np.ndarray], infos: Any, finals: Any
-    ) -> None:
-        """Write what came of these rows; see `OutArrays.write`."""
-        self.arrays.write(self.places, shown, steps, infos, finals)
-
-    def returned(
-        self, infos: list[tuple[int, dict[str, Any]]], finals: list[tuple[int, Any, dict[str, Any]]]
+        self,
+        steps: Sequence[np.ndarray],
+        shown: Sequence[np.ndarray],
+        infos: list[tuple[int, dict[str, Any]]],
+        finals: list[tuple[int, Any, dict[str, Any]]],
     ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, Any, dict[str, Any]]]]:
-        """Return infos and finals with what is wanted of them besides; arguments as of `write`."""
+        """Write what came of these rows; return what is wanted of infos and finals besides.
+
+        Arguments are as of `OutArrays.write`.
+        """
+        self.arrays.write(self.places, shown, steps, infos, finals)
         wanted = self.arrays.wanted
         if wanted is None:
             return infos, finals

@@ -128,31 +128,16 @@ class Channel:
             ChannelClosed: the other end is gone.
             ChannelFull: it has made no room in time.
         """
-        if type(message) is Plain:
-            data = _REQUEST.pack(message.request) + message.data
-            self._send(_PLAIN_MARK, data, fds, meanwhile, timeout)
-        else:
-            self.send_pickled(pickle.dumps(message, protocol=5), fds, meanwhile, timeout)
+        self._send_frame(_frame(message, len(fds)), fds, meanwhile, timeout)
 
-    def send_pickled(
+    def _send_frame(
         self,
-        data: bytes,
-        fds: tuple[int, ...] = (),
-        meanwhile: Callable[[], object] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Send a message that is pickled already."""
-        self._send(_MARK, data, fds, meanwhile, timeout)
-
-    def _send(
-        self,
-        mark: int,
-        data: bytes,
+        frame: bytes,
         fds: tuple[int, ...],
         meanwhile: Callable[[], object] | None,
         timeout: float | None,
     ) -> None:
-        rest: bytes | memoryview = _HEADER.pack(mark, len(fds), len(data)) + data
+        rest: bytes | memoryview = frame
         left = list(fds)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -281,11 +266,21 @@ class Channel:
         self._sock.close()
 
 
+def _frame(message: Any, num_fds: int) -> bytes:
+    """Return the frame of a message."""
+    if type(message) is Plain:
+        mark, data = _PLAIN_MARK, _REQUEST.pack(message.request) + message.data
+    else:
+        mark, data = _MARK, pickle.dumps(message, protocol=5)
+    return _HEADER.pack(mark, num_fds, len(data)) + data
+
+
 def _read(mark: int, data: bytes) -> Any:
     """Return the message of a frame."""
     try:
         if mark == _PLAIN_MARK:
-            return Plain(*_REQUEST.unpack_from(data), data[_REQUEST.size :])
+            (request,) = _REQUEST.unpack_from(data)
+            return Plain(request, data[_REQUEST.size :])
         return pickle.loads(data)
     except Exception as error:  # whatever comes of bytes that are no pickle
         raise ChannelDamaged(f"a message cannot be read: {error!r}") from error

@@ -188,7 +188,7 @@ class Service:
     Attributes:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
             them, and `open_block` if it is given memory, `know` if arrays, `plain` if it is
-            sent `Plain` messages: that returns the bytes of the answer, or what `call` would.
+            sent a `Plain` message: it returns another one, or a pickle of the answer.
     """
 
     make: Callable[[], Any]

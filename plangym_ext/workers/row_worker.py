@@ -112,10 +112,8 @@ class Worker:
     def _serve(self, message: ToWorker, fds: list[int]) -> None:
         match message:
             case Plain():
-                self._busy = True
-                self._answer_plain(message)
+                self._answer(message.request, self._env.plain, message)
             case Call():
-                self._busy = True
                 self._answer(message.request, self._call, message.name, message.arguments)
             case Finish():
                 self._answer(message.request, self._finish, message.queue)
@@ -203,24 +201,15 @@ class Worker:
                 else:
                     self._serve(message, fds)
 
-    def _answer_plain(self, message: Plain) -> None:
-        try:
-            found = self._env.plain(message.data)
-            answer: Plain | Value | Failure | TooWide
-            if type(found) is bytes:
-                answer = Plain(message.request, found)
-            else:
-                answer = Value(message.request, pickled(found))
-        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
-            answer = _problem(message.request, error)
-        self._channel.send(answer)
-
     def _answer(self, request: int, function: Any, *args: Any) -> None:
+        self._busy = True
         try:
-            answer = pickle.dumps(Value(request, function(*args)), protocol=5)
+            answer: Any = function(*args)
+            if type(answer) is bytes:
+                answer = Value(request, answer)
         except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
-            answer = pickle.dumps(_problem(request, error), protocol=5)
-        self._channel.send_pickled(answer)
+            answer = _problem(request, error)
+        self._channel.send(answer)
 
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:
