@@ -16,6 +16,7 @@ from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.rows import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
+from plangym_ext.native.seeded_resets import SeededResets
 from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
@@ -78,6 +79,7 @@ class StateBackend(VectorBackend):
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
         #: That of the marks of invalid values, if they are wanted.
         self._marks = env.plan_env.layout.info[len(self._columns) :]
+        self._seeded = SeededResets(env)
         self._rows, self._numbers = range(num_envs), np.arange(num_envs)
         states = np.zeros((num_envs, env.state_width), np.uint8)
         #: States of all rows as `step_live` returns them, which of them were never reset, and
@@ -221,11 +223,16 @@ class StateBackend(VectorBackend):
         resets: np.ndarray,
         same_step: bool,
         out: StepOut | None = None,
+        states: np.ndarray | None = None,
     ) -> StepResults | None:
-        """Step or reset rows by native calls; None, and nothing moved, if they cannot."""
+        """Step or reset rows by native calls; None, and nothing moved, if they cannot.
+
+        Rows begin where they are, or in `states` `[k, S]`.
+        """
         whole = isinstance(rows, range)
         kept, fresh, _ = self._kept
-        states = kept if whole else kept[rows]
+        if states is None:
+            states = kept if whole else kept[rows]
         self._begun = self._begun or whole
         use = _ALL_FRESH if out is None else self._use_of(out)
         found = self._env.step_live(
@@ -371,16 +378,32 @@ class StateBackend(VectorBackend):
     ) -> StepResults:
         """See `VectorBackend`."""
         self._forget_unkept()
-        if not options and not self._fresh[rows].any() and all(seed is None for seed in seeds):
-            leaf = self._env.layout.action.leaves[0]
-            ignored = np.zeros((len(rows), *leaf.shape), leaf.dtype)
-            results = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
-            if results is not None:
-                return results
+        results = None if options else self._reset_all_of(rows, seeds)
+        if results is not None:
+            return results
         begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
         states, shown, infos = zip(*begun, strict=True)
         self._reach_rows(rows, states, shown)
         return self._checked(rows, _quiet_results(len(rows), infos, []))
+
+    def _reset_all_of(self, rows: Sequence[int], seeds: Sequence[int | None]) -> StepResults | None:
+        """Reset rows by one native call; None, and nothing moved, if it cannot."""
+        kept, fresh, _ = self._kept
+        states = None
+        if any(seed is not None for seed in seeds):
+            states = self._seeded.begun(kept[rows], fresh[rows], seeds)
+            if states is None:
+                return None
+        elif fresh[rows].any():
+            return None
+        leaf = self._env.layout.action.leaves[0]
+        ignored, every = np.zeros((len(rows), *leaf.shape), leaf.dtype), np.ones(len(rows), bool)
+        results = self._step_all(rows, ignored, every, same_step=False, states=states)
+        if results is not None and self._reached is not None:
+            fresh = fresh.copy()
+            fresh[rows] = False
+            self._reached = self._reached[0], fresh
+        return results
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
