@@ -16,7 +16,6 @@ from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.rows import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
-from plangym_ext.native.seeded_resets import SeededResets
 from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
@@ -79,7 +78,6 @@ class StateBackend(VectorBackend):
         self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
         #: That of the marks of invalid values, if they are wanted.
         self._marks = env.plan_env.layout.info[len(self._columns) :]
-        self._seeded = SeededResets(env)
         self._rows, self._numbers = range(num_envs), np.arange(num_envs)
         states = np.zeros((num_envs, env.state_width), np.uint8)
         #: States of all rows as `step_live` returns them, which of them were never reset, and
@@ -391,7 +389,7 @@ class StateBackend(VectorBackend):
         kept, fresh, _ = self._kept
         states = None
         if any(seed is not None for seed in seeds):
-            states = self._seeded.begun(kept[rows], fresh[rows], seeds)
+            states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
             if states is None:
                 return None
         elif fresh[rows].any():

@@ -82,7 +82,7 @@ def test_an_env_whose_resets_depend_on_more_than_its_generator_resets_its_rows_i
         venv.reset(seed=0, options={"low": -0.05})  # one by one: options are given
         monkeypatch.setattr(env, "step_live", other)
         obs, _ = venv.reset(seed=3)
-        assert venv._backend._seeded._at == -1
+        assert venv._backend._env._seeded._at == -1
     with gym.make("CartPole-v1") as single:
         for row in range(N):
             assert obs[row].tobytes() == single.reset(seed=3 + row)[0].tobytes()
