@@ -529,13 +529,14 @@ class StateBackend(VectorBackend):
             self._reach_rows(rows, states, None)
             self.keep(self.note)
 
-    def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
-        """See `VectorBackend`."""
+    def get_states(self, rows: Sequence[int]) -> np.ndarray:
+        """See `VectorBackend`; they are `[k, S]`, fresh."""
         self._forget_unkept()
-        for row in rows:
-            if self._fresh[row]:
-                raise ResetNeeded(f"row {row} was never reset. Call reset first.")
-        return list(self._sealed(rows))
+        fresh = self._fresh[rows]
+        if fresh.any():
+            row = rows[int(np.argmax(fresh))]
+            raise ResetNeeded(f"row {row} was never reset. Call reset first.")
+        return self._sealed(rows)
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<IIQ")
-_MARK, _PLAIN_MARK = (int.from_bytes(mark, "little") for mark in (b"PGX\x1a", b"PGY\x1a"))
+_MARK, _PLAIN_MARK = (int.from_bytes(mark, "little") for mark in (b"PGX\x1a", b"PGP\x1a"))
 _REQUEST = struct.Struct("<Q")
 _CHUNK = 1 << 16
 #: Most descriptors that one message carries.
