@@ -15,7 +15,7 @@ import numpy.typing as npt
 from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import DamagedCheckpoint
 
-#: Bytes of a block. Smaller ones save less of what has not changed, but are more to list.
+#: Bytes of a block: more is saved anew of large ones, and small ones are more to list.
 BLOCK_BYTES = 1 << 18
 #: Most blocks of a file. What a ring has overwritten leaves few files that are used in part.
 FILE_BLOCKS = 64
@@ -33,6 +33,7 @@ class _Table(NamedTuple):
     digests: npt.NDArray[np.uint8]  # [K, 32] SHA-256 of each
     files: npt.NDArray[np.int64]  # [K] numbers of the files that hold them; -1: none yet
     offsets: npt.NDArray[np.int64]  # [K] bytes before them in their files
+    size: int  # bytes of each but the last
 
 
 @final
@@ -64,7 +65,7 @@ class BlockFiles:
         Raises:
             OSError: it cannot be written; the files that were there are as they were.
         """
-        blocks = {place: _blocks_of(array) for place, array in _large(content)}
+        blocks = {place: _blocks_of(array, BLOCK_BYTES) for place, array in _large(content)}
         tables = {place: _compared(parts, self._last.get(place)) for place, parts in blocks.items()}
         self._give_up_rare(blocks, tables)
         self._write(blocks, tables)
@@ -145,7 +146,7 @@ class BlockFiles:
         described = value[_BLOCKS]
         array = np.empty(described["shape"], described["dtype"])
         table = _table(described)
-        for i, block in enumerate(_blocks_of(array)):
+        for i, block in enumerate(_blocks_of(array, table.size)):
             number = int(table.files[i])
             file = opened.get(number) or opened.setdefault(number, self._opened(number))
             file.seek(int(table.offsets[i]))
@@ -173,10 +174,10 @@ def files_of(content: Mapping[str, Any]) -> set[int]:
     return set().union(*found)
 
 
-def _blocks_of(array: npt.NDArray[Any]) -> list[memoryview]:
-    """Return views of the bytes of a contiguous array, `BLOCK_BYTES` each but the last."""
+def _blocks_of(array: npt.NDArray[Any], size: int) -> list[memoryview]:
+    """Return views of the bytes of a contiguous array, so many each but the last."""
     data = memoryview(array.reshape(-1).view(np.uint8))
-    return [data[begin : begin + BLOCK_BYTES] for begin in range(0, len(data), BLOCK_BYTES)]
+    return [data[begin : begin + size] for begin in range(0, len(data), size)]
 
 
 def _digest(block: memoryview) -> bytes:
@@ -187,8 +188,9 @@ def _compared(blocks: list[memoryview], before: _Table | None) -> _Table:
     """Return a table in which the blocks that have not changed are where they were."""
     joined = b"".join(map(_digest, blocks))
     digests = np.frombuffer(joined, np.uint8).reshape(len(blocks), _DIGEST_BYTES)
-    table = _Table(digests, np.full(len(blocks), -1), np.zeros(len(blocks), np.int64))
-    if before is not None:
+    nowhere = np.full(len(blocks), -1), np.zeros(len(blocks), np.int64)
+    table = _Table(digests, *nowhere, BLOCK_BYTES)
+    if before is not None and before.size == table.size:
         num = min(len(blocks), len(before.files))
         same = np.flatnonzero((digests[:num] == before.digests[:num]).all(axis=1))
         table.files[same], table.offsets[same] = before.files[same], before.offsets[same]
