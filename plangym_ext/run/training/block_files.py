@@ -176,7 +176,7 @@ def files_of(content: Mapping[str, Any]) -> set[int]:
 
 def _blocks_of(array: npt.NDArray[Any], size: int) -> list[memoryview]:
     """Return views of the bytes of a contiguous array, so many each but the last."""
-    data = memoryview(array.reshape(-1).view(np.uint8))
+    data: memoryview = array.reshape(-1).view(np.uint8).data
     return [data[begin : begin + size] for begin in range(0, len(data), size)]
 
 
