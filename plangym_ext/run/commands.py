@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate", "play episodes with what was trained, or compare several players"),
     "states": ("draw_states", "keep states that a player comes through, to begin from"),
     "plot": ("plot", "curves of runs, seeds together"),
+    "report": ("report", "one page about runs, which needs no network"),
+    "watch": ("watch", "a live page about runs"),
     "doctor": ("doctor", "how an env's state is captured, with proof"),
     "list": ("listing", "envs, planners, algorithms and presets by name"),
     "completion": ("completion", "let bash, zsh or fish complete what is typed"),

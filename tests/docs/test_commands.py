@@ -53,6 +53,8 @@ REDUCED_CLI: dict[str, str] = {
     "states": "--count 10",
     "doctor": "--steps 5",
     "plot": "",
+    "report": "",
+    "watch": "--port 0",
     "list": "",
     "completion": "",
     "--help": "",
@@ -159,6 +161,8 @@ def reduced(command: Command) -> list[str]:
         if len(cli) == 1:  # the text names the command
             return [*run, cli[0], "--help"]
         less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
+        if cli[0] == "watch":  # ends with Ctrl-C alone
+            run = ["timeout", "--preserve-status", "-s", "INT", "5", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = LEVELS if program == "quality.py" else sys.executable

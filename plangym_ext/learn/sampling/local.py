@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
@@ -19,7 +19,7 @@ from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
-from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
@@ -39,12 +39,14 @@ class LocalSampler(Closing):
         self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
         self._venv, self._agent, self._ranges = venv, agent, ranges
         self.num_envs = venv.num_envs
+        # Workers write there themselves.
+        self._storage: Literal["local", "shared"] = "shared" if venv.worker_pids else "local"
         self.tree: ArrayDict = build_sample_tree(
             venv,
             agent,
             num_steps,
             self.num_envs,
-            storage="shared" if venv.worker_pids else "local",  # workers write there themselves
+            storage=self._storage,
             env_info=options.env_info,
         )
         venvs = [VenvRows(venv, rows) for rows in ranges]
@@ -79,16 +81,18 @@ class LocalSampler(Closing):
         began = time.perf_counter()
         self._agent.set_mode("sample")
         self._settle()
-        recover = self._options.recover
-        self._saved = [actor.state_dict(envs=recover) for actor in self._actors]
+        self._saved = [actor.state_dict(envs=self._options.recover) for actor in self._actors]
         for actor in self._actors:
             actor.begin_fragment(version, self._past.table())
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
         # At once, so that an interrupt finds the fragment played or not.
         self._past, self._saved = self._past.after(episodes), None
-        restored = sum(actor.restored for actor in self._actors)
-        return collected(self.tree, episodes, version, time.perf_counter() - began, restored)
+        return collected(self.tree, episodes, version, began, self._restored())
+
+    def _restored(self) -> int:
+        """Return how many episodes of the fragment began from a stored state."""
+        return sum(actor.restored for actor in self._actors)
 
     def _settle(self) -> None:
         """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
@@ -98,6 +102,15 @@ class LocalSampler(Closing):
             self._saved = None
         for actor in self._actors:  # states are captured of all envs together
             actor.begin_episodes()
+        if any(actor.lacks_masks for actor in self._actors):
+            self._add_masks()
+
+    def _add_masks(self) -> None:
+        """Make room for masks of actions: that envs have some is known from their first reset."""
+        size = self.num_steps, self.num_envs
+        self.tree["action_mask"] = mask_array(self._venv, *size, self._storage)
+        for actor in self._actors:
+            actor.find_masks()
 
     def _play(self, progress: Progress | None) -> None:
         """Play T steps: while the agent acts for one actor, the envs of the others step."""

@@ -30,6 +30,8 @@ class SamplerOptions:
             without that info has 0.
         episode_fields: names of numeric infos of the last step of an episode, which become
             columns of the table of episodes; "a.b" is b of the dict a.
+        action_mask: whether the info "action_mask" is heeded, which says what may be played next
+            in a Discrete space: agents see it, and the tree has it.
         window: how many episodes the online statistics are of.
         starts: stored states that episodes begin from; None: all begin by a reset. The table of
             episodes then has "start", the index of the state; -1 for a reset.
@@ -43,6 +45,7 @@ class SamplerOptions:
     discount: float = 0.99
     env_info: Mapping[str, Any] = field(default_factory=dict)
     episode_fields: Sequence[str] = ()
+    action_mask: bool = True
     window: int = 100
     recover: bool = True
     starts: Starts | None = None

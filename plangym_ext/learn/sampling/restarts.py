@@ -65,10 +65,15 @@ class Restarts:
         if table is not None:
             self.table = table
 
-    def begin_all(self, steps: npt.NDArray[np.uint64]) -> None:
-        """Draw where all rows begin, which were reset; see `add`."""
+    def begin_all(self, steps: npt.NDArray[np.uint64], legal: Ndarray | None) -> None:
+        """Draw where all rows begin, which were reset; see `add`.
+
+        Args:
+            steps: `[b]`, as for `add`.
+            legal: `[b, A]` bool, what the rows may play; changed where one begins from a state.
+        """
         if self.start is not None:
-            self._begin(np.arange(len(self.start)), steps, self._columns.obs[-1])
+            self._begin(np.arange(len(self.start)), steps, self._columns.obs[-1], legal)
 
     def add(self, t: int, rows: Ndarray, going_on: Ndarray, steps: Ndarray) -> None:
         """Note that episodes have ended in step t, and begin the next ones.
@@ -83,9 +88,13 @@ class Restarts:
             return
         rows = rows[~going_on[rows]]
         self._ended.append(self.start[rows])
-        self.restored += self._begin(rows, steps + np.uint64(1), self._columns.obs[t + 1])
+        columns = self._columns
+        legal = None if columns.legal is None else columns.legal[t + 1]
+        self.restored += self._begin(rows, steps + np.uint64(1), columns.obs[t + 1], legal)
 
-    def _begin(self, rows: Ndarray, steps: npt.NDArray[np.uint64], obs: Any) -> int:
+    def _begin(
+        self, rows: Ndarray, steps: npt.NDArray[np.uint64], obs: Any, legal: Ndarray | None
+    ) -> int:
         """Begin episodes in some rows; return how many of them from a state."""
         assert self._states is not None
         assert self.start is not None
@@ -99,6 +108,8 @@ class Restarts:
         self._venv.restore(rows, self._states.states[drawn])
         for target, source in zip(leaves(obs), self._leaves, strict=True):
             target[rows] = source[drawn]
+        if legal is not None:
+            legal[rows] = True if self._states.legal is None else self._states.legal[drawn]
         return len(rows)
 
     def fields(self) -> dict[str, Ndarray]:

@@ -18,6 +18,7 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
+from plangym_ext.learn.sampling.legal_actions import tells_masks
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
@@ -108,8 +109,15 @@ class WorkerSampler(Closing):
         try:
             check_vector_env(venv, "WorkerSampler")
             size = self.num_steps, self.num_envs
-            info = self._options.env_info
-            return build_sample_tree(venv, self._agent, *size, storage="shared", env_info=info)
+            options = self._options
+            return build_sample_tree(
+                venv,
+                self._agent,
+                *size,
+                storage="shared",
+                env_info=options.env_info,
+                action_mask=options.action_mask and tells_masks(venv),
+            )
         finally:
             if hasattr(venv, "close"):
                 venv.close()
@@ -154,8 +162,7 @@ class WorkerSampler(Closing):
         episodes = merged_episodes(list(tables))
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
-        seconds = time.perf_counter() - began
-        return collected(self.tree, episodes, version, seconds, sum(restored))
+        return collected(self.tree, episodes, version, began, sum(restored))
 
     def _ask(self, name: str, *args: Any, progress: Progress | None = None) -> list[Any]:
         """Call a method of every worker; those that died are replaced and asked again, once."""

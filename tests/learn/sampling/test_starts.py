@@ -124,6 +124,38 @@ def test_a_life_that_is_lost_begins_no_other_episode():
     assert (began == 1).sum() == tree["first"].sum() - found.cost.restores - 1 > 0
 
 
+class Masked(Oracle):
+    """An oracle whose mask says how many steps of the episode were taken."""
+
+    def _told(self):
+        return {"action_mask": np.arange(5) == self.count}
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = super().reset(seed=seed)
+        return obs, self._told()
+
+    def step(self, action):
+        *found, _ = super().step(action)
+        return *found, self._told()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_may_be_played_is_that_of_the_state(known):
+    states = oracle_states(Masked)
+    # Steps taken in the episodes of row 0: 0 and 1 in the one of two steps, then 0 and 1.
+    assert states.obs[:, 2].tolist() == [0, 1, 0, 1]
+    legal = np.arange(5) == states.obs[:, 2:]
+    states = StateSet(states.states, states.obs, legal if known else None)
+    starts = StoredStarts(states, weights=[0, 1, 0, 1])
+    with SerialSampler(oracle_venv(2, Masked), Tally(), 8, starts=starts) as sampler:
+        for _ in range(2):
+            tree = sampler.collect().data
+            first = np.array(tree["first"][0:9])
+            mask = np.array(tree["action_mask"][0:9])
+            assert first.sum() > 3
+            assert (mask[first] == ([0, 1, 0, 0, 0] if known else [1, 1, 1, 1, 1])).all()
+
+
 def test_rows_that_are_states_or_live_in_workers_begin_there_too():
     states = cartpole_states()
 
