@@ -64,11 +64,18 @@ def command(preset: str, folder: Path, options: argparse.Namespace) -> list[str]
     return [*cli, "--resume", "--out", str(folder), *typed]
 
 
-def finish(preset: str, folder: Path, options: argparse.Namespace) -> float:
-    """Run to the end; returns the seconds that it took."""
-    started = time.perf_counter()
-    subprocess.run(command(preset, folder, options), check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started
+def finish(preset: str, folder: Path, options: argparse.Namespace) -> tuple[float, float]:
+    """Run to the end; returns the seconds to the first checkpoint and in all."""
+    began, typed, seconds = time.perf_counter(), command(preset, folder, options), None
+    with subprocess.Popen(typed, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            if seconds is None and newest_round(folder) >= 0:
+                seconds = time.perf_counter() - began
+            time.sleep(0.01)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, typed)
+    taken = time.perf_counter() - began
+    return taken if seconds is None else seconds, taken
 
 
 def newest_round(folder: Path) -> int:
@@ -160,9 +167,7 @@ def tried(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
     for old in ("whole", "killed"):
         shutil.rmtree(folder / old, ignore_errors=True)
     rng = np.random.default_rng(options.seed)
-    seconds = finish(preset, folder / "whole", options)
-    # Resuming what is done takes as long as it takes to start.
-    start = finish(preset, folder / "whole", options)
+    start, seconds = finish(preset, folder / "whole", options)
     print(f"{preset}, never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
     of_a_round = max(0.0, seconds - start) / options.rounds
     typed = command(preset, folder / "killed", options)
