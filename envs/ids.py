@@ -27,6 +27,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.sokoban:SokobanEnv",
         {"max_episode_steps": 120},
     ),
+    "plangym_ext/TMaze-v0": ("plangym_ext.envs.t_maze:TMazeEnv", {"max_episode_steps": 200}),
 }
 
 

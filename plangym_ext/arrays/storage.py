@@ -73,10 +73,11 @@ class SharedBlock:
         _by_map[id(self._map)] = self
         self._key = (stat.st_dev, stat.st_ino)
         # Without a name one call of C does it: Python drops a Ctrl-C that lands in a finalizer.
-        if name is None or not creator:
-            self._finalizer = weakref.finalize(self, os.close, fd)
-        else:
-            self._finalizer = weakref.finalize(self, _release, fd, name, os.getpid())
+        self._finalizer: weakref.finalize[..., SharedBlock] = (
+            weakref.finalize(self, os.close, fd)
+            if name is None or not creator
+            else weakref.finalize(self, _release, fd, name, os.getpid())
+        )
 
     @classmethod
     def create(cls, nbytes: int) -> SharedBlock:

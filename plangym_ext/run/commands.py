@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "a planner plays one episode"),
     "compare": ("compare", "several planners at equal model steps"),
     "train": ("train", "a network learns from planning, or an agent from playing"),
+    "sweep": ("sweep", "many training runs: values of settings, and seeds"),
     "eval": ("evaluate", "play episodes with what was trained"),
     "plot": ("plot", "curves of runs, seeds together"),
     "doctor": ("doctor", "how an env's state is captured, with proof"),

@@ -17,7 +17,7 @@ from typing import Any
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
-from plangym_ext.run.figures import load_pyplot, save
+from plangym_ext.run.figures import load_pyplot, save, styled
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 
@@ -79,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"wrote {results.path}")
     if options.plot:
         target = options.out / "compare.png"
-        _plot(results.summary(), target)
+        with styled():
+            _plot(results.summary(), target)
         print(f"wrote {target}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Curves of several seeds as one: a mean and a band around it."""
+"""Curves of several seeds as one: a middle and a band around it."""
 
 from __future__ import annotations
 
@@ -8,39 +8,60 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.bootstrap import STATISTICS, mean_interval
 
 Floats = npt.NDArray[np.float64]
 
+BANDS = ("bootstrap", "std", "none")
+
 
 class Curve(NamedTuple):
-    """A mean over runs, `[points]` each."""
+    """A middle over runs, `[points]` each."""
 
     x: Floats
-    mean: Floats
+    mean: Floats  # or what the statistic is
     low: Floats
     high: Floats
+    seeds: npt.NDArray[np.int64]  # runs that a point is of
 
 
-def aggregated(runs: Sequence[tuple[Floats, Floats]], band: str) -> Curve:
-    """Return the mean of some curves at every x that one of them has.
+def aggregated(
+    runs: Sequence[tuple[Floats, Floats]],
+    band: str,
+    statistic: str = "mean",
+    *,
+    smooth: int = 1,
+    points: int | None = None,
+) -> Curve:
+    """Return the middle of some curves, at the steps that they have.
 
     Between two points of a run it is interpolated; before its first and after its last
     it does not count. Points without a number are left out.
 
     Args:
         runs: (x, y) each; x need not be sorted.
-        band: "bootstrap" for the 95 % interval of the mean, "std" for one standard
+        band: "bootstrap" for the 95 % interval of the statistic, "std" for one standard
             deviation on either side, "none".
+        statistic: "mean", or "iqm": the mean of the middle half.
+        smooth: points of a run whose mean stands for each, the last of them.
+        points: at most; None: every x that one of the runs has.
     """
     clean = [_clean(x, y) for x, y in runs]
-    clean = [(x, y) for x, y in clean if len(x)]
+    clean = [(x, _smoothed(y, smooth)) for x, y in clean if len(x)]
     if not clean:
-        return Curve(*[np.zeros(0)] * 4)
+        nothing = np.zeros(0)
+        return Curve(nothing, nothing, nothing, nothing, np.zeros(0, np.int64))
     grid = np.unique(np.concatenate([x for x, _ in clean]))
+    if points is not None and len(grid) > points:
+        grid = np.linspace(grid[0], grid[-1], points)
     table = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in clean])
-    points = [_point(values[np.isfinite(values)], band) for values in table.T]
-    return Curve(grid, *np.array(points).T)
+    columns = [values[np.isfinite(values)] for values in table.T]
+    # Between two runs that do not overlap an even grid has points of none.
+    there = np.array([len(values) > 0 for values in columns])
+    found = [_point(values, band, statistic) for values in columns if len(values)]
+    count = np.array([len(values) for values in columns], np.int64)
+    middle, low, high = np.array(found).T
+    return Curve(grid[there], middle, low, high, count[there])
 
 
 def _clean(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -49,11 +70,21 @@ def _clean(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return x[there][order], y[there][order]
 
 
-def _point(values: Floats, band: str) -> tuple[float, float, float]:
-    """Return mean and ends of the band at one x."""
-    mean = float(values.mean())
-    if band == "none" or len(values) == 1:
-        return mean, mean, mean
-    if band == "std":
-        return mean, mean - float(values.std()), mean + float(values.std())
-    return mean_interval(values.tolist())
+def _smoothed(y: Floats, window: int) -> Floats:
+    """Return for each point the mean of the last `window` ones, of fewer at the beginning."""
+    if window <= 1:
+        return y
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    ends = np.arange(1, len(y) + 1)
+    begins = np.maximum(0, ends - window)
+    found: Floats = (sums[ends] - sums[begins]) / (ends - begins)
+    return found
+
+
+def _point(values: Floats, band: str, statistic: str) -> tuple[float, float, float]:
+    """Return the middle and the ends of the band at one x."""
+    if band == "bootstrap" and len(values) > 1:
+        return mean_interval(values.tolist(), statistic=statistic)
+    middle = float(STATISTICS[statistic](values[None])[0])
+    spread = float(values.std()) if band == "std" else 0.0
+    return middle, middle - spread, middle + spread

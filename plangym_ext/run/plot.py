@@ -1,7 +1,8 @@
 """`plangym-ext plot DIR...`: curves of training runs, seeds together.
 
 Every `progress.csv` in and below the folders is a run. Runs whose `params.json` differ in
-nothing but the seed are one curve: their mean, and a band around it.
+nothing but the seed are one curve: their mean, and a band around it. Where some of the seeds
+have no more points the curve goes on dotted, without a band.
 """
 
 from __future__ import annotations
@@ -12,15 +13,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.run.figures import load_pyplot, save
+from plangym_ext.run.arguments import at_least
+from plangym_ext.run.bootstrap import STATISTICS
+from plangym_ext.run.curves import BANDS, aggregated
+from plangym_ext.run.figures import SUFFIXES, WIDTHS, load_pyplot, save, styled
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group
 
-BANDS = ("bootstrap", "std", "none")
-SUFFIXES = (".png", ".svg")
 _PER_LINE = 3  # panels
+_POINTS = 400  # of a curve; more are not seen, and each costs an interval
+#: What is drawn if nothing is asked for: those of these that the runs have.
+MAIN = ("return", "eval/return")
+#: Column -> what an axis says of it.
+_TITLES = {
+    "step": "environment steps",
+    "return": "episode return",
+    "eval/return": "evaluation return",
+    "length": "episode length",
+    "eval/length": "evaluation length",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
@@ -30,20 +45,43 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         "--x", default="step", metavar="COLUMN", help="what the curves are drawn over"
     )
     parser.add_argument(
-        "--y", nargs="+", default=None, metavar="COLUMN", help="a panel each (default: all)"
+        "--y",
+        nargs="+",
+        default=None,
+        metavar="COLUMN",
+        help=f'a panel each, or "all" (default: {" and ".join(MAIN)}, if the runs have them)',
+    )
+    parser.add_argument(
+        "--statistic",
+        choices=tuple(STATISTICS),
+        default="mean",
+        help="of the seeds; iqm is the interquartile mean",
     )
     parser.add_argument(
         "--band",
         choices=BANDS,
         default="bootstrap",
-        help="95 %% interval of the mean, one standard deviation, or nothing",
+        help="95 %% interval of the statistic, one standard deviation, or nothing",
+    )
+    parser.add_argument(
+        "--smooth",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="each point is the mean of the last N of its run",
+    )
+    parser.add_argument(
+        "--width",
+        choices=tuple(WIDTHS),
+        default="screen",
+        help="of a figure for a column or a page of a paper, or for the screen",
     )
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("curves.png"),
+        default=None,
         metavar="FILE",
-        help=f"where to draw: {' or '.join(SUFFIXES)}",
+        help=f"where to draw: {', '.join(SUFFIXES)} (default: curves.png in the first DIR)",
     )
 
 
@@ -51,57 +89,89 @@ def run(options: argparse.Namespace) -> int:
     """Read, draw, write the file."""
     from plangym_ext.run.logs.runs import find_groups
 
-    if options.out.suffix not in SUFFIXES:
-        raise InvalidOption(f"--out must end in {' or '.join(SUFFIXES)}; got {options.out}.")
+    out = options.folders[0] / "curves.png" if options.out is None else options.out
+    if out.suffix not in SUFFIXES:
+        raise InvalidOption(f"--out must end in {' or '.join(SUFFIXES)}; got {out}.")
     load_pyplot("plot")
     groups = find_groups(options.folders)
+    panels = _panels(groups, options)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with styled(options.width):
+        save(drawn(groups, panels, options), out)
+    for group in groups:
+        count = len(group.runs)
+        print(f"{group.label}: {count} {'run' if count == 1 else 'runs'}")
+    print(f"wrote {out}")
+    return 0
+
+
+def _panels(groups: Sequence[Group], options: argparse.Namespace) -> list[str]:
+    """Return the columns that get a panel each."""
     known = list(dict.fromkeys(n for group in groups for one in group.runs for n in one.columns))
-    for name in [options.x, *(options.y or ())]:
+    asked: list[str] | None = None if options.y == ["all"] else options.y
+    for name in [options.x, *(asked or ())]:
         if name not in known:
             raise UnknownName(
                 f"no run has a column {name!r}{suggestion(name, known)}; columns: "
                 f"{', '.join(known)}"
             )
-    panels = options.y or [name for name in known if name != options.x]
-    if not panels:
+    if asked is not None:
+        return asked
+    others = [name for name in known if name != options.x]
+    if not others:
         raise UnknownName(f"there is nothing to draw over {options.x!r}; columns: {known}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    _draw(groups, panels, options)
-    for group in groups:
-        count = len(group.runs)
-        print(f"{group.label}: {count} {'run' if count == 1 else 'runs'}")
-    print(f"wrote {options.out}")
-    return 0
+    main = [name for name in MAIN if name in others]
+    return main if main and options.y is None else others
 
 
-def _draw(groups: Sequence[Group], panels: Sequence[str], options: argparse.Namespace) -> None:
-    """Draw a panel per column, a curve per group."""
+def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Namespace) -> Any:
+    """Return a figure with a panel per column and a curve per group; see `styled`."""
     pyplot = load_pyplot("plot")
+    from matplotlib.ticker import EngFormatter
+
     wide = min(_PER_LINE, len(panels))
     high = math.ceil(len(panels) / wide)
-    figure, axes = pyplot.subplots(high, wide, figsize=(5 * wide, 3.6 * high), squeeze=False)
+    width = WIDTHS[options.width] or 5.0 * wide
+    height = 0.72 * width / wide * high
+    figure, axes = pyplot.subplots(high, wide, figsize=(width, height), squeeze=False)
     for axis, name in zip(axes.flat, panels, strict=False):
         for group in groups:
             _draw_curve(axis, group, name, options)
-        axis.set(title=name, xlabel=options.x)
-        axis.grid(alpha=0.3)
+        axis.set(xlabel=_TITLES.get(options.x, options.x), ylabel=_TITLES.get(name, name))
+        if options.x == "step":
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.flat[0].set_title(_title(groups))
     axes.flat[0].legend()
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
-    save(figure, options.out)
+    return figure
+
+
+def _title(groups: Sequence[Group]) -> str:
+    """Return what all groups share of the env and of what learns."""
+    named = ("env.id", "algorithm.name", "planner.name")
+    shared = [{group.param(name) for group in groups} for name in named]
+    return ", ".join(str(*found) for found in shared if len(found) == 1 and None not in found)
 
 
 def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace) -> None:
-    from plangym_ext.run.curves import aggregated
-
-    drawn = [
+    runs = [
         (one.columns[options.x], one.columns[name])
         for one in group.runs
         if options.x in one.columns and name in one.columns
     ]
-    curve = aggregated(drawn, options.band)
+    curve = aggregated(runs, options.band, options.statistic, smooth=options.smooth, points=_POINTS)
+    if not len(curve.x):
+        return
+    # From here on fewer seeds are left than before: a mean that may jump, and is marked so.
+    whole = int(np.flatnonzero(curve.seeds == curve.seeds.max())[-1]) + 1
+    count = len(group.runs)
+    label = f"{group.label} ({count} {'seed' if count == 1 else 'seeds'})"
     # A single point draws no line: it needs a marker.
-    marker = "o" if len(curve.x) == 1 else ""
-    label = f"{group.label} ({len(group.runs)})"
-    (line,) = axis.plot(curve.x, curve.mean, marker=marker, label=label)
-    axis.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=line.get_color(), lw=0)
+    marker = "o" if whole == 1 else ""
+    (line,) = axis.plot(curve.x[:whole], curve.mean[:whole], marker=marker, label=label)
+    color = line.get_color()
+    axis.fill_between(
+        curve.x[:whole], curve.low[:whole], curve.high[:whole], alpha=0.2, color=color, lw=0
+    )
+    axis.plot(curve.x[whole - 1 :], curve.mean[whole - 1 :], color=color, ls=":")

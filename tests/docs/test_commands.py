@@ -46,6 +46,7 @@ REDUCED_CLI: dict[str, str] = {
     "plan": "--max-steps 2 --overwrite",
     "compare": "--model-steps 100 --seeds 1 --max-steps 3",
     "train": "--rounds 2",
+    "sweep": "--rounds 1 --seeds 1",
     "eval": "--episodes 1",
     "doctor": "--steps 5",
     "plot": "",

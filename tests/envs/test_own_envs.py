@@ -42,6 +42,18 @@ class TestChainMDP(EnvContract):
         return int(env.gym_env.unwrapped.cell < 6)  # away from the nearer end
 
 
+class TestTMaze(EnvContract):
+    """A side of two is drawn, so some seeds are alike."""
+
+    name = "plangym_ext/TMaze-v0"
+    options: ClassVar = {"n": 8}
+    renders = False  # a text
+
+    @classmethod
+    def harmless_action(cls, env):
+        return 3  # west, away from the junction
+
+
 class TestSokoban(EnvContract):
     """Every reset generates a level."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import UnknownName
+from plangym_ext.run import plot
 from plangym_ext.run.cli import main
 from plangym_ext.run.curves import aggregated
+from plangym_ext.run.figures import WIDTHS, load_pyplot, styled
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.logs.runs import find_groups, read_run
 
@@ -93,8 +96,82 @@ def test_points_without_a_number_are_left_out():
     assert len(aggregated([(x, x * np.nan)], "std").x) == 0
 
 
+def test_the_fewest_params_name_a_group(tmp_path):
+    for env in ("A-v0", "B-v0"):
+        for name, rate in (("ppo", 1), ("dqn", 2)):
+            params = {"algorithm": {"name": name, "rate": rate, "same": 0}, "env": {"id": env}}
+            write_run(tmp_path / f"{env}-{name}", [1.0], seed=0, **params)
+    found = {group.label for group in find_groups([tmp_path])}
+    assert found == {"A-v0, ppo", "A-v0, dqn", "B-v0, ppo", "B-v0, dqn"}
+
+
+def test_runs_of_different_lengths_are_one_group(tmp_path):
+    for seed, rounds in enumerate((2, 3)):
+        write_run(tmp_path / str(seed), [1.0] * rounds, seed=seed, rounds=rounds, rate=1)
+    (group,) = find_groups([tmp_path])
+    assert len(group.runs) == 2
+
+
+def test_counts_tell_where_seeds_end_and_begin():
+    x = np.array([0.0, 1.0, 2.0])
+    curve = aggregated([(x, x), (x[:2], x[:2])], "none")
+    assert curve.seeds.tolist() == [2, 2, 1]
+    apart = aggregated([(x, x), (x + 10, x)], "none", points=12)
+    assert (apart.seeds > 0).all()
+    assert not ((apart.x > 2) & (apart.x < 10)).any(), "where no run has a point there is none"
+
+
+def test_interquartile_means_and_smoothing_by_hand():
+    x = np.array([1.0, 2.0, 3.0])
+    runs = [(x, np.full(3, value)) for value in (0.0, 1.0, 2.0, 900.0)]
+    assert aggregated(runs, "none", "iqm").mean.tolist() == [1.5] * 3
+    curve = aggregated([(x, np.array([1.0, 3.0, 8.0]))], "none", smooth=2)
+    assert curve.mean.tolist() == [1, 2, 5.5]
+
+
+def test_many_points_are_thinned_out_and_keep_their_ends():
+    x = np.arange(1000.0)
+    curve = aggregated([(x, 2 * x)], "none", points=11)
+    assert len(curve.x) == 11
+    assert np.allclose(curve.mean, 2 * curve.x)
+    assert curve.x[[0, -1]].tolist() == [0, 999]
+
+
+@pytest.mark.parametrize(
+    ("asked", "panels"),
+    [([], ["return", "eval/return"]), (["--y", "all"], ["return", "loss", "eval/return"])],
+)
+def test_returns_are_drawn_unless_others_are_asked_for(tmp_path, asked, panels, monkeypatch):
+    pytest.importorskip("matplotlib")
+    with Logger(tmp_path, show=False, tensorboard=False) as logger:
+        logger.log(1, {"return": 1.0, "loss": 2.0, "eval/return": 3.0})
+    seen = []
+    monkeypatch.setattr(plot, "drawn", lambda _, names, *__: seen.extend(names))
+    monkeypatch.setattr(plot, "save", lambda _, path: seen.append(path))
+    assert main(["plot", str(tmp_path), *asked]) == 0
+    assert seen == [*panels, tmp_path / "curves.png"]
+
+
+def test_a_curve_goes_on_dotted_where_seeds_have_ended(tmp_path):
+    pytest.importorskip("matplotlib")
+    for seed, rounds in enumerate((2, 4)):
+        write_run(tmp_path / str(seed), [1.0] * rounds, seed=seed, env={"id": "A-v0"})
+    options = argparse.Namespace(
+        x="step", band="bootstrap", statistic="mean", smooth=1, width="column"
+    )
+    with styled("column"):
+        figure = plot.drawn(find_groups([tmp_path]), ["loss"], options)
+        (axis,) = figure.axes
+        whole, rest = axis.lines
+        assert (whole.get_xdata().tolist(), rest.get_xdata().tolist()) == ([10, 20], [20, 30, 40])
+        assert rest.get_linestyle() == ":"
+        assert axis.get_title() == "A-v0"
+        assert figure.get_size_inches()[0] == WIDTHS["column"]
+        load_pyplot("a test").close(figure)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["curves.png", "new/curves.svg"])
+@pytest.mark.parametrize("name", ["curves.png", "new/curves.svg", "curves.pdf"])
 def test_curves_are_drawn_if_matplotlib_is_there(runs, name):
     pytest.importorskip("matplotlib")
     target = runs / name
@@ -104,10 +181,11 @@ def test_curves_are_drawn_if_matplotlib_is_there(runs, name):
     )
     assert "trainer.rate=0.1: 3 runs" in done.stdout
     content = target.read_bytes()
-    assert content.startswith(b"\x89PNG" if target.suffix == ".png" else b"<?xml")
+    begins = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    assert content.startswith(begins[target.suffix])
     if target.suffix == ".svg":
         # Text is drawn as outlines; their names are in comments.
-        assert b"<!-- trainer.rate=0.2 (3) -->" in content
+        assert b"<!-- trainer.rate=0.2 (3 seeds) -->" in content
         assert b"<!-- double -->" in content
 
 
@@ -116,7 +194,7 @@ def test_curves_are_drawn_if_matplotlib_is_there(runs, name):
     [
         (["--y", "los"], "no run has a column 'los'; did you mean 'loss'?"),
         (["--x", "steps"], "did you mean 'step'?"),
-        (["--out", "curves.gif"], "--out must end in .png or .svg; got curves.gif"),
+        (["--out", "curves.gif"], "--out must end in .png or .svg or .pdf; got curves.gif"),
         (["--band", "sdt"], "invalid choice: 'sdt'"),
     ],
 )

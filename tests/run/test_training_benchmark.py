@@ -93,8 +93,54 @@ def test_stable_baselines_gets_the_same_settings(program):
         "clip_range_vf": 0.2,
         "target_kl": None,
     }
-    assert settings["policy"] == {"hidden": [64, 64], "activation": "tanh", "log_std": 0.0}
+    assert settings["policy"] == {
+        "net_arch": {"pi": [64, 64], "vf": [64, 64]},
+        "activation": "tanh",
+        "log_std_init": 0.0,
+    }
     assert (settings["num_envs"], settings["steps"]) == (4, 976 * 512)
+
+
+def test_dqn_there_gets_what_is_counted_in_steps_and_not_in_updates(program):
+    settings = program["sb3"].sb3_settings(program["tasks"].TASKS["dqn_cartpole"].config(0))
+    assert settings["keywords"] == {
+        "learning_rate": 2.5e-4,
+        "buffer_size": 10_000,
+        "learning_starts": 10_000,
+        "batch_size": 128,
+        "tau": 1.0,
+        "gamma": 0.99,
+        # 10 moves of 8 envs, then a tenth as many updates.
+        "train_freq": 10,
+        "gradient_steps": 8,
+        "n_steps": 1,
+        "max_grad_norm": float("inf"),
+        "target_update_interval": 500,
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.05,
+        "exploration_fraction": 0.5,
+    }
+    assert settings["squared"]
+    assert settings["policy"] == {
+        "activation": "relu",
+        "optimizer_kwargs": {"eps": 1e-8},
+        "net_arch": [120, 84],
+    }
+
+
+def test_actor_critics_there_have_the_same_critics_and_noise(program):
+    tasks = program["tasks"].TASKS
+    networks = {"pi": [256, 256], "qf": [256, 256]}
+    found = program["sb3"].sb3_settings(tasks["td3 Hopper, 100k"].config(0))
+    assert (found["algorithm"], found["env"], found["steps"]) == ("TD3", "Hopper-v5", 100_000)
+    assert found["policy"]["net_arch"] == networks
+    assert found["policy"]["n_critics"] == 2
+    changed = {"action_noise": 0.1, "policy_delay": 2, "target_policy_noise": 0.2}
+    assert changed.items() <= found["keywords"].items()
+    assert (found["keywords"]["train_freq"], found["keywords"]["gradient_steps"]) == (16, 16)
+    found = program["sb3"].sb3_settings(tasks["sac_pendulum"].config(0))
+    assert found["keywords"]["ent_coef"] == "auto_1.0"
+    assert found["policy"]["net_arch"] == networks
 
 
 def test_what_stable_baselines_has_not_is_refused(program):
@@ -103,6 +149,9 @@ def test_what_stable_baselines_has_not_is_refused(program):
     shared = compose(["ppo_cartpole", {"agent": {"shared_body": True}}])
     with pytest.raises(ValueError, match="apart for policy and value"):
         program["sb3"].sb3_settings(shared)
+    double = compose(["dqn_cartpole", {"algorithm": {"double": True}}])
+    with pytest.raises(ValueError, match="not double"):
+        program["sb3"].sb3_settings(double)
     longer = compose(["ppo_cartpole", {"rounds": 500}])
     with pytest.raises(ValueError, match="must end with the run"):
         program["sb3"].sb3_settings(longer)

@@ -18,6 +18,10 @@ Floats = npt.NDArray[np.float64]
 
 #: Params that tell runs of one experiment apart; other programs' logs have the last three.
 RUN_PARAMS = frozenset({"seed", "exp_id", "run_id", "run_ID"})
+#: Params that say how long a run is or what it keeps, but not what it computes on the way.
+LENGTH_PARAMS = frozenset({"rounds", "checkpoint_every", "evaluation.stop_at", "env.n_workers"})
+#: Params whose value alone names a run.
+NAMING = ("env.id", "algorithm.name", "planner.name", "trainer.name", "agent.name")
 
 
 class Run(NamedTuple):
@@ -29,10 +33,19 @@ class Run(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ in nothing but their seed."""
+    """Runs that differ in nothing but their seed.
+
+    Args:
+        label: what tells them from the other groups.
+        runs: of them.
+    """
 
     label: str
     runs: list[Run]
+
+    def param(self, name: str) -> Any:
+        """Return a param of all of them; None if they have no such."""
+        return self.runs[0].params.get(name)
 
 
 def read_run(folder: Path) -> Run:
@@ -69,7 +82,8 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
             seen.add(path.resolve())
             run = read_run(path)
             found.setdefault(_key(run, folder), []).append(run)
-    return [Group(_label(runs, list(found.values())), runs) for runs in found.values()]
+    naming = _naming([runs[0].params for runs in found.values()])
+    return [Group(_label(runs, naming), runs) for runs in found.values()]
 
 
 def _key(run: Run, folder: Path) -> tuple[Any, ...]:
@@ -79,16 +93,29 @@ def _key(run: Run, folder: Path) -> tuple[Any, ...]:
 
 
 def _of_run(name: str) -> bool:
-    return name.rpartition(".")[2] in RUN_PARAMS
+    return name.rpartition(".")[2] in RUN_PARAMS or name in LENGTH_PARAMS
 
 
-def _label(runs: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str:
-    firsts = [group[0].params for group in groups]
-    names = sorted({name for params in firsts for name in params if not _of_run(name)})
+def _naming(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the fewest params, taken in turn, whose values tell the groups apart."""
+    names = sorted({name for params in groups for name in params if not _of_run(name)})
+    names.sort(key=lambda name: NAMING.index(name) if name in NAMING else len(NAMING))
+    chosen: list[str] = []
+    told_apart = 1
+    for name in names:
+        values = {tuple(repr(params.get(n)) for n in (*chosen, name)) for params in groups}
+        if len(values) > told_apart:
+            chosen, told_apart = [*chosen, name], len(values)
+    return chosen
+
+
+def _label(runs: Sequence[Run], naming: Sequence[str]) -> str:
     own = runs[0].params
-    differing = [n for n in names if any(params.get(n) != own.get(n) for params in firsts)]
-    if own and differing:
-        return ", ".join(f"{name}={own.get(name)}" for name in differing)
+    if own and naming:
+        known = [(name, own.get(name)) for name in naming]
+        parts = [str(v) if n in NAMING else f"{n}={v}" for n, v in known if v is not None]
+        if parts:
+            return ", ".join(parts)
     folder = runs[0].folder
     return (folder if len(runs) == 1 else folder.parent).resolve().name
 

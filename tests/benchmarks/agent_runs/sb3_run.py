@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +19,9 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.dqn import dqn
 
 from agent_runs.curve import Curve
 
@@ -52,13 +55,16 @@ def main() -> None:
     )
     if settings["normalize"]:
         envs = VecNormalize(envs, **settings["normalize"])
+    if settings["algorithm"] == "DQN" and settings["squared"]:
+        # Its one loss is Huber's; CleanRL's is the squared error.
+        dqn.F = SimpleNamespace(smooth_l1_loss=half_squared_loss)
     model = getattr(stable_baselines3, settings["algorithm"])(
         "MlpPolicy",
         envs,
         seed=settings["seed"],
         device="cpu",
         policy_kwargs=policy(settings["policy"]),
-        **{name: number(value) for name, value in settings["keywords"].items()},
+        **keywords(settings["keywords"], envs),
     )
     model.learn(settings["steps"], callback=_Watch(curve))
     seconds = time.perf_counter() - began
@@ -77,13 +83,24 @@ def main() -> None:
 
 def policy(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords of the network."""
-    hidden = settings["hidden"]
     activations = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
-    return {
-        "net_arch": {"pi": hidden, "vf": hidden},
-        "activation_fn": activations[settings["activation"]],
-        "log_std_init": settings["log_std"],
-    }
+    rest = {name: value for name, value in settings.items() if name != "activation"}
+    return {**rest, "activation_fn": activations[settings["activation"]]}
+
+
+def keywords(settings: dict[str, Any], envs: Any) -> dict[str, Any]:
+    """Return the keywords of the algorithm."""
+    found = {name: number(value) for name, value in settings.items()}
+    if "action_noise" in found:
+        # In units in which the bounds are -1 and 1, there as here.
+        deviation = np.full(envs.action_space.shape, found["action_noise"])
+        found["action_noise"] = NormalActionNoise(np.zeros_like(deviation), deviation)
+    return found
+
+
+def half_squared_loss(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return half the mean squared error."""
+    return 0.5 * torch.nn.functional.mse_loss(found, wanted)
 
 
 def number(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,24 +28,58 @@ def sb3_settings(config: RunConfig) -> dict[str, Any]:
         "num_envs": config.collector.num_envs,
         "steps": config.rounds * config.steps_per_round,
         "keywords": _KEYWORDS[name](config),
-        "policy": _policy(config.agent.config),
-        "normalize": _normalized(config),
+        "policy": _from_replay_policy(config) if name in _FROM_REPLAY else _policy(config),
+        "normalize": None if name in _FROM_REPLAY else _normalized(config),
+        "squared": getattr(config.algorithm.config, "loss", None) == "squared",
         "seed": config.seed,
         "threads": config.threads,
     }
 
 
-def _policy(agent: Any) -> dict[str, Any]:
-    """Return the body of the network; values and policy have one each."""
-    if agent.kind not in ("auto", "mlp") or agent.shared_body or agent.recurrent != "none":
+def _policy(config: RunConfig) -> dict[str, Any]:
+    """Return the keywords of the network; values and policy have one body each."""
+    agent = _dense(config)
+    if agent.shared_body:
         raise ValueError("only dense layers apart for policy and value are the same there")
     if agent.init != "orthogonal" or agent.layer_norm or agent.value_scale != 1.0:
         raise ValueError("layers begin orthogonal there, without layer_norm and value_scale")
+    hidden = list(agent.hidden or (64, 64))
     return {
-        "hidden": list(agent.hidden or (64, 64)),
+        "net_arch": {"pi": hidden, "vf": hidden},
         "activation": agent.activation,
-        "log_std": agent.initial_log_std,
+        "log_std_init": agent.initial_log_std,
     }
+
+
+def _from_replay_policy(config: RunConfig) -> dict[str, Any]:
+    """Return the keywords of the network of an algorithm that learns from a replay.
+
+    Layers begin as torch makes them, there and here; ours have heads that begin at 0.
+    """
+    assert config.algorithm is not None
+    agent, ours = _dense(config), config.algorithm.config
+    if agent.init != "zero_heads" or agent.layer_norm or agent.normalize_obs:
+        raise ValueError("layers begin as torch makes them there, and nothing is normalised")
+    found = {"activation": agent.activation, "optimizer_kwargs": {"eps": ours.epsilon}}
+    if config.algorithm.name == "dqn":
+        if agent.dueling or agent.noisy or agent.returns != "mean":
+            raise ValueError("DQN has a plain network there")
+        return {**found, "net_arch": list(agent.hidden or (64, 64))}
+    if agent.activation != "relu":
+        raise ValueError("critics have rectifiers here, and the policy's activation there")
+    hidden = {"pi": list(agent.hidden), "qf": list(ours.critic_hidden)}
+    # DDPG makes its one critic itself.
+    count = {} if config.algorithm.name == "ddpg" else {"n_critics": ours.critics}
+    return {**found, **count, "net_arch": hidden}
+
+
+def _dense(config: RunConfig) -> Any:
+    """Return the settings of a network that has dense layers alone."""
+    assert config.agent is not None
+    agent = config.agent.config
+    if agent.kind not in ("auto", "mlp") or agent.recurrent != "none":
+        raise ValueError("only networks of dense layers are the same there")
+    return agent
 
 
 def _normalized(config: RunConfig) -> dict[str, Any] | None:
@@ -119,4 +154,94 @@ def _by_share(number: Any, updates: int) -> Any:
     return [number.start, number.end]
 
 
-_KEYWORDS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {"ppo": _ppo, "a2c": _a2c}
+def _replay(config: RunConfig) -> dict[str, Any]:
+    """Return what DQN, SAC, TD3 and DDPG have in common."""
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    if ours.optimizer != "adam" or ours.l2 or isinstance(ours.learning_rate, Schedule):
+        raise ValueError("there is Adam alone, without weight decay, at one learning rate")
+    if ours.prioritized or ours.frames or ours.clip_reward is not None:
+        raise ValueError("draws are uniform there; frames and rewards are as they are")
+    updates = ours.updates_per_step * config.steps_per_round
+    if updates != int(updates):
+        raise ValueError(f"{updates} updates a round; there it is a whole number")
+    return {
+        "learning_rate": ours.learning_rate,
+        "buffer_size": ours.capacity,
+        "learning_starts": ours.learning_starts,
+        "batch_size": ours.batch_size,
+        "tau": ours.target_rate,
+        "gamma": ours.discount,
+        "train_freq": config.collector.moves,
+        "gradient_steps": int(updates),
+        "n_steps": ours.n_steps,
+    }
+
+
+def _dqn(config: RunConfig) -> dict[str, Any]:
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    if ours.double or not isinstance(ours.exploration, Schedule):
+        raise ValueError("DQN is not double there, and explores by a schedule")
+    steps = config.rounds * config.steps_per_round
+    return {
+        **_replay(config),
+        "max_grad_norm": math.inf if ours.max_grad_norm is None else ours.max_grad_norm,
+        # In steps there, and in updates here.
+        "target_update_interval": round(ours.target_every / ours.updates_per_step),
+        "exploration_initial_eps": ours.exploration.start,
+        "exploration_final_eps": ours.exploration.end,
+        "exploration_fraction": ours.exploration.over / steps,
+    }
+
+
+def _actor_critic(config: RunConfig) -> dict[str, Any]:
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    if ours.critic_learning_rate is not None or ours.max_grad_norm is not None:
+        raise ValueError("critics learn at the policy's rate there, and no gradient is clipped")
+    if ours.precision != "float32":
+        raise ValueError("products are of float32 there")
+    return _replay(config)
+
+
+def _sac(config: RunConfig) -> dict[str, Any]:
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    if ours.policy_every != 1:
+        raise ValueError("the policy of SAC learns as often as the critics there")
+    entropy = f"auto_{ours.temperature}" if ours.learn_temperature else ours.temperature
+    return {
+        **_actor_critic(config),
+        "target_update_interval": ours.target_every,
+        "ent_coef": entropy,
+        "target_entropy": "auto" if ours.target_entropy is None else ours.target_entropy,
+    }
+
+
+def _ddpg(config: RunConfig) -> dict[str, Any]:
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    if isinstance(ours.exploration, Schedule) or ours.target_every != ours.policy_every:
+        raise ValueError("exploration is one number there, and targets follow with the policy")
+    return {**_actor_critic(config), "action_noise": ours.exploration}
+
+
+def _td3(config: RunConfig) -> dict[str, Any]:
+    assert config.algorithm is not None
+    ours = config.algorithm.config
+    return {
+        **_ddpg(config),
+        "policy_delay": ours.policy_every,
+        "target_policy_noise": ours.target_noise,
+        "target_noise_clip": ours.target_noise_clip,
+    }
+
+
+_FROM_REPLAY: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
+    "dqn": _dqn,
+    "sac": _sac,
+    "td3": _td3,
+    "ddpg": _ddpg,
+}
+_KEYWORDS = {"ppo": _ppo, "a2c": _a2c, **_FROM_REPLAY}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,17 @@ _SB3_PPO = {
     "epochs": 10,
     "batch_size": 64,
 }
+#: CleanRL's `c51.py`, for returns of CartPole and Acrobot.
+_C51 = {
+    "agent": {"returns": "atoms", "atoms": 101, "return_range": [-100.0, 100.0]},
+    "algorithm": {"name": "c51", "epsilon": 0.01 / 128},
+}
+#: As there, with as many quantiles as are usual for small tasks.
+_QR_DQN = {
+    "agent": {"returns": "quantiles", "atoms": 51},
+    "algorithm": {"name": "qr_dqn", "epsilon": 0.01 / 128},
+}
+_ACROBOT = {"env": {"id": "Acrobot-v1"}}
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,39 @@ class Task:
         return ("ours", "sb3") if self.sb3 else ("ours",)
 
 
+def _small_from_replay() -> Iterator[tuple[str, Task]]:
+    """Yield DQN, C51 and QR-DQN on CartPole and Acrobot, with CleanRL's settings and aims."""
+    for name, changed, cartpole, acrobot in (
+        ("dqn", {}, 488.7, -91.5),
+        ("c51", _C51, 481.0, -87.7),
+        ("qr_dqn", _QR_DQN, 481.0, -87.7),
+    ):
+        rest = {"aim_in": "training", "sb3": name == "dqn"}
+        source = "CleanRL" if name != "qr_dqn" else "CleanRL's C51"
+        task = Task("dqn_cartpole", 500_000, changed, cartpole, source=source, **rest)
+        yield "dqn_cartpole" if name == "dqn" else f"{name} CartPole", task
+        changed = {**changed, **_ACROBOT}
+        yield (
+            f"{name} Acrobot",
+            Task("dqn_cartpole", 500_000, changed, acrobot, source=source, **rest),
+        )
+
+
+def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
+    """Yield SAC and TD3, with the settings of their papers, as far as some time allows."""
+    for name in ("sac", "td3"):
+        for env in ("HalfCheetah", "Hopper"):
+            for thousands in (100, 300):
+                yield (
+                    f"{name} {env}, {thousands}k",
+                    Task(
+                        f"{name}_halfcheetah",
+                        thousands * 1000,
+                        changed={"env": {"id": f"{env}-v5"}},
+                    ),
+                )
+
+
 LEARNING: Mapping[str, Task] = {
     "ppo_cartpole": Task("ppo_cartpole", 102_400, aim=500.0, source="rl-zoo3"),
     "a2c_cartpole": Task("a2c_cartpole", 500_000, aim=500.0, source="rl-zoo3"),
@@ -95,7 +139,19 @@ LEARNING: Mapping[str, Task] = {
     "pqn_cartpole": Task(
         "pqn_cartpole", 500_000, aim=495.1, aim_in="training", source="CleanRL", sb3=False
     ),
-    "dqn_lunarlander": Task("dqn_lunarlander", 100_000, aim=154.0, source="rl-zoo3", sb3=False),
+    **dict(_small_from_replay()),
+    "dqn_lunarlander": Task("dqn_lunarlander", 100_000, aim=154.0, source="rl-zoo3"),
+    "sac_pendulum": Task("sac_pendulum", 20_000),
+    "td3_pendulum": Task("td3_pendulum", 20_000),
+    "ddpg_pendulum": Task("ddpg_pendulum", 20_000),
+    **dict(_mujoco_from_replay()),
+    "sac_halfcheetah": Task(
+        "sac_halfcheetah",
+        1_000_000,
+        aim=10_796.0,
+        source="SB3 2.7.1, 5 seeds, rlox's tables",
+        sb3=False,
+    ),
     "ppo_lunarlander": Task("ppo_lunarlander", 1_000_000, aim=242.0, source="rl-zoo3"),
     "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou"),
     "ppo_hopper": Task("ppo_hopper", 1_000_000, aim=2609.0, source="Tianshou"),
@@ -135,6 +191,15 @@ SPEED: Mapping[str, Task] = {
     ),
     "speed: a2c CartPole x8": Task(
         "a2c_cartpole", 80_000, changed={"algorithm": {"learning_rate": 7e-4}}, aim=3.0
+    ),
+    "speed: dqn CartPole x1, an update a step": Task(
+        "dqn_cartpole",
+        20_000,
+        changed={
+            "collector": {"num_envs": 1, "moves": 16},
+            "algorithm": {"updates_per_step": 1.0, "learning_starts": 1_000, "batch_size": 64},
+        },
+        aim=3.0,
     ),
 }
 TASKS: Mapping[str, Task] = {**LEARNING, **SPEED}
