@@ -501,7 +501,7 @@ class StateBackend(VectorBackend):
             self._env.set_state(self._sealed([row])[0])
 
     def _sealed(self, rows: Sequence[int]) -> np.ndarray:
-        return self._env.sealed(self._kept[0][rows])
+        return self._env.sealed(self._kept[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set what is part of a state.
@@ -532,7 +532,7 @@ class StateBackend(VectorBackend):
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
         self._forget_unkept()
-        fresh = self._fresh[rows]
+        fresh = self._fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
             raise ResetNeeded(f"row {row} was never reset. Call reset first.")
