@@ -94,6 +94,11 @@ class StateBackend(VectorBackend):
         #: What rows showed before that call, and what was kept then.
         self._before: tuple[_Kept, tuple[Any, ...]] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """See `VectorBackend`: observations and states, of which native calls keep two more."""
+        return sum(leaf.nbytes for leaf in self.obs.leaves(slice(None))) + 3 * self._kept[0].nbytes
+
     def build(self) -> None:
         """Do nothing: the env is there."""
 
@@ -229,15 +234,17 @@ class StateBackend(VectorBackend):
         """
         whole = isinstance(rows, range)
         kept, fresh, _ = self._kept
+        # Native code may write over the memory of the states before these, but not of any others.
+        spares = whole and states is None
         if states is None:
             states = kept if whole else kept[rows]
-        self._begun = self._begun or whole
+        self._begun = self._begun or spares
         use = _ALL_FRESH if out is None else self._use_of(out)
         found = self._env.step_live(
             actions,
             states,
             resets,
-            whole=whole,
+            whole=spares,
             same_step=same_step,
             infos=use.infos,
             out=use.given(actions),
