@@ -95,7 +95,7 @@ class WorkerSampler(Closing):
         try:
             for index, rows in enumerate(self._ranges):
                 maker = RemoteActorMaker(make_venv, agent, rows, self._options, threads)
-                self._workers.append(WorkerHandle(Service(maker), index=index))
+                self._workers.append(WorkerHandle(Service(maker, ("torch",)), index=index))
                 self._workers[-1].build()
             for index in range(count):
                 self._open(index)
