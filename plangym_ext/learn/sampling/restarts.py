@@ -75,20 +75,21 @@ class Restarts:
         if self.start is not None:
             self._begin(np.arange(len(self.start)), steps, self._columns.obs[-1], legal)
 
-    def add(self, t: int, rows: Ndarray, going_on: Ndarray, steps: Ndarray) -> None:
-        """Note that episodes have ended in step t, and begin the next ones.
+    def add(self, t: int, going_on: Ndarray, steps: Ndarray) -> None:
+        """Note which episodes have ended in step t, and begin the next ones.
 
         Args:
             t: the step.
-            rows: `[k]` in which an episode has ended for the agent.
             going_on: `[b]` bool, those whose game goes on all the same, without another beginning.
             steps: `[b]` uint64, those that each row had taken before.
         """
         if self.start is None:
             return
-        rows = rows[~going_on[rows]]
-        self._ended.append(self.start[rows])
         columns = self._columns
+        (rows,) = ((columns.terminated[t] | columns.truncated[t]) & ~going_on).nonzero()
+        if not len(rows):
+            return
+        self._ended.append(self.start[rows])
         legal = None if columns.legal is None else columns.legal[t + 1]
         self.restored += self._begin(rows, steps + np.uint64(1), columns.obs[t + 1], legal)
 
