@@ -289,6 +289,35 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "checkpoint_every": 625,
         },
     ),
+    "r2d1_cartpole_no_velocity": Preset(
+        "R2D1 balances a pole whose velocity it is not shown",
+        {
+            "env": {"id": "plangym_ext/CartPoleNoVelocity-v0", "max_steps": 500},
+            "agent": {"name": "q", "hidden": [64], "recurrent": "lstm", "recurrent_size": 64},
+            "algorithm": {
+                "name": "r2d1",
+                # 16 updates a round once learning has begun, until the last one.
+                "learning_rate": _line(1e-3, 6275),
+                # The default is for the large gradients of Atari; here it would stop learning.
+                "epsilon": 1e-6,
+                "discount": 0.99,
+                "capacity": 100_000,
+                "learning_starts": 2_000,
+                "updates_per_step": 0.0625,
+                "batch_size": 32,
+                "burn_in": 8,
+                "length": 32,
+                "n_steps": 3,
+                "target_every": 100,
+                "alpha": 0.6,
+                "exploration": {"start": 1.0, "end": 0.05, "over": 20_000},
+            },
+            "collector": {"num_envs": 16, "moves": 16},
+            "evaluation": {"every": 100, "episodes": 20},
+            "rounds": 400,
+            "checkpoint_every": 50,
+        },
+    ),
     "dqn_atari": Preset(
         "DQN plays an Atari game from its screens: --env.id ALE/Breakout-v5",
         _atari_from_replay(
