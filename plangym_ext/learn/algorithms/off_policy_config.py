@@ -72,6 +72,9 @@ class DQNConfig(OffPolicyConfig):
         double: whether the network itself chooses the action that the target network values.
         exploration: share of random actions; a schedule goes by the steps that were taken in,
             and not by updates.
+        exploration_least: that of the first env; `exploration` is then that of the last, and
+            those between are evenly spaced in their logarithms. None: all envs have the same.
+            Until the first steps were taken in, they have it in any case.
         compiled: whether `DQN` learns in compiled code where a network has dense layers alone,
             which is several times as fast as autograd.
     """
@@ -86,6 +89,7 @@ class DQNConfig(OffPolicyConfig):
     loss: str = "huber"
     double: bool = False
     exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
+    exploration_least: Number | None = None
     compiled: bool = True
 
     def __post_init__(self) -> None:
@@ -93,6 +97,10 @@ class DQNConfig(OffPolicyConfig):
         super().__post_init__()
         self._choice("loss", VALUE_LOSSES)
         self._scheduled("exploration", 0.0, 1.0)
+        if self.exploration_least is not None:
+            # Which have logarithms.
+            for name in ("exploration", "exploration_least"):
+                self._scheduled(name, 1e-6, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

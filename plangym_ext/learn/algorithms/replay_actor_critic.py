@@ -48,19 +48,12 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         """Refuse a network whose actions cannot be learned by this algorithm.
 
         Raises:
-            InvalidOption: it has no policy head, other actions, or normalises observations,
-                whose moments only rollouts add to.
+            InvalidOption: it has no policy head, or other actions.
         """
-        where = type(self).__name__
         if not self._has_policy():
             raise InvalidOption(
-                f"{where}: the network must have a policy head; it has none. Name it in "
-                f"AgentConfig(heads=...)."
-            )
-        if getattr(self.network, "normalizer", None) is not None:
-            raise InvalidOption(
-                f"{where}: the network must take observations as they are; it normalises them. "
-                f"Set normalize_obs=False, or wrap the env with a normalisation of your own."
+                f"{type(self).__name__}: the network must have a policy head; it has none. Name it "
+                f"in AgentConfig(heads=...)."
             )
 
     def _update(self, steps: Steps) -> Updated:

@@ -239,6 +239,25 @@ def test_the_share_of_random_actions_goes_by_steps():
     assert seen == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
+def test_each_env_has_a_share_of_random_actions_of_its_own():
+    venv = make_vec("CartPole-v1", 3, backend="kernel", autoreset_mode="same_step")
+    most, least = (Schedule(start=1.0, end=end, over=12) for end in (0.64, 0.01))
+    agent, algorithm = made(venv, exploration=most, exploration_least=least)
+    seen = []
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        for _ in range(4):
+            rounds(sampler, agent, algorithm, 1)
+            seen.append(agent.epsilon.tolist())
+    assert seen[0] == 1.0  # how many envs there are is not known yet
+    middle = 0.505, (0.505 * 0.82) ** 0.5, 0.82
+    for found, wanted in zip(
+        seen[1:], (middle, (0.01, 0.08, 0.64), (0.01, 0.08, 0.64)), strict=True
+    ):
+        assert found == pytest.approx(wanted)
+    with pytest.raises(InvalidOption, match=r"exploration\.end must be a finite number in \[1e-06"):
+        DQN.config_class(exploration=Schedule(start=1.0, end=0.0, over=1), exploration_least=0.1)
+
+
 def test_the_target_network_is_a_copy_and_follows():
     one = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     target = TargetNetwork(one)
