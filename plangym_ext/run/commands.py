@@ -13,6 +13,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("sweep", "many training runs: values of settings, and seeds"),
     "eval": ("evaluate", "play episodes with what was trained"),
     "plot": ("plot", "curves of runs, seeds together"),
+    "report": ("report", "one page about runs, which needs no network"),
+    "watch": ("watch", "a live page about runs"),
     "doctor": ("doctor", "how an env's state is captured, with proof"),
     "list": ("listing", "envs, planners, algorithms and presets by name"),
     "completion": ("completion", "let bash, zsh or fish complete what is typed"),

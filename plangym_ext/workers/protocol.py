@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plangym_ext.workers.channel import Plain
 from plangym_ext.workers.remote_errors import ErrorReport
 
 if TYPE_CHECKING:  # numpy is imported when a worker has the parent's module path
@@ -90,10 +91,17 @@ class KnowLayout(NamedTuple):
 
 
 class KnowArrays(NamedTuple):
-    """Know by a number arrays that results of some calls are written to."""
+    """Know by a number arrays that results of some calls are written to.
+
+    Attributes:
+        number: theirs.
+        places: of the arrays.
+        wanted: names of the infos that such a call returns; None for all.
+    """
 
     number: int
     places: tuple[Place, ...]
+    wanted: frozenset[str] | None = None
 
 
 class ForgetBlock(NamedTuple):
@@ -152,6 +160,7 @@ ToWorker = (
     | Get
     | Widen
     | Close
+    | Plain
 )
 
 
@@ -165,6 +174,7 @@ COMMANDS: dict[type, str] = {
     ForgetLayout: "forget",
     Finish: "finish",
     Call: "call",
+    Plain: "call",
     Get: "get",
     Widen: "widen",
     Close: "close",
@@ -177,7 +187,8 @@ class Service:
 
     Attributes:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
-            them, and `open_block` if it is given memory, `know` if arrays.
+            them, and `open_block` if it is given memory, `know` if arrays, `plain` if it is
+            sent a `Plain` message: it returns another one, or a pickle of the answer.
     """
 
     make: Callable[[], Any]
@@ -214,4 +225,4 @@ class TooWide(NamedTuple):
     excess: int
 
 
-Reply = Value | Failure | TooWide
+Reply = Value | Failure | TooWide | Plain

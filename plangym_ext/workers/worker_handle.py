@@ -20,6 +20,7 @@ from plangym_ext.workers.channel import (
     ChannelClosed,
     ChannelDamaged,
     ChannelFull,
+    Plain,
     wait_readable,
 )
 from plangym_ext.workers.close_errors import warn_of
@@ -302,6 +303,8 @@ class WorkerHandle(Closing):
         """Return or raise what an answer says."""
         if isinstance(answer, Failure):
             raise answer.report.rebuild(self.where)
+        if isinstance(answer, Plain):
+            return answer.data
         assert isinstance(answer, Value)
         return pickle.loads(answer.data)
 

@@ -50,6 +50,8 @@ REDUCED_CLI: dict[str, str] = {
     "eval": "--episodes 1",
     "doctor": "--steps 5",
     "plot": "",
+    "report": "",
+    "watch": "--port 0",
     "list": "",
     "completion": "",
     "--help": "",
@@ -156,6 +158,8 @@ def reduced(command: Command) -> list[str]:
         if len(cli) == 1:  # the text names the command
             return [*run, cli[0], "--help"]
         less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
+        if cli[0] == "watch":  # ends with Ctrl-C alone
+            run = ["timeout", "--preserve-status", "-s", "INT", "5", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = LEVELS if program == "quality.py" else sys.executable

@@ -135,6 +135,7 @@ class EvaluationSettings:
         planner: options of the planner that differ from training.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
+        record: evaluations from one film of an episode to the next, in RUN/episodes; 0: none.
         stop_at: mean return at which the run ends early; None: never.
     """
 
@@ -144,6 +145,7 @@ class EvaluationSettings:
     planner: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 1_000_000
+    record: int = 0
     stop_at: float | None = None
 
     def __post_init__(self) -> None:
@@ -152,6 +154,7 @@ class EvaluationSettings:
         checked_least("evaluation.every", self.every, 0)
         checked_least("evaluation.episodes", self.episodes, 1)
         checked_least("evaluation.seed", self.seed, 0)
+        checked_least("evaluation.record", self.record, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

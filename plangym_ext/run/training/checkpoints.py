@@ -22,6 +22,7 @@ FREE = (
     "env.trust",
     "env.n_workers",
     "collector.timeout",
+    "evaluation.record",
     "evaluation.stop_at",
 )
 
