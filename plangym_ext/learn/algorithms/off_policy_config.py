@@ -31,6 +31,9 @@ class OffPolicyConfig(LearnerConfig):
         beta: how far weights undo them, 0 to 1; usually a schedule that ends at 1.
         target_every: updates from one change of the target networks to the next.
         target_rate: how far they then move; 1 copies, less is Polyak's average.
+        compile: whether networks that autograd learns are called in code that torch compiles,
+            which takes minutes to begin with, and a C++ compiler. It pays for convolutions, if
+            at all.
     """
 
     epsilon: float = 1e-8
@@ -47,6 +50,7 @@ class OffPolicyConfig(LearnerConfig):
     beta: Number = 0.4
     target_every: int = 1
     target_rate: Number = 0.005
+    compile: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings."""

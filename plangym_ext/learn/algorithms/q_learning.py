@@ -85,7 +85,7 @@ class QLearning(OffPolicyAlgorithm):
             reset_noise(self._target.module)
 
     def _out(self, network: Any, obs: Any) -> NetworkOutput:
-        found: NetworkOutput = network(shown(obs))[0]
+        found: NetworkOutput = self._asked(network)(shown(obs))[0]
         return found
 
     def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:

@@ -60,7 +60,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         config = self.config
         with torch.no_grad():
             target = self._target(steps)
-        q = self._critics(steps.obs, steps.action)
+        q = self._asked(self._critics)(steps.obs, steps.action)
         if self._critics.by_action:
             q = self._chosen(q, steps.action)
         loss = critic_loss(q, target, steps.weight)
@@ -101,5 +101,5 @@ class ReplayActorCritic(OffPolicyAlgorithm):
 
     def _params(self, network: Any, obs: Any) -> Any:
         """Return `[N, P]`, the numbers of the policy."""
-        out, _ = network(shown(obs))
+        out, _ = self._asked(network)(shown(obs))
         return out.policy_logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 
 import numpy as np
 import pytest
@@ -310,6 +311,30 @@ def test_observations_are_normalised_by_what_was_seen_before_this_round():
     assert float(part.count) == 96
     theirs = algorithm.modules["target"].normalizer.parts[0]
     assert 0 < float(theirs.count) < 96
+
+
+def test_without_a_compiler_compile_is_refused_in_a_line(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    with venv, pytest.raises(InvalidOption, match=r"DQN: compile=True needs a C\+\+") as error:
+        made(venv, compile=True)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif("PYTEST_LONG" not in os.environ, reason="compiles for a minute")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own
+def test_networks_that_torch_compiles_learn_the_same():
+    found = []
+    for options in ({}, {"compile": True}):
+        venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+        agent, algorithm = made(venv, compiled=False, double=True, **options)
+        with SerialSampler(venv, agent, 8, seed=0) as sampler:
+            rounds(sampler, agent, algorithm, 3)
+        assert algorithm.updates > 4
+        found.append(list(agent.network.state_dict().values()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 # Going on -----------------------------------------------------------------------------------
