@@ -30,10 +30,13 @@ class Fork(NamedTuple):
     """Fork a worker. With it travel its three descriptors, stdout, stderr and the folder.
 
     Attributes:
+        modules: file of each module, by name, that the server imports first and keeps, so that
+            later workers have it too; one that it would take from another file is left out.
         environ, umask, niceness, limits: of the worker; None for a mask that is not known.
         order: of the descriptors: which of those that travel it is, or -1.
     """
 
+    modules: dict[str, str]
     environ: dict[str, str]
     umask: int | None
     niceness: int
@@ -189,9 +192,12 @@ class Service:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
             them, and `open_block` if it is given memory, `know` if arrays, `plain` if it is
             sent a `Plain` message: it returns another one, or a pickle of the answer.
+        imports: modules that take long to import: if this process has imported them, workers
+            are forked with them.
     """
 
     make: Callable[[], Any]
+    imports: tuple[str, ...] = ()
 
     def __call__(self) -> Any:
         """Make it."""

@@ -253,6 +253,24 @@ def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):
         Trained(tmp_path, planner={"num_simulations": 4})
 
 
+def test_weights_along_the_way_are_kept_and_played(tmp_path):
+    seen = {}
+
+    class Notes(Callback):
+        def on_round(self, runner, values):
+            seen[runner.round] = weights(runner.network)
+
+    changed = {"rounds": 5, "weights_every": 2}
+    with Runner(small(PPO_SMALL, changed), tmp_path, callbacks=[Notes()]) as runner:
+        runner.run()
+    files = sorted((tmp_path / "weights").iterdir())
+    assert [file.name for file in files] == ["weights-00000002.pt", "weights-00000004.pt"]
+    for file, number in zip(files, (2, 4), strict=True):
+        with Trained(file) as trained:
+            assert weights(trained.network) == seen[number]
+            assert len(trained.play(1)) == 1
+
+
 # Parts of one's own -------------------------------------------------------------------
 
 

@@ -20,7 +20,14 @@ Floats = npt.NDArray[np.float64]
 RUN_PARAMS = frozenset({"seed", "exp_id", "run_id", "run_ID"})
 #: Params that say how long a run is or what it keeps, but not what it computes on the way.
 LENGTH_PARAMS = frozenset(
-    {"rounds", "checkpoint_every", "evaluation.record", "evaluation.stop_at", "env.n_workers"}
+    {
+        "rounds",
+        "checkpoint_every",
+        "weights_every",
+        "evaluation.record",
+        "evaluation.stop_at",
+        "env.n_workers",
+    }
 )
 #: Params whose value alone names a run.
 NAMING = ("env.id", "algorithm.name", "planner.name", "trainer.name", "agent.name")

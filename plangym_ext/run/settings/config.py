@@ -177,7 +177,10 @@ class RunConfig:
         seed: of everything; the same gives the same, bit for bit.
         rounds: of collecting and learning.
         updates: of the network, per round.
-        checkpoint_every: rounds between checkpoints; 0: only one at the end.
+        checkpoint_every: rounds between checkpoints, of which the newest two are kept; 0: only
+            one at the end.
+        weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
+            which `eval` plays; 0: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
     """
@@ -195,6 +198,7 @@ class RunConfig:
     rounds: int = 100
     updates: int = 16
     checkpoint_every: int = 10
+    weights_every: int = 0
     device: str = "cpu"
     threads: int = 1
 
@@ -204,6 +208,7 @@ class RunConfig:
         checked_least("rounds", self.rounds, 1)
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)
+        checked_least("weights_every", self.weights_every, 0)
         checked_least("threads", self.threads, 1)
         if self.agent is not None or self.algorithm is not None:
             self._check_agent()

@@ -19,6 +19,7 @@ KEPT = 2
 FREE = (
     "rounds",
     "checkpoint_every",
+    "weights_every",
     "env.trust",
     "env.n_workers",
     "collector.timeout",
@@ -75,6 +76,16 @@ class Checkpoints:
         needed[path.name] = files_of(content.get(_REPLAY, {}))
         self._needed = {path.name: needed[path.name] for path in self.paths()}
         self._blocks.drop_all_but(set().union(*self._needed.values()))
+        return path
+
+    def save_weights(self, round_number: int, content: Mapping[str, Any]) -> Path:
+        """Write what plays, without what a run goes on from; all such files are kept."""
+        from plangym_ext.learn import tensor_file
+
+        folder = self.folder.with_name("weights")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"weights-{round_number:08}.pt"
+        tensor_file.save(path, {"format": FORMAT, **content})
         return path
 
     def _begun(self) -> dict[str, set[int]]:

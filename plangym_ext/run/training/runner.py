@@ -201,6 +201,8 @@ class Runner(Closing):
                 every = self.config.checkpoint_every
                 if self._is_last or (every and self.round % every == 0):
                     self.checkpoint()
+                if self.config.weights_every and self.round % self.config.weights_every == 0:
+                    self._keep_weights()
             self._call("on_end")
         if interrupts.seen:
             raise KeyboardInterrupt
@@ -267,11 +269,7 @@ class Runner(Closing):
     def checkpoint(self) -> Path:
         """Write a checkpoint of now; only between two rounds."""
         content = {
-            "config": plain(self.config),
-            "versions": versions(),
-            "spaces": spaces_of(self._env),
-            "round": self.round,
-            "steps": self.steps,
+            **self._about(),
             "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
             "collector": self.sampler.state_dict(),
             **self.algorithm.state_dict(),
@@ -282,6 +280,22 @@ class Runner(Closing):
             path = self._checkpoints.save(self.round, content)
         self._call("on_checkpoint", path)
         return path
+
+    def _about(self) -> dict[str, Any]:
+        """Return which run this is, and where in it."""
+        return {
+            "config": plain(self.config),
+            "versions": versions(),
+            "spaces": spaces_of(self._env),
+            "round": self.round,
+            "steps": self.steps,
+        }
+
+    def _keep_weights(self) -> None:
+        """Write what plays now, for `eval`."""
+        with self._writing():
+            trainer = {"network": self.network.state_dict()}
+            self._checkpoints.save_weights(self.round, {**self._about(), "trainer": trainer})
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
