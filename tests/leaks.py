@@ -184,11 +184,33 @@ def _descriptors() -> frozenset[tuple[int, str]]:
     return frozenset(found)
 
 
+class _Mapped:
+    """Whether memory files may be mapped: reading all mappings takes the kernel a millisecond.
+
+    Attributes:
+        maybe: a map was made since the last reading, or one was found then.
+    """
+
+    maybe = True
+
+
+def _notice(event: str, _arguments: object) -> None:
+    if event == "mmap.__new__":
+        _Mapped.maybe = True
+
+
+sys.addaudithook(_notice)
+
+
 def _memfd_mappings() -> frozenset[tuple[str, str]]:
+    if not _Mapped.maybe:
+        return frozenset()
+    _Mapped.maybe = False  # first: what is mapped meanwhile is read the next time
     with open("/proc/self/maps") as file:
         text = file.read()
     if "/memfd:" not in text:
         return frozenset()
+    _Mapped.maybe = True
     lines = [line.split(maxsplit=5) for line in text.splitlines() if "/memfd:" in line]
     return frozenset((line[4], line[5].strip()) for line in lines)
 

@@ -12,6 +12,7 @@ from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
 rounds = int(os.environ.get("ROUNDS", "300"))
+levels = min(20, rounds)
 folder = tempfile.mkdtemp()
 
 # The preset has a value network and Shoot Tree Search. A planner or trainer of another
@@ -36,6 +37,6 @@ with Runner(compose(["sokoban_6x6", alphazero]), folder, show=True) as runner:
 
 for player in ("network", "planner"):
     with Trained(folder, player=player) as trained:
-        episodes = trained.play(20)
+        episodes = trained.play(levels)
         solved = sum(episode.terminated for episode in episodes) / len(episodes)
-        print(f"{player}: {solved:.0%} of 20 new levels solved")
+        print(f"{player}: {solved:.0%} of {levels} new levels solved")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,6 +150,21 @@ class LiveStepper(BackendEnv):
 
         Raises:
             InvalidAction: shape, dtype or range of an action does not match.
+        """
+
+    @abstractmethod
+    def seeded_rows(
+        self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
+    ) -> np.ndarray | None:
+        """Return rows that `step_live` resets as `reset` with seeds does.
+
+        Args:
+            states: `[k, S]` uint8, from a state or from `step_live`. They are not changed.
+            fresh: `[k]` bool, which rows were never reset: their states say nothing.
+            seeds: of each; None goes on with the generator of the row, which is not fresh.
+
+        Returns:
+            `[k, S]` uint8, fresh; None if the env itself has to reset them.
         """
 
     @abstractmethod

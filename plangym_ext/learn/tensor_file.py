@@ -103,7 +103,9 @@ def _packed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_packed(one) for one in value]
     if isinstance(value, np.ndarray):
-        return {_ARRAY: torch.from_numpy(np.array(value, order="C"))}
+        # A copy only where torch takes nothing else: large arrays would not fit in twice.
+        fits = value.flags.c_contiguous and value.flags.writeable and value.ndim
+        return {_ARRAY: torch.from_numpy(value if fits else np.array(value, order="C"))}
     if isinstance(value, np.generic):
         return value.item()
     return value

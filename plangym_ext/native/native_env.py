@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.native.row_checks import RowChecks
+from plangym_ext.native.seeded_resets import SeededResets
 from plangym_ext.states.envelope import HEADER, as_wide
 
 
@@ -22,6 +23,8 @@ class NativeEnv(LocalStepper, LiveStepper):
 
     #: Compiled check that accepts usual inputs; None before it is compiled.
     _checks: RowChecks | None = None
+    #: None before rows are first reset by seeds.
+    _seeded: SeededResets | None = None
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
         """Return the states as `[B, S]` uint8; see `RowStepper.checked_states`."""
@@ -83,6 +86,14 @@ class NativeEnv(LocalStepper, LiveStepper):
             actions = actions[stepped]
         (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
         return chosen
+
+    def seeded_rows(
+        self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
+    ) -> np.ndarray | None:
+        """Return rows that a native reset resets as seeds say; see `LiveStepper`."""
+        if self._seeded is None:
+            self._seeded = SeededResets(self)
+        return self._seeded.begun(states, fresh, seeds)
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
         """Return `[B, S]` uint8 from `step_live` as states that any equal env takes; fresh."""

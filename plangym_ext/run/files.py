@@ -16,6 +16,7 @@ _RESULTS = {
     "episode.json": "an episode of `plan`",
     "compare.json": "a comparison",
     "config.json": "a training run",
+    "sweep.json": "a sweep",
 }
 
 

@@ -129,6 +129,8 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
     pyplot = load_pyplot("plot")
     from matplotlib.ticker import EngFormatter
 
+    from plangym_ext.run.logs.runs import shared_names
+
     wide = min(_PER_LINE, len(panels))
     high = math.ceil(len(panels) / wide)
     width = WIDTHS[options.width] or 5.0 * wide
@@ -140,18 +142,11 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
         axis.set(xlabel=_TITLES.get(options.x, options.x), ylabel=_TITLES.get(name, name))
         if options.x == "step":
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.flat[0].set_title(_title(groups))
+    axes.flat[0].set_title(shared_names(groups))
     axes.flat[0].legend()
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return figure
-
-
-def _title(groups: Sequence[Group]) -> str:
-    """Return what all groups share of the env and of what learns."""
-    named = ("env.id", "algorithm.name", "planner.name")
-    shared = [{group.param(name) for group in groups} for name in named]
-    return ", ".join(str(*found) for found in shared if len(found) == 1 and None not in found)
 
 
 def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace) -> None:

@@ -66,6 +66,14 @@ def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[
         )
 
 
+def let_settings_pass(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Let settings pass that were typed before it is known whose they are; the command refuses."""
+    known = parser._option_string_actions
+    for key in typed_settings(given):
+        if f"--{key}" not in known:
+            parser.add_argument(f"--{key}", help=argparse.SUPPRESS)
+
+
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was typed, as nested sections."""
     found = vars(options).items()

@@ -19,6 +19,7 @@ from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
+    let_settings_pass,
     typed_settings,
 )
 
@@ -62,15 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     if sources:
         add_setting_options(parser, given, sources)
     else:
-        _take_settings(parser, given)
-
-
-def _take_settings(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Let settings pass that were typed before it is known whose they are; `run` refuses."""
-    known = parser._option_string_actions
-    for key in typed_settings(given):
-        if f"--{key}" not in known:
-            parser.add_argument(f"--{key}", help=argparse.SUPPRESS)
+        let_settings_pass(parser, given)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:

@@ -28,14 +28,7 @@ class VideoWriter:
     """
 
     def __init__(self, path: Path, fps: float) -> None:
-        try:
-            import imageio_ffmpeg
-        except ImportError as error:
-            raise MissingExtra(
-                "video: writing needs imageio-ffmpeg, which is not installed. Leave out --video. "
-                + installing("cli")
-            ) from error
-        self._program = imageio_ffmpeg.get_ffmpeg_exe()
+        self._program = ffmpeg("Leave out --video.")
         self._path, self._fps = path, fps
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
         self._process: subprocess.Popen[bytes] | None = None
@@ -101,6 +94,25 @@ class VideoWriter:
         except BrokenPipeError:
             self._process.wait()
         return self._process.returncode
+
+
+def ffmpeg(instead: str) -> str:
+    """Return the program that writes videos.
+
+    Args:
+        instead: what else can be done, for the message.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise MissingExtra(
+            f"video: writing needs imageio-ffmpeg, which is not installed. {instead} "
+            + installing("cli")
+        ) from error
+    return str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
 def first_frame(env: Any, seed: int) -> Any:

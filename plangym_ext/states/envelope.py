@@ -294,8 +294,13 @@ def as_wide(rows: np.ndarray, width: int) -> np.ndarray:
     return found
 
 
-def stacked_rows(states: Sequence[np.ndarray]) -> np.ndarray:
-    """Return `[S]` states as fresh `[B, S]`, with zeros after narrower ones."""
+def stacked_rows(states: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Return `[S]` states as fresh `[B, S]`, with zeros after narrower ones.
+
+    `[B, S]` are returned as they are.
+    """
+    if isinstance(states, np.ndarray):
+        return states
     width = max(map(len, states))
     return np.concatenate([as_wide(state[None], width) for state in states])
 

@@ -165,7 +165,7 @@ class VectorBackend(ABC):
         """Set an attribute of the env of each row."""
 
     @abstractmethod
-    def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
+    def get_states(self, rows: Sequence[int]) -> Sequence[np.ndarray] | np.ndarray:
         """Return `[S]` uint8 state of each row; widths may differ."""
 
     @abstractmethod

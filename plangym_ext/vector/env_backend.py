@@ -188,7 +188,13 @@ class EnvBackend(VectorBackend):
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
         strict = self._invalid != "off"
-        form = MemoryForm(space, self._ranges[-1].stop, len(self._hosts), strict)
+        form = MemoryForm(
+            space,
+            self._ranges[-1].stop,
+            len(self._hosts),
+            strict,
+            self.description.action_spaces[0],
+        )
         if self.backend == "process":
             self._block = SharedBlock.create(form.nbytes)
         self._memory = form.memory(self._block)

@@ -213,7 +213,7 @@ class EnvRows:
                 shown.append(obs)
         progress[0] = NO_ROW
         if out is not None:
-            out.write(*self._results_of(rows), infos, finals)
+            infos, finals = out.write(*self._results_of(rows), infos, finals)
         return self._reply(rows, infos, finals, shown, capture, begun)
 
     def _put_final(self, k: int, row: int, obs: Any, out: OutRows | None) -> Any:

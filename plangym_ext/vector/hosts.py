@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.vector.checkpoint import RowCall
@@ -19,6 +18,7 @@ from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.shared_outs import OWN_BLOCK, OutLayout, OutShare
 from plangym_ext.vector.step_out import OutArrays, OutRows, Places
 from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.channel import Plain
 from plangym_ext.workers.protocol import (
     Call,
     ForgetBlock,
@@ -27,6 +27,7 @@ from plangym_ext.workers.protocol import (
     OpenBlock,
     Service,
 )
+from plangym_ext.workers.remote_errors import pickled
 from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
@@ -193,7 +194,7 @@ class WorkerHost(RowHost):
         self._hosted, self._index = hosted, index
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
-        self._progress: np.ndarray | None = None
+        self._memory: RowMemory | None = None
         #: Numbers of the memory and the layouts of `out` that the process knows, and what it
         #: is to forget.
         self._known: set[int] = set()
@@ -214,30 +215,40 @@ class WorkerHost(RowHost):
     ) -> None:
         """See `RowHost`."""
         self._form, self._block, self._index = form, block, index
-        self._progress = memory.progress[index]
+        self._memory = memory
         self.worker.result(self.open({}))
 
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
-        request, given = next_request(), {} if call.out is None else self._told(call.out)
-        self.worker.post(Call(request, call.name, pickle.dumps((call.args, given), protocol=5)))
+        request = next_request()
+        self.worker.post(self._message(request, call))
         self.worker.begun(call.name)
         return request
 
-    def _told(self, out: OutShare) -> dict[str, Any]:
+    def _message(self, request: int, call: RowCall) -> Plain | Call:
+        """Return what asks for a call: a few bytes if it is a step whose actions lie in memory."""
+        out = None if call.out is None else self._told(call.out)
+        if call.name == "step":
+            data = self._messages.request(call.args, out)
+            if data is not None:
+                return Plain(request, data)
+        given = {} if out is None else {"out": out}
+        return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
+
+    def _told(self, out: OutShare) -> tuple[int, Places]:
         """Tell the process where arrays lie, unless it knows; return what a step says of them."""
         while self._expired:
             self.worker.post(self._expired.pop())
         if out.layout.number not in self._known:
             self._introduce(out.layout)
-        return {"out": (out.layout.number, out.places)}
+        return out.layout.number, out.places
 
     def _introduce(self, layout: OutLayout) -> None:
         for number, block in layout.blocks.items():
             if number not in self._known:
                 self.worker.post(OpenBlock(number, block.nbytes), (block.fd,))
                 self._known.add(number)
-        self.worker.post(KnowArrays(layout.number, layout.places))
+        self.worker.post(KnowArrays(layout.number, layout.places, layout.wanted))
         self._known.add(layout.number)
 
     def expire(self, message: ForgetBlock | ForgetLayout) -> None:
@@ -254,20 +265,20 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         answer = self.worker.taken(request)
         assert answer is not None
-        return self.worker.opened(answer)
+        return self._messages.read_answer(self.worker.opened(answer))
 
     @property
     def progress(self) -> tuple[int, int]:
         """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
-        if self._progress is None:
+        if self._memory is None:
             return NO_ROW, 0
-        row, count = self._progress[:2].tolist()
+        row, count = self._memory.progress[self._index, :2].tolist()
         return row, count
 
     def restart(self) -> None:
         """Begin to replace the process by a new one."""
-        if self._progress is not None:
-            self._progress[0] = NO_ROW
+        if self._memory is not None:
+            self._memory.progress[self._index, 0] = NO_ROW
         self._known, self._expired = set(), []
         self.worker.restart()
 
@@ -281,6 +292,9 @@ class WorkerHost(RowHost):
 
         assert self._block is not None
         self.worker.describe()
+        assert self._memory is not None
+        # A new process has numbered no forms of infos yet.
+        self._messages = self._memory.messages(self._hosted.first)
         self.worker.post(OpenBlock(OWN_BLOCK, self._block.nbytes), (self._block.fd,))
         # By value, as envs travel: the space may be of a class that only this process knows.
         form = cloudpickle.dumps(self._form, protocol=5)
@@ -293,7 +307,8 @@ class WorkerHost(RowHost):
     def close(self) -> BaseException | None:
         """See `RowHost`."""
         error = self.worker.end()
-        self._block = self._progress = None  # the memory is a descriptor, too
+        self.__dict__.pop("_messages", None)
+        self._block = self._memory = None  # the memory is a descriptor, too
         return error
 
 
@@ -301,7 +316,7 @@ class RowService:
     """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`."""
 
     def __init__(self, hosted: HostedRows) -> None:
-        self._rows = hosted.build()
+        self._rows, self._first = hosted.build(), hosted.first
         self._blocks: dict[int, SharedBlock] = {}
         #: Arrays of `out` by number, and the blocks that they lie in.
         self._outs: dict[int, tuple[OutArrays, set[int]]] = {}
@@ -319,10 +334,10 @@ class RowService:
 
     def know(self, message: KnowArrays) -> None:
         """Know arrays that steps may be written to."""
-        number, places = message
+        number, places, wanted = message
         arrays = {place.field: place.view(self._blocks[place.block]) for place in places}
         blocks = {place.block for place in places}
-        self._outs[number] = OutArrays(self._space, arrays), blocks
+        self._outs[number] = OutArrays(self._space, arrays, wanted), blocks
 
     def forget(self, number: int) -> None:
         """Let go of such arrays."""
@@ -333,8 +348,19 @@ class RowService:
         if name == "open":
             return self._open(*args)
         given = {key: self._out(*told) for key, told in kwargs.items()}
+        return self._called(getattr(self._rows, name), *args, **given)
+
+    def plain(self, message: Plain) -> Plain | bytes:
+        """Step rows as a message of few bytes says; return the answer, a pickle if it has to be."""
+        asked = self._messages.read_request(message.data)
+        out = None if asked.out is None else self._out(*asked.out)
+        reply = self._called(self._rows.step, *asked[:4], out=out)
+        answer = self._messages.answer(asked, reply)
+        return Plain(message.request, answer) if type(answer) is bytes else pickled(answer)
+
+    def _called(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
-            return getattr(self._rows, name)(*args, **given)
+            return method(*args, **kwargs)
         finally:
             self._rows.between_calls()
 
@@ -344,6 +370,7 @@ class RowService:
     def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
         memory = pickle.loads(form).memory(self._blocks[OWN_BLOCK])
         self._space = memory.obs.space
+        self._messages = memory.messages(self._first)
         self._rows.use(memory, index)
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)

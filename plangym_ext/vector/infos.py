@@ -102,14 +102,15 @@ def only_infos(results: StepResults, wanted: frozenset[str]) -> StepResults:
     infos = results.infos
     if isinstance(infos, GroupedInfos):
         return results._replace(infos=infos.only(wanted))
-    chosen = [(k, _only(info, wanted)) for k, info in infos]
-    finals = [(k, None, _only(info, wanted)) for k, _, info in results.finals]
+    chosen = [(k, only_named(info, wanted)) for k, info in infos]
+    finals = [(k, None, only_named(info, wanted)) for k, _, info in results.finals]
     return results._replace(
         infos=[one for one in chosen if one[1]], finals=[one for one in finals if one[2]]
     )
 
 
-def _only(info: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+def only_named(info: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+    """Return the fields of an info that have these names."""
     return {name: value for name, value in info.items() if name in wanted}
 
 

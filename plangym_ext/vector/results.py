@@ -47,6 +47,8 @@ class Reply(NamedTuple):
             turned out not to be capturable; or None if it was not time to capture them.
         checksum: of what the process's rows have shown since their states were captured or
             restored, this call included; see `ResultChecksum`. None if the call shows nothing.
+        forms: forms of infos that the process which sends it has numbered, from the first on
+            that the other one did not know, and the number of that; see `InfoForms`.
     """
 
     infos: Sequence[tuple[int, dict[str, Any]]] = ()
@@ -57,3 +59,4 @@ class Reply(NamedTuple):
     states: list[np.ndarray | None] | None = None
     shown: tuple[np.ndarray, ...] | None = None
     checksum: int | None = None
+    forms: tuple[int, tuple[Any, ...]] | None = None

@@ -14,7 +14,10 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import InvalidObservation
+from plangym_ext.vector.action_memory import ActionMemory
+from plangym_ext.vector.info_forms import INFO_BYTES, InfoForms
 from plangym_ext.vector.results import IN_MEMORY, Reply, StepResults
+from plangym_ext.vector.step_messages import StepMessages
 
 #: 64-bit words of a host's progress: the row that is moved now, and how many calls have
 #: moved rows. A cache line, so that no two processes write to the same.
@@ -269,12 +272,21 @@ class RowMemory(NamedTuple):
         steps: what its last step came to.
         progress: `[hosts, 8]` int64: of each process the number in it of the row that is moved
             now, `NO_ROW` between calls, and how many calls have moved rows.
+        actions: what each row is to play, where other processes read it; None if actions have
+            no array form.
+        infos: `[n, 2, INFO_BYTES]` uint8: what `InfoForms` keep there.
     """
 
     obs: ObsBuffer
     finals: ObsBuffer
     steps: StepMemory
     progress: np.ndarray
+    actions: ActionMemory | None
+    infos: np.ndarray
+
+    def messages(self, first: int) -> StepMessages:
+        """Return what writes and reads the messages of steps of a process, by its first row."""
+        return StepMessages(self.actions, InfoForms(self.infos), first)
 
     def results(
         self, rows: Sequence[int], shares: Sequence[Placed], replies: Sequence[Reply]
@@ -308,12 +320,14 @@ class MemoryForm:
         space: of one row's observations.
         num_rows, num_hosts: of the vector env.
         strict: as of `ObsBuffer`.
+        action_space: of one row's actions.
     """
 
     space: gym.Space[Any]
     num_rows: int
     num_hosts: int
     strict: bool
+    action_space: gym.Space[Any]
 
     @property
     def nbytes(self) -> int:
@@ -323,7 +337,16 @@ class MemoryForm:
     def _sizes(self) -> tuple[int, ...]:
         layout = layout_of(self.space)
         obs = 1 if layout is None else buffer_bytes(layout, self.num_rows)
-        return self.num_hosts * _PROGRESS_WORDS * 8, StepMemory.nbytes(self.num_rows), obs, obs
+        actions = layout_of(self.action_space)
+        acted = 0 if actions is None else ActionMemory.nbytes(actions, self.num_rows)
+        return (
+            self.num_hosts * _PROGRESS_WORDS * 8,
+            StepMemory.nbytes(self.num_rows),
+            acted,
+            2 * INFO_BYTES * self.num_rows,
+            obs,
+            obs,
+        )
 
     def memory(self, block: SharedBlock | None) -> RowMemory:
         """Return the memory over a block, or over arrays of this process alone."""
@@ -333,10 +356,13 @@ class MemoryForm:
         else:
             whole = block.ndarray((block.nbytes,), np.uint8)
             parts = np.split(whole, np.cumsum(sizes[:-1]))
-        progress, steps, obs, finals = parts
+        progress, steps, acted, infos, obs, finals = parts
+        actions = layout_of(self.action_space)
         return RowMemory(
             ObsBuffer(self.space, self.num_rows, obs, strict=self.strict),
             ObsBuffer(self.space, self.num_rows, finals),
             StepMemory(self.num_rows, steps),
             progress.view(np.int64).reshape(self.num_hosts, _PROGRESS_WORDS),
+            None if actions is None else ActionMemory(actions, self.num_rows, acted),
+            infos.reshape(self.num_rows, 2, INFO_BYTES),
         )

@@ -30,6 +30,7 @@ class OutLayout(NamedTuple):
         blocks: by number, in which these lie.
         hosted: the arrays that the processes of the rows write to.
         rest: the others, which this process writes to.
+        wanted: names of the infos that the processes of the rows return; None for all.
     """
 
     number: int
@@ -37,6 +38,7 @@ class OutLayout(NamedTuple):
     blocks: dict[int, SharedBlock]
     hosted: OutArrays
     rest: OutArrays
+    wanted: frozenset[str] | None
 
     @property
     def usable(self) -> bool:
@@ -70,7 +72,7 @@ class SharedOuts:
         self._expire, self._in_workers = expire, in_workers
         self._next = itertools.count(OWN_BLOCK + 1)
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
-        self._layouts: dict[tuple[Place, ...], int] = {}
+        self._layouts: dict[tuple[tuple[Place, ...], frozenset[str] | None], int] = {}
         #: Numbers of blocks that were collected.
         self._gone: list[int] = []
 
@@ -78,15 +80,16 @@ class SharedOuts:
         """Return where the arrays of an `out` lie."""
         found: OutLayout | None = out.layout
         if found is None or not found.usable:
-            found = out.layout = self._layout(out.arrays)
+            found = out.layout = self._layout(out)
         while self._gone:
             number = self._gone.pop()
             self._expire(ForgetBlock(number))
-            for places in [p for p in self._layouts if any(q.block == number for q in p)]:
-                self._expire(ForgetLayout(self._layouts.pop(places)))
+            for known in [k for k in self._layouts if any(p.block == number for p in k[0])]:
+                self._expire(ForgetLayout(self._layouts.pop(known)))
         return found
 
-    def _layout(self, arrays: OutArrays) -> OutLayout:
+    def _layout(self, out: StepOut) -> OutLayout:
+        arrays = out.arrays
         hosted, places, blocks = [], [], {}
         for name, array in arrays.fields.items():
             if name in _SET_HERE:
@@ -101,8 +104,11 @@ class SharedOuts:
                 places.append(Place(name, number, offset, shape, dtype, array.strides))
                 hosted.append(name)
         rest = arrays.only(name for name in arrays.fields if name not in hosted)
+        # What this process writes, it needs to be told.
+        wanted = None if rest.has_infos else out.wanted
         known = tuple(places)
-        return OutLayout(self._known(known), known, blocks, arrays.only(hosted), rest)
+        written = arrays.only(hosted, wanted)
+        return OutLayout(self._known(known, wanted), known, blocks, written, rest, wanted)
 
     def _number(self, block: SharedBlock) -> int:
         known = self._numbers.get(block)
@@ -111,10 +117,11 @@ class SharedOuts:
             weakref.finalize(block, self._gone.append, known)
         return known
 
-    def _known(self, places: tuple[Place, ...]) -> int:
+    def _known(self, places: tuple[Place, ...], wanted: frozenset[str] | None) -> int:
         """Return the number that workers know a layout by."""
-        if places not in self._layouts:
+        known = places, wanted
+        if known not in self._layouts:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._expire(ForgetLayout(self._layouts.pop(next(iter(self._layouts)))))
-            self._layouts[places] = next(self._next)
-        return self._layouts[places]
+            self._layouts[known] = next(self._next)
+        return self._layouts[known]

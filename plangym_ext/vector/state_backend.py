@@ -221,11 +221,16 @@ class StateBackend(VectorBackend):
         resets: np.ndarray,
         same_step: bool,
         out: StepOut | None = None,
+        states: np.ndarray | None = None,
     ) -> StepResults | None:
-        """Step or reset rows by native calls; None, and nothing moved, if they cannot."""
+        """Step or reset rows by native calls; None, and nothing moved, if they cannot.
+
+        Rows begin where they are, or in `states` `[k, S]`.
+        """
         whole = isinstance(rows, range)
         kept, fresh, _ = self._kept
-        states = kept if whole else kept[rows]
+        if states is None:
+            states = kept if whole else kept[rows]
         self._begun = self._begun or whole
         use = _ALL_FRESH if out is None else self._use_of(out)
         found = self._env.step_live(
@@ -371,16 +376,32 @@ class StateBackend(VectorBackend):
     ) -> StepResults:
         """See `VectorBackend`."""
         self._forget_unkept()
-        if not options and not self._fresh[rows].any() and all(seed is None for seed in seeds):
-            leaf = self._env.layout.action.leaves[0]
-            ignored = np.zeros((len(rows), *leaf.shape), leaf.dtype)
-            results = self._step_all(rows, ignored, np.ones(len(rows), bool), same_step=False)
-            if results is not None:
-                return results
+        results = None if options else self._reset_all_of(rows, seeds)
+        if results is not None:
+            return results
         begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
         states, shown, infos = zip(*begun, strict=True)
         self._reach_rows(rows, states, shown)
         return self._checked(rows, _quiet_results(len(rows), infos, []))
+
+    def _reset_all_of(self, rows: Sequence[int], seeds: Sequence[int | None]) -> StepResults | None:
+        """Reset rows by one native call; None, and nothing moved, if it cannot."""
+        kept, fresh, _ = self._kept
+        states = None
+        if any(seed is not None for seed in seeds):
+            states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
+            if states is None:
+                return None
+        elif fresh[rows].any():
+            return None
+        leaf = self._env.layout.action.leaves[0]
+        ignored, every = np.zeros((len(rows), *leaf.shape), leaf.dtype), np.ones(len(rows), bool)
+        results = self._step_all(rows, ignored, every, same_step=False, states=states)
+        if results is not None and self._reached is not None:
+            fresh = fresh.copy()
+            fresh[rows] = False
+            self._reached = self._reached[0], fresh
+        return results
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
@@ -508,13 +529,14 @@ class StateBackend(VectorBackend):
             self._reach_rows(rows, states, None)
             self.keep(self.note)
 
-    def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
-        """See `VectorBackend`."""
+    def get_states(self, rows: Sequence[int]) -> np.ndarray:
+        """See `VectorBackend`; they are `[k, S]`, fresh."""
         self._forget_unkept()
-        for row in rows:
-            if self._fresh[row]:
-                raise ResetNeeded(f"row {row} was never reset. Call reset first.")
-        return list(self._sealed(rows))
+        fresh = self._fresh[rows]
+        if fresh.any():
+            row = rows[int(np.argmax(fresh))]
+            raise ResetNeeded(f"row {row} was never reset. Call reset first.")
+        return self._sealed(rows)
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any

@@ -19,7 +19,7 @@ from plangym_ext.core.out_fields import (
     view_of,
 )
 from plangym_ext.errors import InvalidOption
-from plangym_ext.vector.infos import GroupedInfos, only_infos
+from plangym_ext.vector.infos import GroupedInfos, only_infos, only_named
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_memory import ObsBuffer
 
@@ -42,10 +42,16 @@ class OutArrays:
         space: of one row's observations.
         fields: `[k, ...]` arrays by name: those of `out`, but "obs0", "obs1", ... and
             "final_obs0", ... for the leaves of observations, and "infos:NAME" for infos.
+        wanted: names of the infos that are returned besides; None for all.
     """
 
-    def __init__(self, space: spaces.Space[Any], fields: Mapping[str, np.ndarray]) -> None:
-        self.space, self.fields = space, fields
+    def __init__(
+        self,
+        space: spaces.Space[Any],
+        fields: Mapping[str, np.ndarray],
+        wanted: frozenset[str] | None = None,
+    ) -> None:
+        self.space, self.fields, self.wanted = space, fields, wanted
         self._obs = _leaves(fields, "obs")
         #: Of rewards, terminations and truncations those that are wanted, by number.
         self._steps = [(k, fields[name]) for k, name in enumerate(_STEPS) if name in fields]
@@ -58,9 +64,9 @@ class OutArrays:
         """Whether infos are among them."""
         return bool(self._infos)
 
-    def only(self, names: Iterable[str]) -> OutArrays:
+    def only(self, names: Iterable[str], wanted: frozenset[str] | None = None) -> OutArrays:
         """Return some of the arrays, by the names of `fields`."""
-        return OutArrays(self.space, {name: self.fields[name] for name in names})
+        return OutArrays(self.space, {name: self.fields[name] for name in names}, wanted)
 
     def write(
         self,
@@ -178,10 +184,22 @@ class OutRows(NamedTuple):
     places: Places
 
     def write(
-        self, steps: Sequence[np.ndarray], shown: Sequence[np.ndarray], infos: Any, finals: Any
-    ) -> None:
-        """Write what came of these rows; see `OutArrays.write`."""
+        self,
+        steps: Sequence[np.ndarray],
+        shown: Sequence[np.ndarray],
+        infos: list[tuple[int, dict[str, Any]]],
+        finals: list[tuple[int, Any, dict[str, Any]]],
+    ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, Any, dict[str, Any]]]]:
+        """Write what came of these rows; return what is wanted of infos and finals besides.
+
+        Arguments are as of `OutArrays.write`.
+        """
         self.arrays.write(self.places, shown, steps, infos, finals)
+        wanted = self.arrays.wanted
+        if wanted is None:
+            return infos, finals
+        chosen = [(k, found) for k, info in infos if (found := only_named(info, wanted))]
+        return chosen, [(k, obs, only_named(info, wanted)) for k, obs, info in finals]
 
     def put_final(self, k: int, obs: Any) -> None:
         """Write the final observation of row k of these."""

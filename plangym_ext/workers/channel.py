@@ -1,7 +1,8 @@
 """Framed messages between a parent and its worker, over one Unix socket.
 
-A frame is `[mark: uint32][descriptors: uint32][length: uint64][pickle]`; the descriptors
-travel with its first byte. Both ends are ours and trust each other; nothing read from a file
+A frame is `[mark: uint32][descriptors: uint32][length: uint64][content]`; the descriptors
+travel with its first byte. The content is a pickle, or bytes as they are, with a mark of
+their own. Both ends are ours and trust each other; nothing read from a file
 or a network ever comes this way. The mark tells frames from what an env writes to a
 descriptor that is not its own.
 """
@@ -17,10 +18,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<IIQ")
-_MARK = int.from_bytes(b"PGX\x1a", "little")
+_MARK, _PLAIN_MARK = (int.from_bytes(mark, "little") for mark in (b"PGX\x1a", b"PGP\x1a"))
+_REQUEST = struct.Struct("<Q")
 _CHUNK = 1 << 16
 #: Most descriptors that one message carries.
 _MAX_FDS = 4
@@ -31,6 +33,18 @@ _DONTWAIT = int(socket.MSG_DONTWAIT)
 _RIGHTS = (int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS))
 
 Message = tuple[Any, list[int]]
+
+
+class Plain(NamedTuple):
+    """A message of bytes that both ends know how to read: it is not pickled.
+
+    Attributes:
+        request: number of the request that it makes or answers.
+        data: whatever the two have agreed on.
+    """
+
+    request: int
+    data: bytes
 
 
 class ChannelClosed(ConnectionError):
@@ -100,7 +114,7 @@ class Channel:
         meanwhile: Callable[[], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Send a picklable message, and duplicates of some descriptors with it.
+        """Send a picklable message, or a `Plain` one, and duplicates of some descriptors with it.
 
         Args:
             message: what to send.
@@ -114,17 +128,16 @@ class Channel:
             ChannelClosed: the other end is gone.
             ChannelFull: it has made no room in time.
         """
-        self.send_pickled(pickle.dumps(message, protocol=5), fds, meanwhile, timeout)
+        self._send_frame(_frame(message, len(fds)), fds, meanwhile, timeout)
 
-    def send_pickled(
+    def _send_frame(
         self,
-        data: bytes,
-        fds: tuple[int, ...] = (),
-        meanwhile: Callable[[], object] | None = None,
-        timeout: float | None = None,
+        frame: bytes,
+        fds: tuple[int, ...],
+        meanwhile: Callable[[], object] | None,
+        timeout: float | None,
     ) -> None:
-        """Send a message that is pickled already."""
-        rest: bytes | memoryview = _HEADER.pack(_MARK, len(fds), len(data)) + data
+        rest: bytes | memoryview = frame
         left = list(fds)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -194,7 +207,7 @@ class Channel:
         """Read once, and return the messages that are whole now."""
         try:
             self._fill(flags)
-            return [(self._unpickled(data), fds) for data, fds in self._whole_messages()]
+            return [(_read(mark, data), fds) for mark, data, fds in self._whole_messages()]
         except ChannelDamaged:
             self.shut()
             raise
@@ -203,13 +216,6 @@ class Channel:
         except BaseException:
             self.shut()
             raise
-
-    @staticmethod
-    def _unpickled(data: bytes) -> Any:
-        try:
-            return pickle.loads(data)
-        except Exception as error:  # whatever comes of bytes that are no pickle
-            raise ChannelDamaged(f"a message cannot be read: {error!r}") from error
 
     def _fill(self, flags: int) -> None:
         """Append what has come to what was read; at least a byte, unless told not to wait."""
@@ -231,18 +237,18 @@ class Channel:
             raise ChannelClosed("the other end of the channel is gone")
         self._read += data
 
-    def _whole_messages(self) -> list[tuple[bytes, list[int]]]:
+    def _whole_messages(self) -> list[tuple[int, bytes, list[int]]]:
         found = []
         start = 0
         while len(self._read) - start >= _HEADER.size:
             mark, num_fds, length = _HEADER.unpack_from(self._read, start)
-            if mark != _MARK:
+            if mark not in (_MARK, _PLAIN_MARK):
                 raise ChannelDamaged("something else than a message was written to the channel")
             begin = start + _HEADER.size
             if len(self._read) - begin < length:
                 break
             start = begin + length
-            found.append((bytes(self._read[begin:start]), self._fds[:num_fds]))
+            found.append((mark, bytes(self._read[begin:start]), self._fds[:num_fds]))
             del self._fds[:num_fds]
         if start:
             del self._read[:start]
@@ -258,3 +264,23 @@ class Channel:
     def close(self) -> None:
         """Close this end; the other one sees `ChannelClosed`."""
         self._sock.close()
+
+
+def _frame(message: Any, num_fds: int) -> bytes:
+    """Return the frame of a message."""
+    if type(message) is Plain:
+        mark, data = _PLAIN_MARK, _REQUEST.pack(message.request) + message.data
+    else:
+        mark, data = _MARK, pickle.dumps(message, protocol=5)
+    return _HEADER.pack(mark, num_fds, len(data)) + data
+
+
+def _read(mark: int, data: bytes) -> Any:
+    """Return the message of a frame."""
+    try:
+        if mark == _PLAIN_MARK:
+            (request,) = _REQUEST.unpack_from(data)
+            return Plain(request, data[_REQUEST.size :])
+        return pickle.loads(data)
+    except Exception as error:  # whatever comes of bytes that are no pickle
+        raise ChannelDamaged(f"a message cannot be read: {error!r}") from error

@@ -3,9 +3,10 @@
 An interpreter that imports numpy and gymnasium starts in a quarter of a second, a fork of one in
 about ten milliseconds. The server is an interpreter of its own, so nothing of this process, its
 threads or its libraries is forked. It starts with the first worker and serves all later ones.
+What takes longest, torch with its two seconds, it imports with the first worker that needs it.
 
     this process                       server                    worker
-    Fork, descriptors    ----------->  fork  ----------------->  program.main
+    Fork, descriptors    ----------->  import, fork  --------->  program.main
     pid                  <-----------
     ExitStatus of a pid  ----------->  waitpid
     exit status          <-----------
@@ -37,13 +38,14 @@ UNKNOWN_STATUS = 1 << 16
 NO_PROCESS = -1
 #: Seconds without a running worker after which the server ends.
 _IDLE = 60.0
-#: Seconds for an answer; a start comes after the server's own imports.
-_PATIENCE = 30.0
-#: Read when Python, numpy or the C library is loaded: a server that was started with other
-#: values would not do.
+#: Seconds for an answer; a start comes after the server's own imports, and those of torch.
+_PATIENCE = 60.0
+#: Read when Python, numpy, torch or the C library is loaded: a server that was started with
+#: other values would not do.
 _READ_AT_START = (
     *("PYTHON", "LD_", "GLIBC_", "MALLOC_"),
-    *("BLIS_", "MKL_", "NPY_", "OMP_", "OPENBLAS_"),
+    *("BLIS_", "KMP_", "MKL_", "NPY_", "OMP_", "OPENBLAS_"),
+    *("CUDA_", "DNNL_", "ONEDNN_", "PYTORCH_", "TORCH"),
 )
 
 #: Length of a request; number of the request, and two results.
@@ -131,7 +133,12 @@ class ForkServer:
         """What this process holds open for it."""
         return self._socket.fileno(), self._life_write
 
-    def start(self, environ: dict[str, str], fds: tuple[int, int, int]) -> tuple[int, int] | None:
+    def start(
+        self,
+        environ: dict[str, str],
+        fds: tuple[int, int, int],
+        modules: dict[str, str] | None = None,
+    ) -> tuple[int, int] | None:
         """Fork a worker; return its pid, and the number that the third descriptor has there.
 
         None if the system gives the server no further process.
@@ -139,6 +146,7 @@ class ForkServer:
         Args:
             environ: of the worker.
             fds: its socket, its lifeline, and where it writes its stack, or -1.
+            modules: as of `Fork`.
 
         Raises:
             OSError: there is no server any more, or it does not answer.
@@ -148,7 +156,8 @@ class ForkServer:
             sent = [fd for fd in (*fds, 1, 2, folder) if fd >= 0 and _is_open(fd)]
             order = [sent.index(fd) if fd in sent else -1 for fd in (*fds, 1, 2, folder)]
             niceness = os.getpriority(os.PRIO_PROCESS, 0)
-            started = self._ask(Fork(environ, _umask(), niceness, _limits(), order), sent)
+            fork = Fork(modules or {}, environ, _umask(), niceness, _limits(), order)
+            started = self._ask(fork, sent)
             return started if started[0] != NO_PROCESS else None
         finally:
             os.close(folder)
@@ -228,22 +237,27 @@ _current: ForkServer | None = None
 
 
 def forked_worker(
-    environ: dict[str, str], fds: tuple[int, int, int]
+    environ: dict[str, str], fds: tuple[int, int, int], imports: tuple[str, ...] = ()
 ) -> tuple[ForkedProcess, int] | None:
     """Start a worker; return it and the number of its third descriptor.
 
     None if that is not possible, and it has to be started another way.
+
+    Args:
+        environ: as of `ForkServer.start`.
+        fds: likewise.
+        imports: modules that the server imports first if this process has imported them.
     """
     global _current
     if not available():
         return None
-    server = current()
+    server, modules = current(), _files(imports)
     # A second attempt, for the first may find that the server has just ended.
     for _ in range(2):
         if server is None or server.inherited != _inherited():
             server = _current = ForkServer(environ)
         try:
-            started = server.start(environ, fds)
+            started = server.start(environ, fds, modules)
         except OSError:
             server = None
             continue
@@ -265,6 +279,12 @@ def _inherited() -> tuple[Any, ...]:
         os.sched_getaffinity(0),  # numpy's library starts as many threads
         (os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()),
     )
+
+
+def _files(imports: tuple[str, ...]) -> dict[str, str]:
+    """Return the file of each of these modules, by name, that this process has imported."""
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in imports}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def _limits() -> dict[int, tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import pickle
 import random
@@ -62,6 +63,7 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
             return None
         number, request = pickle.loads(body)
         if isinstance(request, Fork):
+            _import(request.modules)
             try:
                 pid = os.fork()
             except OSError:  # no room for another process: the parent tries another way
@@ -82,6 +84,20 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
                 children.discard(request.pid)
         with contextlib.suppress(BrokenPipeError):
             connection.sendall(ANSWER.pack(number, *answer))
+
+
+def _import(modules: dict[str, str]) -> None:
+    """Import what later workers need too, as the parent has it; a worker reports what fails."""
+    new = {name: file for name, file in modules.items() if name not in sys.modules}
+    for name, file in new.items():
+        with contextlib.suppress(Exception):  # whatever a module raises when it is imported
+            found = importlib.util.find_spec(name)
+            if found is not None and found.origin == file:
+                gc.disable()
+                importlib.import_module(name)
+    gc.enable()
+    if new:
+        gc.freeze()
 
 
 def _named(request: Fork, fds: list[int]) -> list[int]:

@@ -18,6 +18,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -49,13 +50,14 @@ class WorkerProcess:
     Args:
         constructor: cloudpickle of the callable that builds the env.
         index: number of the worker, for messages.
+        imports: as of a `Service`.
 
     Attributes:
         channel: the parent's end of the connection.
         pidfd: readable once the worker is gone; -1 where the system has none.
     """
 
-    def __init__(self, constructor: bytes, index: int) -> None:
+    def __init__(self, constructor: bytes, index: int, imports: tuple[str, ...] = ()) -> None:
         self.index = index
         #: How it ended, once that was seen.
         self.fallen: WorkerDied | None = None
@@ -80,7 +82,7 @@ class WorkerProcess:
                     self._stack_fd = os.memfd_create("stack")
                     theirs_only.callback(os.close, self._stack_fd)
                 fds = (theirs.fileno(), life_read, self._stack_fd)
-                self._process, self._stack_fd = _started(path, fds)
+                self._process, self._stack_fd = _started(path, fds, imports)
             undo.callback(_end, self._process)
             self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
             undo.pop_all()
@@ -214,12 +216,35 @@ class WorkerProcess:
 _workers = each_in_child(lambda worker: worker._kill())
 
 
-def _started(path: list[str], fds: tuple[int, int, int]) -> tuple[_Process, int]:
+def pickled_constructor(constructor: Any, index: int) -> bytes:
+    """Return the cloudpickle of what makes an env, or of a `Service`, for a worker of a number.
+
+    Raises:
+        TypeError: it is not callable or cannot be pickled.
+    """
+    if not callable(constructor):
+        raise TypeError(
+            f"worker {index}: constructor must be a callable that returns an env; "
+            f"got {constructor!r}"
+        )
+    try:
+        data: bytes = cloudpickle.dumps(constructor, protocol=5)
+        return data
+    except Exception as error:  # whatever a captured object's reduction raises
+        raise TypeError(
+            f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "
+            "Create what it captures inside it instead."
+        ) from error
+
+
+def _started(
+    path: list[str], fds: tuple[int, int, int], imports: tuple[str, ...]
+) -> tuple[_Process, int]:
     """Start the worker program; return its process, and its number of the third descriptor."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     # Either way it leads a group of its own: a terminal's Ctrl-C reaches the parent alone, and
     # processes that an env starts end with their worker.
-    forked = forked_worker(environ, fds)
+    forked = forked_worker(environ, fds, imports)
     if forked is not None:
         return forked
     command = [sys.executable, "-P", "-m", "plangym_ext.workers.program", *map(str, fds)]

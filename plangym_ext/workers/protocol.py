@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plangym_ext.workers.channel import Plain
 from plangym_ext.workers.remote_errors import ErrorReport
 
 if TYPE_CHECKING:  # numpy is imported when a worker has the parent's module path
@@ -29,10 +30,13 @@ class Fork(NamedTuple):
     """Fork a worker. With it travel its three descriptors, stdout, stderr and the folder.
 
     Attributes:
+        modules: file of each module, by name, that the server imports first and keeps, so that
+            later workers have it too; one that it would take from another file is left out.
         environ, umask, niceness, limits: of the worker; None for a mask that is not known.
         order: of the descriptors: which of those that travel it is, or -1.
     """
 
+    modules: dict[str, str]
     environ: dict[str, str]
     umask: int | None
     niceness: int
@@ -90,10 +94,17 @@ class KnowLayout(NamedTuple):
 
 
 class KnowArrays(NamedTuple):
-    """Know by a number arrays that results of some calls are written to."""
+    """Know by a number arrays that results of some calls are written to.
+
+    Attributes:
+        number: theirs.
+        places: of the arrays.
+        wanted: names of the infos that such a call returns; None for all.
+    """
 
     number: int
     places: tuple[Place, ...]
+    wanted: frozenset[str] | None = None
 
 
 class ForgetBlock(NamedTuple):
@@ -152,6 +163,7 @@ ToWorker = (
     | Get
     | Widen
     | Close
+    | Plain
 )
 
 
@@ -165,6 +177,7 @@ COMMANDS: dict[type, str] = {
     ForgetLayout: "forget",
     Finish: "finish",
     Call: "call",
+    Plain: "call",
     Get: "get",
     Widen: "widen",
     Close: "close",
@@ -177,10 +190,14 @@ class Service:
 
     Attributes:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has
-            them, and `open_block` if it is given memory, `know` if arrays.
+            them, and `open_block` if it is given memory, `know` if arrays, `plain` if it is
+            sent a `Plain` message: it returns another one, or a pickle of the answer.
+        imports: modules that take long to import: if this process has imported them, workers
+            are forked with them.
     """
 
     make: Callable[[], Any]
+    imports: tuple[str, ...] = ()
 
     def __call__(self) -> Any:
         """Make it."""
@@ -214,4 +231,4 @@ class TooWide(NamedTuple):
     excess: int
 
 
-Reply = Value | Failure | TooWide
+Reply = Value | Failure | TooWide | Plain

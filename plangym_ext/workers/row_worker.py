@@ -17,7 +17,7 @@ from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW, ROW, worker_lines
-from plangym_ext.workers.channel import Channel, Message
+from plangym_ext.workers.channel import Channel, Message, Plain
 from plangym_ext.workers.protocol import (
     CLOSED,
     Call,
@@ -111,8 +111,9 @@ class Worker:
 
     def _serve(self, message: ToWorker, fds: list[int]) -> None:
         match message:
+            case Plain():
+                self._answer(message.request, self._env.plain, message)
             case Call():
-                self._busy = True
                 self._answer(message.request, self._call, message.name, message.arguments)
             case Finish():
                 self._answer(message.request, self._finish, message.queue)
@@ -201,11 +202,14 @@ class Worker:
                     self._serve(message, fds)
 
     def _answer(self, request: int, function: Any, *args: Any) -> None:
+        self._busy = True
         try:
-            answer = pickle.dumps(Value(request, function(*args)), protocol=5)
+            answer: Any = function(*args)
+            if type(answer) is bytes:
+                answer = Value(request, answer)
         except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
-            answer = pickle.dumps(_problem(request, error), protocol=5)
-        self._channel.send_pickled(answer)
+            answer = _problem(request, error)
+        self._channel.send(answer)
 
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Container
 from typing import Any
 
-import cloudpickle
-
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.pending import Pending
@@ -20,11 +18,12 @@ from plangym_ext.workers.channel import (
     ChannelClosed,
     ChannelDamaged,
     ChannelFull,
+    Plain,
     wait_readable,
 )
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.descriptors import check_descriptors
-from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
     CLOSED,
     COMMANDS,
@@ -33,6 +32,7 @@ from plangym_ext.workers.protocol import (
     Failure,
     Get,
     Reply,
+    Service,
     ToWorker,
     Value,
     Widen,
@@ -78,7 +78,8 @@ class WorkerHandle(Closing):
         self._built = self._closed = False
         #: Seconds that the worker may leave a request unread before it counts as hung.
         self.send_timeout: float | None = _SEND_TIMEOUT
-        self._constructor = _pickled(constructor, index)
+        self._constructor = pickled_constructor(constructor, index)
+        self._imports = constructor.imports if isinstance(constructor, Service) else ()
         self._description: dict[str, Any] | None = None
         self._width: int | None = None
         #: Answers that have come and were not taken yet, also those of workers that
@@ -100,7 +101,8 @@ class WorkerHandle(Closing):
             self._begin()
 
     def _begin(self) -> None:
-        self.process, self._built = WorkerProcess(self._constructor, self.index), True
+        process = WorkerProcess(self._constructor, self.index, self._imports)
+        self.process, self._built = process, True
         self._description = None
         self._last_command = "start"
         self._answers.pop(READY, None)  # that of the worker before
@@ -302,6 +304,8 @@ class WorkerHandle(Closing):
         """Return or raise what an answer says."""
         if isinstance(answer, Failure):
             raise answer.report.rebuild(self.where)
+        if isinstance(answer, Plain):
+            return answer.data
         assert isinstance(answer, Value)
         return pickle.loads(answer.data)
 
@@ -382,19 +386,3 @@ class WorkerHandle(Closing):
         self._closed = True
         if self._built:
             self.process.kill()
-
-
-def _pickled(constructor: Any, index: int) -> bytes:
-    if not callable(constructor):
-        raise TypeError(
-            f"worker {index}: constructor must be a callable that returns an env; "
-            f"got {constructor!r}"
-        )
-    try:
-        data: bytes = cloudpickle.dumps(constructor, protocol=5)
-        return data
-    except Exception as error:  # whatever a captured object's reduction raises
-        raise TypeError(
-            f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "
-            "Create what it captures inside it instead."
-        ) from error

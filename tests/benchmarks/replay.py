@@ -1,4 +1,4 @@
-"""Time to draw from large replays, and the memory that Atari's frames take.
+"""Time to draw from large replays, the memory that Atari's frames take, and checkpoints.
 
     python tests/benchmarks/replay.py
 
@@ -12,6 +12,7 @@ import argparse
 import resource
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
-from plangym_ext.learn import StepReplay
+from plangym_ext.learn import StepReplay, tensor_file
 from plangym_ext.run.files import write_json
+from plangym_ext.run.training.checkpoints import Checkpoints
 
 ENVS, STEPS = 8, 125
 #: Steps of an episode: those of a life in Breakout are about as many.
@@ -109,15 +111,49 @@ def frames(rows: int, rounds: int) -> dict[str, float]:
     }
 
 
+def checkpoints(rows: int) -> dict[str, float]:
+    """Save a full replay of HalfCheetah's steps, and again after each 10,000 steps."""
+    replay, new = StepReplay(rows, alpha=0.6, seed=0), 10_000
+    for tree in fragments(2 * rows, (17,), np.float64):
+        replay.add(tree)
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Checkpoints(Path(folder))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        sizes: dict[str, int] = {}
+        for number in range(6):
+            began = time.perf_counter()
+            saved.save(number, {"config": {}, "replay": replay.state_dict()})
+            seconds = time.perf_counter() - began
+            there = {path.name: path.stat().st_size for path in saved.folder.iterdir()}
+            written = sum(size for name, size in there.items() if name not in sizes)
+            which = "first checkpoint" if number == 0 else "a later one"
+            found |= {f"{which}, s": seconds, f"{which}, MB": written / 1e6}
+            sizes = there
+            for tree in fragments(new, (17,), np.float64):
+                replay.add(tree)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        found["memory for six checkpoints, MB"] = grown * 1024 / 1e6
+        found["on the disk then, MB"] = sum(sizes.values()) / 1e6
+        began = time.perf_counter()
+        tensor_file.save(Path(folder) / "whole.pt", {"replay": replay.state_dict()})
+        found["all rows in one file, s"] = time.perf_counter() - began
+        found["all rows in one file, MB"] = (Path(folder) / "whole.pt").stat().st_size / 1e6
+    return found
+
+
 def main() -> int:
     """Print a table; write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--frames", type=int, default=1_000_000, help="needs 7.5 GB a million")
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--checkpoints", action="store_true", help="these alone")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    found = frames(options.frames, options.rounds) | prioritized(options.rows, options.rounds)
+    found = checkpoints(options.rows)
+    if not options.checkpoints:
+        found |= frames(options.frames, options.rounds) | prioritized(options.rows, options.rounds)
     for name, number in found.items():
         print(f"{name:45} {number:8.3f}")
     if options.json:

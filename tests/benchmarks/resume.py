@@ -1,20 +1,25 @@
 """Does a run that is killed again and again end like one that was not?
 
-    python tests/benchmarks/resume.py --kills 20
+    python tests/benchmarks/resume.py --presets all --kills 10 --rounds 24
 
 A training run of each preset is killed with SIGKILL at random moments and started again with
 `--resume`, as often as `--kills` says; then it may end. Its last checkpoint, every number in it
-(weights, optimiser, normalisers, episodes in progress), and its log must be those of a run that
-was never killed, bit for bit. Exits with 1 if they are not.
+(weights, optimiser, normalisers, replay, episodes in progress), and its log must be those of a
+run that was never killed, bit for bit. Exits with 1 if they are not.
+
+What is large runs at reduced size, and arrays of a replay are split in small blocks, so that
+checkpoints share them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
+import multiprocessing
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,9 +29,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from table.sections import write_section
 
+from plangym_ext import learn
+from plangym_ext.run import cli
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.sections import ALGORITHMS
+from plangym_ext.run.training import block_files
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 
 EVERY = 2
@@ -37,37 +46,67 @@ SETTINGS = {
     "checkpoint_every": EVERY,
 }
 PLANS = {"collector.num_envs": 8, "replay.min_rows": 64}
+#: Of Atari: a network of 32 features, and a few steps of two games.
+SMALL_GAMES = {
+    "agent.hidden": 32,
+    "collector.num_envs": 2,
+    "collector.moves": 16,
+    "env.max_steps": 20,
+}
+#: Learning begins with the second round, and the ring is written over.
+EARLY = {"algorithm.learning_starts": 16, "algorithm.capacity": 200}
+SMALL_GAMES_REPLAY = {
+    **SMALL_GAMES,
+    **EARLY,
+    "algorithm.batch_size": 8,
+    "algorithm.updates_per_step": 0.1,
+}
+SMALL_CRITICS = {**EARLY, "algorithm.batch_size": 32, "env.max_steps": 60}
 #: So that a round of what is large takes no more than a moment.
 SMALLER: dict[str, dict[str, Any]] = {
     "ppo_lunarlander": {"collector.moves": 64, "env.max_steps": 60},
     "ppo_halfcheetah": {"algorithm.epochs": 2, "env.max_steps": 60},
     "ppo_hopper": {"algorithm.epochs": 2},
-    "ppo_atari": {
-        "agent.hidden": 32,
-        "algorithm.epochs": 1,
-        "collector.num_envs": 2,
-        "collector.moves": 16,
-        "env.max_steps": 20,
-    },
+    "ppo_atari": {**SMALL_GAMES, "algorithm.epochs": 1},
+    "recurrent_ppo_pendulum_no_velocity": {"algorithm.epochs": 2, "collector.moves": 32},
+    "dqn_cartpole": EARLY,
+    "dqn_lunarlander": {**EARLY, "env.max_steps": 60},
+    "dqn_atari": SMALL_GAMES_REPLAY,
+    "rainbow_atari": SMALL_GAMES_REPLAY,
+    **dict.fromkeys(("sac_pendulum", "td3_pendulum", "ddpg_pendulum"), SMALL_CRITICS),
+    **dict.fromkeys(("sac_halfcheetah", "td3_halfcheetah"), SMALL_CRITICS),
 }
+#: A process of its own for each run, which has imported already what takes long.
+FORK = multiprocessing.get_context("fork")
 
 
-def command(preset: str, folder: Path, options: argparse.Namespace) -> list[str]:
+def typed(preset: str, folder: Path, options: argparse.Namespace) -> list[str]:
+    """Return what is typed to run a preset, or to go on."""
     plans = compose([preset]).agent is None
     workers = "collector.n_workers" if plans else "env.n_workers"
     settings = {**SETTINGS, **(PLANS if plans else {}), **SMALLER.get(preset, {})}
     settings["rounds"] = options.rounds
     if options.n_workers:
         settings[workers] = options.n_workers
-    typed = [f"--{key}={value}" for key, value in settings.items()]
-    cli = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", preset, "--quiet"]
-    return [*cli, "--resume", "--out", str(folder), *typed]
+    changed = [f"--{key}={value}" for key, value in settings.items()]
+    return ["train", preset, "--quiet", "--resume", "--out", str(folder), *changed]
+
+
+def train(words: list[str]) -> None:
+    """Run the command in this process, which is one of its own."""
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+        status = cli.main(words)
+    sys.exit(status)
 
 
 def finish(preset: str, folder: Path, options: argparse.Namespace) -> float:
     """Run to the end; returns the seconds that it took."""
     started = time.perf_counter()
-    subprocess.run(command(preset, folder, options), check=True, stdout=subprocess.DEVNULL)
+    process = FORK.Process(target=train, args=(typed(preset, folder, options),))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"{preset}: the run has ended with status {process.exitcode}")
     return time.perf_counter() - started
 
 
@@ -77,18 +116,17 @@ def newest_round(folder: Path) -> int:
     return -1 if newest is None else int(newest.stem[-8:])
 
 
-def kill_after(goal: int, seconds: float, folder: Path, typed: list[str]) -> bool:
+def kill_after(goal: int, seconds: float, folder: Path, words: list[str]) -> bool:
     """Run until the checkpoint of round `goal` and so long after; True if it had to be killed."""
-    process = subprocess.Popen(typed, stdout=subprocess.DEVNULL)
-    try:
-        while newest_round(folder) < goal and process.poll() is None:
-            time.sleep(0.01)
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return True
-    return False
+    process = FORK.Process(target=train, args=(words,))
+    process.start()
+    while newest_round(folder) < goal and process.is_alive():
+        time.sleep(0.01)
+    process.join(seconds)
+    alive = process.is_alive()
+    process.kill()
+    process.join()
+    return alive
 
 
 def outcome(folder: Path) -> dict[str, str]:
@@ -165,7 +203,7 @@ def tried(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
     start = finish(preset, folder / "whole", options)
     print(f"{preset}, never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
     of_a_round = max(0.0, seconds - start) / options.rounds
-    typed = command(preset, folder / "killed", options)
+    words = typed(preset, folder / "killed", options)
     kills, reached = 0, []
     goals = np.sort(rng.integers(options.rounds - 2, size=options.kills))
     for i, goal in enumerate(goals.tolist()):
@@ -173,7 +211,7 @@ def tried(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
         # checkpoint, or of what a resumed run begins with.
         wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
         reach = -1 if i % 5 == 0 else goal
-        kills += kill_after(reach, float(wait), folder / "killed", typed)
+        kills += kill_after(reach, float(wait), folder / "killed", words)
         reached.append(newest_round(folder / "killed"))
     print(f"{preset}, killed {kills} times; newest checkpoints: {reached}", flush=True)
     finish(preset, folder / "killed", options)
@@ -210,7 +248,9 @@ def page(options: argparse.Namespace, outcomes: list[Outcome]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--presets", nargs="+", choices=list(PRESETS), default=["cartpole"])
+    parser.add_argument(
+        "--presets", nargs="+", choices=["all", *PRESETS], default=["cartpole"], metavar="NAME"
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--n-workers", type=int, default=0)
@@ -218,6 +258,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="keep the runs here; no preset is tried twice")
     parser.add_argument("--page", type=Path, help="write the result to this page of benchmarks")
     options = parser.parse_args()
+    for name, _ in ALGORITHMS.values():
+        getattr(learn, name)
+    block_files.LEAST_BYTES = block_files.BLOCK_BYTES = 1 << 10
+    if "all" in options.presets:
+        options.presets = [name for name in PRESETS if compose([name]).agent is not None]
     outcomes = []
     with tempfile.TemporaryDirectory() as scratch:
         for preset in options.presets:

@@ -46,9 +46,12 @@ REDUCED_CLI: dict[str, str] = {
     "plan": "--max-steps 2 --overwrite",
     "compare": "--model-steps 100 --seeds 1 --max-steps 3",
     "train": "--rounds 2",
+    "sweep": "--rounds 1 --seeds 1",
     "eval": "--episodes 1",
     "doctor": "--steps 5",
     "plot": "",
+    "report": "",
+    "watch": "--port 0",
     "list": "",
     "completion": "",
     "--help": "",
@@ -155,6 +158,8 @@ def reduced(command: Command) -> list[str]:
         if len(cli) == 1:  # the text names the command
             return [*run, cli[0], "--help"]
         less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
+        if cli[0] == "watch":  # ends with Ctrl-C alone
+            run = ["timeout", "--preserve-status", "-s", "INT", "5", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = LEVELS if program == "quality.py" else sys.executable

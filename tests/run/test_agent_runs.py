@@ -22,6 +22,7 @@ from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.schedule import Number, at
+from plangym_ext.planners.episode import play
 from plangym_ext.run.cli import main
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.settings.compose import compose
@@ -250,6 +251,24 @@ def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):
         assert weights(trained.network) == weights(runner.network)
     with pytest.raises(InvalidOption, match=r"evaluation\.planner is of runs with a planner"):
         Trained(tmp_path, planner={"num_simulations": 4})
+
+
+def test_weights_along_the_way_are_kept_and_played(tmp_path):
+    seen = {}
+
+    class Notes(Callback):
+        def on_round(self, runner, values):
+            seen[runner.round] = weights(runner.network)
+
+    changed = {"rounds": 5, "weights_every": 2}
+    with Runner(small(PPO_SMALL, changed), tmp_path, callbacks=[Notes()]) as runner:
+        runner.run()
+    files = sorted((tmp_path / "weights").iterdir())
+    assert [file.name for file in files] == ["weights-00000002.pt", "weights-00000004.pt"]
+    for file, number in zip(files, (2, 4), strict=True):
+        with Trained(file) as trained:
+            assert weights(trained.network) == seen[number]
+            assert len(trained.play(1)) == 1
 
 
 # Parts of one's own -------------------------------------------------------------------
@@ -584,3 +603,22 @@ def test_states_that_are_approximate_are_not_restored(tmp_path):
         assert "LunarLander-v3: its states are not exact" in runner.note
         runner.run()
     assert read_checkpoint(runner.newest_checkpoint)["collector"]["rows"]["envs"] is None
+
+
+def test_an_agent_is_judged_without_playing_episodes_again(tmp_path):
+    pytest.importorskip("gymnasium.envs.box2d")
+    env = {"env": {"id": "LunarLander-v3", "max_steps": 12, "n_workers": 0}}
+    config = small(PPO_SMALL, env, {"rounds": 1, "evaluation": {"every": 0}})
+    with Runner(config, tmp_path) as runner:
+        runner.run()
+    with Trained(tmp_path) as trained:
+        ((part, _),) = trained.env.codec.described()[-1:]
+        assert part.method == "replay"
+        before = part.count.steps
+        found = trained.play(3)
+        assert part.count.steps == before
+        lockstep = play(trained.env, trained.player, seed=1_000_000, max_steps=12, num_episodes=3)
+        assert part.count.steps > 3 * 11 * 12 / 4
+    for one, other in zip(found, lockstep, strict=True):
+        np.testing.assert_array_equal(one.actions, other.actions)
+        np.testing.assert_array_equal(one.rewards, other.rewards)

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from plangym_ext.run.cli import main
+from plangym_ext.run.training.checkpoints import read_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -39,27 +40,29 @@ def test_train_resume_and_eval(tmp_path, capsys):
     assert f"there is a run in {out}: go on with it by --resume" in capsys.readouterr().err
 
 
-def test_an_interrupt_names_the_checkpoint_and_how_to_go_on(tmp_path):
+def test_an_interrupt_ends_the_round_saves_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", "narrow_path"]
+    settings = ["--rounds=100000", "--evaluation.every=0", "--checkpoint_every=0"]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "run"), "--rounds", "100000", "--env.kwargs.n=12"],
+        [*command, "--quiet", "--out", str(tmp_path / "run"), *settings],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
     )
     try:
-        checkpoints = tmp_path / "run" / "checkpoints"
-        deadline = time.monotonic() + 60
-        while not list(checkpoints.glob("*.pt")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        checkpoints, rows = tmp_path / "run" / "checkpoints", tmp_path / "run" / "progress.jsonl"
+        while not rows.exists() or len(rows.read_text().splitlines()) < 2:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     *_, newest = sorted(checkpoints.glob("*.pt"))
+    assert read_checkpoint(newest)["round"] == len(rows.read_text().splitlines()) > 1
     assert f"the last checkpoint is {newest}. Go on with the same command and --resume." in errors
     assert "Traceback" not in errors
 

@@ -72,7 +72,7 @@ def test_a_rollout_restores_its_row_once(n_workers):
 def sent(monkeypatch):
     """What this process has written: pipe writes, and messages to single workers."""
     found = {"pipes": 0, "channels": 0}
-    write, send = os.write, Channel.send_pickled
+    write, send = os.write, Channel._send_frame
 
     def counting_write(fd, data):
         found["pipes"] += 1
@@ -83,7 +83,7 @@ def sent(monkeypatch):
         return send(self, *arguments)
 
     monkeypatch.setattr(os, "write", counting_write)
-    monkeypatch.setattr(Channel, "send_pickled", counting_send)
+    monkeypatch.setattr(Channel, "_send_frame", counting_send)
     return found
 
 

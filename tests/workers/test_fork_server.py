@@ -17,7 +17,8 @@ import toy_envs
 
 import plangym_ext
 from plangym_ext.workers import fork_server
-from plangym_ext.workers.protocol import ExitStatus
+from plangym_ext.workers.protocol import ExitStatus, Service
+from plangym_ext.workers.worker_handle import WorkerHandle
 
 pytestmark = [
     pytest.mark.slow,
@@ -299,3 +300,33 @@ def test_without_a_server_workers_are_interpreters_of_their_own(monkeypatch):
         (worker,) = env.batch_env
         os.kill(worker.process.pid, signal.SIGKILL)
         assert "was killed by SIGKILL" in str(worker.process.death("step"))
+
+
+class Imported:
+    """Tells which modules its process has."""
+
+    def description(self):
+        return {name: name in sys.modules for name in ("colorsys", "sndhdr_of_ours")}
+
+    def close(self):
+        pass
+
+
+def imported(*names):
+    worker = WorkerHandle(Service(Imported, names))
+    try:
+        return worker.describe()
+    finally:
+        worker.close()
+
+
+def test_a_worker_is_forked_with_the_modules_that_its_service_names(monkeypatch):
+    import colorsys
+
+    assert not imported()["colorsys"]
+    monkeypatch.setattr(colorsys, "__file__", "/elsewhere/colorsys.py")
+    assert not imported("colorsys")["colorsys"], "what it would take from another file"
+    monkeypatch.undo()
+    assert not imported("sndhdr_of_ours")["sndhdr_of_ours"], "what this process has not imported"
+    assert imported("colorsys")["colorsys"]
+    assert imported()["colorsys"], "later workers have it too"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.rollout import Rows
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.policies import (
     approximate_kl,
     clipped_policy_loss,
@@ -70,8 +71,9 @@ class ActorCriticLosses:
         self._optimizer.write()
         out, _ = self._network(part.inputs, part.carry)
         distribution, valid = self._network.distribution, part.valid
-        log_prob = distribution.log_prob(out.policy_logits, part.action)
-        entropy = mean_of(distribution.entropy(out.policy_logits), valid)
+        params = masked(out.policy_logits, part.inputs.legal)
+        log_prob = distribution.log_prob(params, part.action)
+        entropy = mean_of(distribution.entropy(params), valid)
         advantage = normalized(part.advantage, valid) if terms.normalize else part.advantage
         found = {"entropy": entropy}
         if terms.clip is None:

@@ -10,6 +10,7 @@ from plangym_ext.learn.algorithms.minibatches import check_minibatch, minibatche
 from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import means_of
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.policies import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
@@ -88,10 +89,11 @@ class PPO(PolicyAlgorithm):
     def _diagnosed(self, rows: Rows) -> dict[str, Any]:
         out, _ = self.network(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
-        log_prob = distribution.log_prob(out.policy_logits, rows.action)
+        params = masked(out.policy_logits, rows.inputs.legal)
+        log_prob = distribution.log_prob(params, rows.action)
         clip = at(self.config.clip, self.updates)
         return super()._diagnosed(rows) | {
-            "entropy": mean_of(distribution.entropy(out.policy_logits), valid),
+            "entropy": mean_of(distribution.entropy(params), valid),
             "kl": approximate_kl(log_prob, rows.log_prob, valid),
             "clip_share": clip_share(log_prob, rows.log_prob, clip, valid),
             "clip": clip,

@@ -9,6 +9,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import torch
 
@@ -54,7 +55,7 @@ class Rows(NamedTuple):
 
     def _changed(self, change: Any, valid: Any = None, carry: Any = None) -> Rows:
         """Return all but `valid` and `carry` changed leaf by leaf."""
-        inputs = Inputs(*(_or_none(change, part) for part in self.inputs[:4]))
+        inputs = _changed_inputs(change, self.inputs)
         action, log_prob, value, advantage, target = (_or_none(change, part) for part in self[1:6])
         return Rows(inputs, action, log_prob, value, advantage, target, valid, carry)
 
@@ -124,7 +125,7 @@ def rollout_of(
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
     return Rollout(
-        inputs=Inputs(*(_or_none(lambda leaf: leaf[:-1], part) for part in shown[:4])),
+        inputs=_changed_inputs(lambda leaf: leaf[:-1], shown),
         action=read.nested(played, read.action_layout),
         log_prob=read.tensor(info["log_prob"]) if "log_prob" in info else None,
         value=read.value(info),
@@ -140,7 +141,7 @@ def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
     """Return values `[...]` of a network, or its best Q values; zeros if it estimates none."""
     out, _ = network(inputs, carry)
     if out.value is None and out.q is not None:
-        return out.q.amax(dim=-1)
+        return masked(out.q, inputs.legal).amax(dim=-1)
     if out.value is None:
         return torch.zeros(inputs.first.shape, device=inputs.first.device)
     return out.value
@@ -148,7 +149,7 @@ def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
 
 def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
     """Return `[B]`, values of obs[T], and `[T, B]`, those of final_obs where one is truncated."""
-    last = Inputs(*(_or_none(lambda leaf: leaf[-1], part) for part in shown[:4]))
+    last = _changed_inputs(lambda leaf: leaf[-1], shown)
     bootstrap = value_of(network, last, read.carry("next_carry"))
     tree = read.tree
     terminated, truncated = read.tensor(tree["terminated"]), read.tensor(tree["truncated"])
@@ -166,7 +167,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     for t in wanted.any(dim=1).nonzero()[:, 0].tolist():
         # The carry after step t: that of the final observations of step t.
         span = slice(begin, t + 1)
-        part = Inputs(*(_or_none(lambda leaf, s=span: leaf[s], part) for part in shown[:4]))
+        part = _changed_inputs(lambda leaf, s=span: leaf[s], shown)
         _, carry = network(part, carry)
         final[t] = torch.where(wanted[t], value_of(network, _at(after, t), carry), 0.0)
         begin = t + 1
@@ -174,7 +175,13 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
 
 
 def _at(inputs: Inputs, index: Any) -> Inputs:
-    return Inputs(*(_or_none(lambda leaf: leaf[index], part) for part in inputs[:4]))
+    return _changed_inputs(lambda leaf: leaf[index], inputs)
+
+
+def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
+    """Return what was shown, changed leaf by leaf; without random numbers."""
+    shown = (_or_none(change, part) for part in inputs[:4])
+    return Inputs(*shown, legal=_or_none(change, inputs.legal))
 
 
 def _or_none(change: Any, value: Any) -> Any:
@@ -214,7 +221,11 @@ class _Reader:
         """Return `[T, B]` what the agent thought of the rows; None if it did not say."""
         if "value" in info:
             return self.tensor(info["value"])
-        return self.tensor(info["q"]).amax(dim=-1) if "q" in info else None
+        return masked(self.tensor(info["q"]), self.legal()).amax(dim=-1) if "q" in info else None
+
+    def legal(self, steps: int | None = None) -> Any:
+        """Return which actions could be played; None: all."""
+        return self.tensor(self.tree["action_mask"], steps) if "action_mask" in self.tree else None
 
     def shown(self) -> Inputs:
         """Return what the network was shown, `[T + 1, B, ...]`."""
@@ -226,6 +237,7 @@ class _Reader:
             else None,
             self.tensor(tree["prev_reward"], steps) if "reward" in used else None,
             self.tensor(tree["first"], steps),
+            legal=self.legal(steps),
         )
 
     def after(self) -> Inputs:

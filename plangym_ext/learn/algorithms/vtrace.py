@@ -7,6 +7,7 @@ from typing import final
 from plangym_ext.learn.algorithms.config import VTraceConfig
 from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.vtrace import vtrace_estimates
 from plangym_ext.learn.torch_extra import torch
 
@@ -29,7 +30,8 @@ class VTrace(PolicyGradient):
         self._values(rollout)  # refuses a network without any
         with torch.no_grad():
             out, _ = self.network(rollout.inputs, rollout.carry)
-            log_prob = self.network.distribution.log_prob(out.policy_logits, rollout.action)
+            params = masked(out.policy_logits, rollout.inputs.legal)
+            log_prob = self.network.distribution.log_prob(params, rollout.action)
         advantage, target = vtrace_estimates(
             log_prob - rollout.log_prob,
             out.value,

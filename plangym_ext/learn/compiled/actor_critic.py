@@ -14,6 +14,7 @@ from plangym_ext.learn.compiled import policy_losses
 from plangym_ext.learn.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.gaussian import Gaussian
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
 from plangym_ext.learn.torch_extra import torch
 
@@ -29,14 +30,18 @@ class Batch(NamedTuple):
     value: Ndarray
     advantage: Ndarray
     target: Ndarray  # of the value
+    legal: Ndarray | None  # [N, A] bool, which actions could be played; None: all
 
     def take(self, index: Any) -> Batch:
         """Return some steps; `index` is an int64 tensor `[n]`."""
-        return Batch(*(leaf[index.numpy()] for leaf in self))
+        return self._changed(index.numpy())
 
     def part(self, start: int, stop: int) -> Batch:
         """Return some steps, as views."""
-        return Batch(*(leaf[start:stop] for leaf in self))
+        return self._changed(slice(start, stop))
+
+    def _changed(self, index: Any) -> Batch:
+        return Batch(*(None if leaf is None else leaf[index] for leaf in self))
 
 
 class CompiledLosses:
@@ -72,6 +77,7 @@ class CompiledLosses:
             np.ascontiguousarray(features.numpy()),
             self._encoded(rows.action),
             *(part.numpy() for part in parts),
+            None if rows.inputs.legal is None else rows.inputs.legal.numpy(),
         )
 
     def _encoded(self, action: Any) -> Ndarray:
@@ -85,6 +91,8 @@ class CompiledLosses:
     def losses(self, part: Batch, terms: LossTerms) -> dict[str, float]:
         """Return the losses of some steps, and remember what `leave` needs."""
         params, value = self._dense.forward(part.features)
+        # What may not be played has no chance, and so no gradient either.
+        params = masked(params, part.legal)
         advantage = part.advantage
         if terms.normalize:
             advantage = advantage.copy()

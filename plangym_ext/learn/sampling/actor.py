@@ -19,10 +19,11 @@ from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.endings import Endings
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.fitting import RowSpaces
+from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.nest import Nest
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.stepping import EnvSteps
+from plangym_ext.learn.sampling.stepping import EnvSteps, Stepped
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
 
@@ -64,18 +65,39 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
-        columns = self._columns
-        self._inputs = [
-            Inputs(*parts, self._noise)
-            for parts in zip(
-                columns.obs, columns.prev_action, columns.prev_reward, columns.first, strict=True
-            )
-        ]
+        self._inputs = self._built_inputs()
+        #: `[b, A]` bool, what may be played first, if the envs have said so.
+        self._first_legal: Ndarray | None = None
         self._carry: Any = None
         self._begun = False
         #: Steps `[b]` that were played before this fragment, and before each of its steps.
         self._before = np.zeros(len(rows), np.uint64)
         self._steps_of_rows: list[Ndarray] = []
+
+    def _built_inputs(self) -> list[Inputs]:
+        """Return what the agent is shown in each step, as views of the columns."""
+        columns = self._columns
+        legal = [None] * (columns.num_steps + 1) if columns.legal is None else columns.legal
+        shown = columns.obs, columns.prev_action, columns.prev_reward, columns.first
+        return [
+            Inputs(*parts, self._noise, mask) for *parts, mask in zip(*shown, legal, strict=True)
+        ]
+
+    @property
+    def lacks_masks(self) -> bool:
+        """Whether the envs say which actions may be played, and the tree has no room for that."""
+        return self._first_legal is not None and self._columns.legal is None
+
+    def find_masks(self) -> None:
+        """Use the room for masks that the tree has got."""
+        self._columns.find_legal()
+        self._inputs = self._built_inputs()
+        self._show_first_legal()
+
+    def _show_first_legal(self) -> None:
+        legal = self._columns.legal
+        if legal is not None:
+            legal[-1] = True if self._first_legal is None else self._first_legal
 
     # A fragment -------------------------------------------------------------------------
 
@@ -87,7 +109,7 @@ class Actor:
         """
         self.begin_episodes()
         columns = self._columns
-        for array in (columns.first, columns.prev_reward):
+        for array in columns.going_on:
             array[0] = array[-1]
         for nested in (columns.obs, columns.prev_action):
             _copy(leaves(nested[0]), leaves(nested[-1]))
@@ -127,6 +149,8 @@ class Actor:
             shown[...] = action
             if ended:
                 shown[results[3]] = 0
+        if columns.legal is not None:
+            self._show_legal(columns.legal[t + 1], stepped)
         if ended:
             (rows,) = results[3].nonzero()
             self._endings.add(t, rows, stepped)
@@ -134,6 +158,13 @@ class Actor:
                 self._waiting.add(t, rows)
         if self._waiting is not None:
             self._waiting.show(t + 1)
+
+    def _show_legal(self, legal: Ndarray, stepped: Stepped) -> None:
+        """Write what the rows that were stepped may play next."""
+        rows = slice(None) if stepped.rows is None else stepped.rows
+        count = len(legal) if stepped.rows is None else len(stepped.rows)
+        told = legal_actions(stepped.infos, self._spaces.single_action_space, count)
+        legal[rows] = True if told is None else told
 
     def end_fragment(self) -> dict[str, Ndarray]:
         """Return the table of the episodes that ended, in the order of (step, row)."""
@@ -154,7 +185,8 @@ class Actor:
         """Reset every row, and play random steps if that was asked for: once."""
         if not self._begun:
             where = self._venv, self._columns, self._rows
-            begin_episodes(*where, self._options, self._sums, self._before)
+            self._first_legal = begin_episodes(*where, self._options, self._sums, self._before)
+            self._show_first_legal()
             self._carry = self._agent.initial_carry(len(self._rows))
             self._begun = True
 
@@ -173,6 +205,7 @@ class Actor:
             "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
             "prev_reward": columns.prev_reward[-1].copy(),
             "first": columns.first[-1].copy(),
+            "legal": None if columns.legal is None else columns.legal[-1].copy(),
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
             "sums": self._sums.sums.T.copy(),
@@ -197,6 +230,9 @@ class Actor:
         for name in ("obs", "prev_action"):
             _copy(leaves(getattr(columns, name)[-1]), state[name])
         columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
+        legal = state.get("legal") if self._options.action_mask else None
+        self._first_legal = None if legal is None else np.array(legal, bool)
+        self._show_first_legal()
         form = Nest(self._agent.initial_carry(len(self._rows)))
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T

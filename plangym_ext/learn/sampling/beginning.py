@@ -12,6 +12,7 @@ from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
+from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.venv_rows import VenvRows
@@ -27,7 +28,7 @@ def begin_episodes(
     options: SamplerOptions,
     sums: EpisodeSums,
     steps: npt.NDArray[np.uint64],
-) -> None:
+) -> npt.NDArray[Any] | None:
     """Reset every row by a seed of its own; have it play a random number of random steps.
 
     The last row of the columns then shows what the first action answers to. Random steps count
@@ -40,25 +41,34 @@ def begin_episodes(
         options: of the sampler.
         sums: of the episodes in progress.
         steps: `[b]`, those that were sampled before, if these are not the very first episodes.
+
+    Returns:
+        `[b, A]` bool, which actions may be played first, where the envs say so.
     """
-    shown = venv.reset(row_seeds(options.seed, rows, steps))
+    space = venv.single_action_space
+    shown, infos = venv.reset(row_seeds(options.seed, rows, steps))
+    legal = legal_actions(infos, space, len(rows)) if options.action_mask else None
     _write(columns.obs[-1], slice(None), shown)
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
     sums.clear()
     if not options.random_steps:
-        return
-    space = venv.single_action_space
+        return legal
     agent, noise = RandomAgent(space), RowNoise(options.seed, rows, stream=_STREAM)
     noise.move_to(steps.copy())
     counts = np.floor(noise.uniform()[:, 0] * (options.random_steps + 1))
     for step in range(options.random_steps):
         live = np.flatnonzero(counts > step)
         if len(live) == 0:
-            return
+            break
         noise.advance()
-        action, _, _ = agent.step(first_inputs(shown, space, len(rows), noise=noise), None)
-        _random_step(venv, columns, sums, live, action)
+        inputs = first_inputs(shown, space, len(rows), noise=noise, legal=legal)
+        action, _, _ = agent.step(inputs, None)
+        infos = _random_step(venv, columns, sums, live, action)
+        if legal is not None:
+            told = legal_actions(infos, space, len(live))
+            legal[live] = True if told is None else told
+    return legal
 
 
 def _random_step(
@@ -67,10 +77,10 @@ def _random_step(
     sums: EpisodeSums,
     live: Any,
     action: Any,
-) -> None:
-    """Step some rows; their last row of the columns shows what came of it."""
+) -> dict[str, Any]:
+    """Step some rows; their last row of the columns shows what came of it. Return their infos."""
     taken = mapped(lambda leaf: leaf[live], action)
-    obs, reward, terminated, truncated, _ = venv.step(taken, live)
+    obs, reward, terminated, truncated, infos = venv.step(taken, live)
     ended = terminated | truncated
     _write(columns.obs[-1], live, obs)
     columns.first[-1, live] = ended
@@ -82,6 +92,7 @@ def _random_step(
     for line, values in zip(block, found, strict=False):
         line[0, live] = values
     sums.add(block[0].astype(np.float32), *block[1:].astype(bool))
+    return dict(infos)
 
 
 def _write(nested: Any, rows: Any, values: Any) -> None:

@@ -36,6 +36,7 @@ class Columns:
         agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
         carry, next_carry: lists of arrays `[b, ...]`.
         version: `[b]`.
+        legal: `[T + 1, b, A]` bool; None where the tree has no masks of actions.
     """
 
     def __init__(self, tree: ArrayDict, spaces: RowSpaces, rows: range) -> None:
@@ -65,6 +66,16 @@ class Columns:
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
         self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
         (self.version,) = self._rows_of("version")
+        self.legal: Ndarray | None = None
+        #: Arrays over T + 1 rows that the next fragment goes on from.
+        self.going_on = [self.first, self.prev_reward]
+        self.find_legal()
+
+    def find_legal(self) -> None:
+        """Look whether the tree has masks of actions."""
+        for array in self._arrays("action_mask", self.num_steps + 1):
+            self.legal = array
+            self.going_on = [self.first, self.prev_reward, array]
 
     def _leaves(self, name: str) -> list[Any]:
         found = self._tree.get(name)

@@ -18,6 +18,7 @@ from plangym_ext.learn.agents.inputs import Inputs, example_inputs
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
 from plangym_ext.learn.sampling.infos import GAME_OVER, info_column, missing_info
+from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.planners.plans import Budget
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -132,8 +133,9 @@ class _Evaluation:
         """Begin the next episodes in some rows."""
         episodes = self._begun + np.arange(len(rows))
         self._begun += len(rows)
-        obs, _ = self._venv.reset_some(rows, seed=row_seeds(self._seed, episodes))
+        obs, infos = self._venv.reset_some(rows, seed=row_seeds(self._seed, episodes))
         self._show(rows, obs)
+        self._allow(rows, infos)
         self._episode[rows] = episodes
         for row, episode in zip(rows.tolist(), episodes.tolist(), strict=True):
             self._noise.assign(row, episode)
@@ -144,6 +146,15 @@ class _Evaluation:
             leaves(self.inputs.obs), self._spaces.obs.split(obs), strict=True
         ):
             target[rows] = source
+
+    def _allow(self, rows: Ndarray, infos: Any) -> None:
+        """Have rows play what their envs allow."""
+        space = self._spaces.single_action_space
+        told = legal_actions(infos, space, len(rows))
+        if told is not None and self.inputs.legal is None:
+            self.inputs = self.inputs._replace(legal=np.ones((self._venv.num_envs, space.n), bool))
+        if self.inputs.legal is not None:
+            self.inputs.legal[rows] = True if told is None else told
 
     def _forget(self, rows: Ndarray) -> None:
         """Have rows be in the first step of an episode, as the agent sees it."""
@@ -162,6 +173,7 @@ class _Evaluation:
         table["return"][episodes] += reward
         table["length"][episodes] += 1
         self._show(live, obs)
+        self._allow(live, infos)
         self.inputs.first[live], self.inputs.reward[live] = False, reward
         for target, source in zip(leaves(self.inputs.action), leaves(taken), strict=True):
             target[live] = source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
@@ -17,7 +17,7 @@ from plangym_ext.learn.sampling.episode_statistics import Window, merged_episode
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
@@ -37,12 +37,14 @@ class LocalSampler(Closing):
         self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
         self._venv, self._agent, self._ranges = venv, agent, ranges
         self.num_envs = venv.num_envs
+        # Workers write there themselves.
+        self._storage: Literal["local", "shared"] = "shared" if venv.worker_pids else "local"
         self.tree: ArrayDict = build_sample_tree(
             venv,
             agent,
             num_steps,
             self.num_envs,
-            storage="shared" if venv.worker_pids else "local",  # workers write there themselves
+            storage=self._storage,
             env_info=options.env_info,
         )
         self._actors = [
@@ -91,6 +93,15 @@ class LocalSampler(Closing):
             self._saved = None
         for actor in self._actors:  # states are captured of all envs together
             actor.begin_episodes()
+        if any(actor.lacks_masks for actor in self._actors):
+            self._add_masks()
+
+    def _add_masks(self) -> None:
+        """Make room for masks of actions: that envs have some is known from their first reset."""
+        size = self.num_steps, self.num_envs
+        self.tree["action_mask"] = mask_array(self._venv, *size, self._storage)
+        for actor in self._actors:
+            actor.find_masks()
 
     def _play(self, progress: Progress | None) -> None:
         """Play T steps: while the agent acts for one actor, the envs of the others step."""

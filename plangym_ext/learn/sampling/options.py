@@ -29,6 +29,8 @@ class SamplerOptions:
             without that info has 0.
         episode_fields: names of numeric infos of the last step of an episode, which become
             columns of the table of episodes; "a.b" is b of the dict a.
+        action_mask: whether the info "action_mask" is heeded, which says what may be played next
+            in a Discrete space: agents see it, and the tree has it.
         window: how many episodes the online statistics are of.
         recover: whether states of the envs are kept when a fragment begins, so that one which
             failed is played again; without, new episodes begin after a failure.
@@ -40,6 +42,7 @@ class SamplerOptions:
     discount: float = 0.99
     env_info: Mapping[str, Any] = field(default_factory=dict)
     episode_fields: Sequence[str] = ()
+    action_mask: bool = True
     window: int = 100
     recover: bool = True
 

@@ -11,6 +11,7 @@ from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.learn.sampling.columns import Columns
 from plangym_ext.learn.sampling.infos import GAME_OVER, missing_info
+from plangym_ext.learn.sampling.legal_actions import MASK
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 Ndarray = npt.NDArray[Any]
@@ -56,7 +57,7 @@ class EnvSteps:
         #: By name, which rows had an info in the last step.
         self._told = {f"_{name}": np.zeros(columns.num_rows, bool) for name in infos}
         # Where one is kept, all are asked for: an error names those that are there.
-        wanted = None if infos or told else (GAME_OVER,)
+        wanted = None if infos or told else (GAME_OVER, MASK)
         self._outs = [venv.step_out(self._out(t), wanted) for t in range(columns.num_steps)]
 
     def _out(self, t: int) -> dict[str, Any]:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
+from gymnasium import spaces
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.check import check_agent
 from plangym_ext.learn.agents.inputs import zeros_of
@@ -27,6 +29,7 @@ def build_sample_tree(
     *,
     storage: Literal["local", "shared"] = "local",
     env_info: EnvInfo | None = None,
+    action_mask: bool = False,
 ) -> ArrayDict:
     """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
 
@@ -41,6 +44,7 @@ def build_sample_tree(
         num_rows: B.
         storage: "local", or "shared" with other processes.
         env_info: numeric infos that are kept, dtypes by name; or (dtype, shape).
+        action_mask: whether there is room for which actions may be played.
 
     Returns:
         Arrays by name. Row t of "obs" is what action t answers to, and row t of "reward" what
@@ -57,6 +61,8 @@ def build_sample_tree(
         * prev_action, prev_reward: action and reward before obs[t], zeros where `first`; row T
           as of "obs".
         * valid: `[T, B]` bool, whether the env was stepped at all.
+        * action_mask: `[T, B, A]` bool, which actions could be played at obs[t]; row T as of
+          "obs"; left out if not asked for.
         * agent_info: `[T, B, ...]` by name, what the agent said; left out if nothing.
         * env_info: `[T, B, ...]` by name, what was asked for; left out if nothing.
         * carry, next_carry: `[B, ...]`, the agent's before its first step here and after its
@@ -71,9 +77,9 @@ def build_sample_tree(
     where = "build_sample_tree"
     at_least(f"{where}: num_steps", num_steps, 1)
     at_least(f"{where}: num_rows", num_rows, 1)
-    spaces = RowSpaces(env)
-    acted = check_agent(agent, spaces, num_rows, RowNoise(0, range(num_rows)))
-    obs, action = zeros_of(spaces.obs.space, 1), zeros_of(spaces.action.space, 1)
+    row = RowSpaces(env)
+    acted = check_agent(agent, row, num_rows, RowNoise(0, range(num_rows)))
+    obs, action = zeros_of(row.obs.space, 1), zeros_of(row.action.space, 1)
     shape = (num_steps, num_rows)
 
     def plain(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
@@ -99,6 +105,8 @@ def build_sample_tree(
         "version": rows(np.int64),
     }
     tree["valid"][...] = True
+    if action_mask:
+        tree["action_mask"] = mask_array(env, num_steps, num_rows, storage)
     if acted.info:
         tree["agent_info"] = _arrays(acted.info, plain)
     if env_info:
@@ -107,6 +115,21 @@ def build_sample_tree(
         tree["carry"] = _arrays(acted.carry, rows)
         tree["next_carry"] = _arrays(acted.carry, rows)
     return ArrayDict(tree)
+
+
+def mask_array(
+    env: Any, num_steps: int, num_rows: int, storage: Literal["local", "shared"]
+) -> Array:
+    """Return memory `[T, B, A]` bool, and one row more, where every action may be played."""
+    space = RowSpaces(env).single_action_space
+    if not isinstance(space, spaces.Discrete):
+        raise InvalidOption(
+            f"build_sample_tree: action_mask is for actions of a Discrete space; got {space}."
+        )
+    count = (int(space.n),)
+    found = Array((num_steps, num_rows), bool, feature_shape=count, storage=storage, padding=1)
+    found[0 : num_steps + 1] = True
+    return found
 
 
 def _arrays(example: Any, make: Callable[..., Array]) -> Any:

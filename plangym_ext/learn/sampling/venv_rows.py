@@ -40,11 +40,11 @@ class VenvRows:
             return None if self._whole else self._ids
         return self._ids[rows]
 
-    def reset(self, seeds: Sequence[int]) -> Any:
-        """Reset all rows, each by a seed; return observations `[b, *obs]`."""
+    def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+        """Reset all rows, each by a seed; return observations `[b, *obs]` and infos."""
         if self._whole:
-            return self.venv.reset(seed=seeds)[0]
-        return self.venv.reset_some(self._ids, seed=seeds)[0]
+            return self.venv.reset(seed=seeds)
+        return self.venv.reset_some(self._ids, seed=seeds)
 
     def step(self, actions: Any, rows: Ndarray) -> Any:
         """Step `[k]` rows; see `PlanVectorEnv.step`."""

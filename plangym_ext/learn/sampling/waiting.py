@@ -41,8 +41,14 @@ class Waiting:
             return
         self._waits[rows] = True
         columns.valid[t + 1 :, rows] = False
-        for shown, kept in zip(leaves(columns.obs[t + 1]), leaves(columns.obs[-1]), strict=True):
+        for shown, kept in zip(self._shown(t + 1), self._shown(columns.num_steps), strict=True):
             kept[rows] = shown[rows]
+
+    def _shown(self, t: int) -> list[Any]:
+        """Return what rows show at t: leaves of the observation, and which actions are legal."""
+        columns = self._columns
+        legal = [] if columns.legal is None else [columns.legal[t]]
+        return [*leaves(columns.obs[t]), *legal]
 
     def clear(self, t: int) -> None:
         """Have waiting rows do nothing in step t."""
@@ -60,6 +66,6 @@ class Waiting:
         columns.prev_reward[t, waits] = 0
         for leaf in leaves(columns.prev_action[t]):
             leaf[waits] = 0
-        for leaf, kept in zip(leaves(columns.obs[t]), leaves(columns.obs[-1]), strict=True):
+        for leaf, kept in zip(self._shown(t), self._shown(columns.num_steps), strict=True):
             if not last:
                 leaf[waits] = kept[waits] if self._sticky else 0

@@ -18,6 +18,7 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
+from plangym_ext.learn.sampling.legal_actions import tells_masks
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
@@ -93,7 +94,7 @@ class WorkerSampler(Closing):
         try:
             for index, rows in enumerate(self._ranges):
                 maker = RemoteActorMaker(make_venv, agent, rows, self._options, threads)
-                self._workers.append(WorkerHandle(Service(maker), index=index))
+                self._workers.append(WorkerHandle(Service(maker, ("torch",)), index=index))
                 self._workers[-1].build()
             for index in range(count):
                 self._open(index)
@@ -106,8 +107,15 @@ class WorkerSampler(Closing):
         try:
             check_vector_env(venv, "WorkerSampler")
             size = self.num_steps, self.num_envs
-            info = self._options.env_info
-            return build_sample_tree(venv, self._agent, *size, storage="shared", env_info=info)
+            options = self._options
+            return build_sample_tree(
+                venv,
+                self._agent,
+                *size,
+                storage="shared",
+                env_info=options.env_info,
+                action_mask=options.action_mask and tells_masks(venv),
+            )
         finally:
             if hasattr(venv, "close"):
                 venv.close()

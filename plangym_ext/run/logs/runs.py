@@ -19,7 +19,16 @@ Floats = npt.NDArray[np.float64]
 #: Params that tell runs of one experiment apart; other programs' logs have the last three.
 RUN_PARAMS = frozenset({"seed", "exp_id", "run_id", "run_ID"})
 #: Params that say how long a run is or what it keeps, but not what it computes on the way.
-LENGTH_PARAMS = frozenset({"rounds", "checkpoint_every", "evaluation.stop_at", "env.n_workers"})
+LENGTH_PARAMS = frozenset(
+    {
+        "rounds",
+        "checkpoint_every",
+        "weights_every",
+        "evaluation.record",
+        "evaluation.stop_at",
+        "env.n_workers",
+    }
+)
 #: Params whose value alone names a run.
 NAMING = ("env.id", "algorithm.name", "planner.name", "trainer.name", "agent.name")
 
@@ -84,6 +93,13 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
             found.setdefault(_key(run, folder), []).append(run)
     naming = _naming([runs[0].params for runs in found.values()])
     return [Group(_label(runs, naming), runs) for runs in found.values()]
+
+
+def shared_names(groups: Sequence[Group]) -> str:
+    """Return what all groups share of the env and of what learns; empty if it is nothing."""
+    named = ("env.id", "algorithm.name", "planner.name")
+    shared = [{group.param(name) for group in groups} for name in named]
+    return ", ".join(str(*found) for found in shared if len(found) == 1 and None not in found)
 
 
 def _key(run: Run, folder: Path) -> tuple[Any, ...]:

@@ -135,6 +135,7 @@ class EvaluationSettings:
         planner: options of the planner that differ from training.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
+        record: evaluations from one film of an episode to the next, in RUN/episodes; 0: none.
         stop_at: mean return at which the run ends early; None: never.
     """
 
@@ -144,6 +145,7 @@ class EvaluationSettings:
     planner: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 1_000_000
+    record: int = 0
     stop_at: float | None = None
 
     def __post_init__(self) -> None:
@@ -152,6 +154,7 @@ class EvaluationSettings:
         checked_least("evaluation.every", self.every, 0)
         checked_least("evaluation.episodes", self.episodes, 1)
         checked_least("evaluation.seed", self.seed, 0)
+        checked_least("evaluation.record", self.record, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,10 @@ class RunConfig:
         seed: of everything; the same gives the same, bit for bit.
         rounds: of collecting and learning.
         updates: of the network, per round.
-        checkpoint_every: rounds between checkpoints; 0: only one at the end.
+        checkpoint_every: rounds between checkpoints, of which the newest two are kept; 0: only
+            one at the end.
+        weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
+            which `eval` plays; 0: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
     """
@@ -192,6 +198,7 @@ class RunConfig:
     rounds: int = 100
     updates: int = 16
     checkpoint_every: int = 10
+    weights_every: int = 0
     device: str = "cpu"
     threads: int = 1
 
@@ -201,6 +208,7 @@ class RunConfig:
         checked_least("rounds", self.rounds, 1)
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)
+        checked_least("weights_every", self.weights_every, 0)
         checked_least("threads", self.threads, 1)
         if self.agent is not None or self.algorithm is not None:
             self._check_agent()

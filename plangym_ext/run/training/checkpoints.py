@@ -9,26 +9,31 @@ from typing import Any
 
 from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint
 from plangym_ext.run.settings.settings import differences
+from plangym_ext.run.training.block_files import BlockFiles, files_of
 
 #: Format of a checkpoint; raised when an older program could not read it.
-FORMAT = 1
+FORMAT = 2
 #: How many are kept.
 KEPT = 2
 #: Settings that may differ when a run goes on: they change how long it is, or how fast.
 FREE = (
     "rounds",
     "checkpoint_every",
+    "weights_every",
     "env.trust",
     "env.n_workers",
     "collector.timeout",
+    "evaluation.record",
     "evaluation.stop_at",
 )
 
 _NAME = re.compile(r"checkpoint-(\d{8})\.pt")
+#: The part of a checkpoint whose large arrays are in files of blocks beside it.
+_REPLAY = "replay"
 
 
 class Checkpoints:
-    """The checkpoints in the folder of a run.
+    """The checkpoints in the folder of a run, and what they share of their replays.
 
     Args:
         folder: of the run; they lie in its subfolder "checkpoints".
@@ -36,6 +41,9 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkpoints"
+        self._blocks = BlockFiles(self.folder)
+        #: By the name of a checkpoint, the files of blocks that it needs; None: not yet known.
+        self._needed: dict[str, set[int]] | None = None
 
     def paths(self) -> list[Path]:
         """Return those that are there, the oldest first."""
@@ -49,19 +57,56 @@ class Checkpoints:
         return found[-1] if found else None
 
     def save(self, round_number: int, content: Mapping[str, Any]) -> Path:
-        """Write one, and then drop all but the newest."""
+        """Write one, and then drop all but the newest.
+
+        Of a large replay it writes what the last one does not have. At any moment the
+        checkpoints that are there have all that they need.
+        """
         from plangym_ext.learn import tensor_file
 
         self.folder.mkdir(parents=True, exist_ok=True)
+        needed = self._begun() if self._needed is None else self._needed
         path = self.folder / f"checkpoint-{round_number:08}.pt"
-        tensor_file.save(path, {"format": FORMAT, **content})
+        content = {"format": FORMAT, **content}
+        if _REPLAY in content:
+            content[_REPLAY] = self._blocks.save(content[_REPLAY])
+        tensor_file.save(path, content)
         for old in self.paths()[:-KEPT]:
             old.unlink()
+        needed[path.name] = files_of(content.get(_REPLAY, {}))
+        self._needed = {path.name: needed[path.name] for path in self.paths()}
+        self._blocks.drop_all_but(set().union(*self._needed.values()))
         return path
 
+    def save_weights(self, round_number: int, content: Mapping[str, Any]) -> Path:
+        """Write what plays, without what a run goes on from; all such files are kept."""
+        from plangym_ext.learn import tensor_file
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+        folder = self.folder.with_name("weights")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"weights-{round_number:08}.pt"
+        tensor_file.save(path, {"format": FORMAT, **content})
+        return path
+
+    def _begun(self) -> dict[str, set[int]]:
+        """Return what checkpoints need that another process has left, and go on from the last."""
+        found: dict[str, set[int]] = {}
+        for path in self.paths():
+            try:
+                replay = read_checkpoint(path, replay=False).get(_REPLAY, {})
+            except DamagedCheckpoint:
+                replay = {}
+            found[path.name] = files_of(replay)
+            self._blocks.go_on_from(replay)
+        return found
+
+
+def read_checkpoint(path: Path, *, replay: bool = True) -> dict[str, Any]:
     """Read a checkpoint.
+
+    Args:
+        path: of the file; large parts of a replay are in others beside it.
+        replay: whether these are read too. Without, what stands for them means nothing.
 
     Raises:
         DamagedCheckpoint: it was cut short or altered, or is something else.
@@ -83,6 +128,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"{path}: its format is {number}; this version reads up to {FORMAT}. Upgrade "
             f"plangym-ext to {content.get('versions', {}).get('plangym-ext', 'a later version')}."
         )
+    if replay and _REPLAY in content:
+        content[_REPLAY] = BlockFiles(path.parent).load(content[_REPLAY])
     return content
 
 

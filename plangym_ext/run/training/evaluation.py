@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.plain_env import PlainEnv
@@ -62,8 +63,8 @@ def played(
     num_episodes: int,
     callback: Callable[[Move], None] | None = None,
 ) -> list[Episode]:
-    """Play episodes in lockstep; one after the other in a `PlainEnv`. See `play`."""
-    if not isinstance(env, PlainEnv):
+    """Play episodes in lockstep, or one after the other, which are the same. See `play`."""
+    if not _one_by_one(env, player):
         return play(
             env,
             player,
@@ -73,7 +74,7 @@ def played(
             callback=callback,
         )
     found: list[Episode] = []
-    alone: Any = env  # its type has no states to step from
+    alone: Any = env  # a plain one has no states to step from
     for i in range(num_episodes):
 
         def told(move: Move, episode: int = i) -> None:
@@ -82,6 +83,16 @@ def played(
 
         found.append(play(alone, player, seed=seed + i, max_steps=max_steps, callback=told))
     return found
+
+
+def _one_by_one(env: Any, player: Any) -> bool:
+    """Return whether each episode is to be played to its end before the next one is begun."""
+    if isinstance(env, PlainEnv):
+        return True
+    local = getattr(env, "plan_env", env)
+    # There a restore plays all steps again, and lockstep would take the square of their number.
+    by_replay = any(part.method == "replay" for part, _ in local.codec.described())
+    return by_replay and isinstance(player, AgentPlanner)
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:

@@ -31,6 +31,7 @@ from plangym_ext.run.training.checkpoints import (
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
 from plangym_ext.run.training.versions import versions
 
@@ -115,6 +116,7 @@ class Runner(Closing):
             self._evaluation = self._closed_later(
                 Evaluation(self._parts, self._env, self.evaluator)
             )
+            self._recording = self._recording_of(config.evaluation.record)
             if saved is not None:
                 self._load(path, saved)
             if not self.folder.is_dir():
@@ -127,9 +129,20 @@ class Runner(Closing):
         except BaseException:
             self.close()
             raise
-        stop_at = config.evaluation.stop_at
-        own = [] if stop_at is None else [StopAt(stop_at)]
-        self._callbacks: list[Callback] = [*own, *callbacks]
+        self._callbacks: list[Callback] = [*self._own_callbacks(), *callbacks]
+
+    def _recording_of(self, every: int) -> Recording | None:
+        """Return what films evaluations; None if none are to be filmed."""
+        if not (every and self.config.evaluation.every):
+            return None
+        found: Recording = self._closed_later(Recording(self._parts, self.evaluator, every))
+        return found
+
+    def _own_callbacks(self) -> list[Callback]:
+        """Return those that the settings ask for."""
+        stop_at = self.config.evaluation.stop_at
+        stops = [] if stop_at is None else [StopAt(stop_at)]
+        return [*stops, *([self._recording] if self._recording else [])]
 
     def _closed_later(self, part: Any) -> Any:
         self._closers.append(part)
@@ -188,6 +201,8 @@ class Runner(Closing):
                 every = self.config.checkpoint_every
                 if self._is_last or (every and self.round % every == 0):
                     self.checkpoint()
+                if self.config.weights_every and self.round % self.config.weights_every == 0:
+                    self._keep_weights()
             self._call("on_end")
         if interrupts.seen:
             raise KeyboardInterrupt
@@ -254,11 +269,7 @@ class Runner(Closing):
     def checkpoint(self) -> Path:
         """Write a checkpoint of now; only between two rounds."""
         content = {
-            "config": plain(self.config),
-            "versions": versions(),
-            "spaces": spaces_of(self._env),
-            "round": self.round,
-            "steps": self.steps,
+            **self._about(),
             "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
             "collector": self.sampler.state_dict(),
             **self.algorithm.state_dict(),
@@ -269,6 +280,22 @@ class Runner(Closing):
             path = self._checkpoints.save(self.round, content)
         self._call("on_checkpoint", path)
         return path
+
+    def _about(self) -> dict[str, Any]:
+        """Return which run this is, and where in it."""
+        return {
+            "config": plain(self.config),
+            "versions": versions(),
+            "spaces": spaces_of(self._env),
+            "round": self.round,
+            "steps": self.steps,
+        }
+
+    def _keep_weights(self) -> None:
+        """Write what plays now, for `eval`."""
+        with self._writing():
+            trainer = {"network": self.network.state_dict()}
+            self._checkpoints.save_weights(self.round, {**self._about(), "trainer": trainer})
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

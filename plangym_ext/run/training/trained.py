@@ -61,7 +61,7 @@ class Trained(Closing):
         from plangym_ext.learn import load_network_state
 
         self.path = _file(Path(checkpoint))
-        saved = read_checkpoint(self.path)
+        saved = read_checkpoint(self.path, replay=False)
         own: RunConfig = build(RunConfig, saved["config"])
         evaluation = dataclasses.replace(
             own.evaluation,

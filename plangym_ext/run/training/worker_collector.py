@@ -75,7 +75,7 @@ class WorkerCollector:
         self._workers: list[WorkerHandle] = []
         try:
             for index, (mine, done) in enumerate(zip(self._slots, self._done, strict=True)):
-                service = Service(_Make(parts.alone(), mine, done))
+                service = Service(_Make(parts.alone(), mine, done), ("torch",))
                 self._workers.append(WorkerHandle(service, index=index))
                 self._workers[-1].build()
             for worker in self._workers:

@@ -1,0 +1,99 @@
+"""A sweep as it was asked for: which runs there are, with which settings and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.run.experiments.variants import Level, Variant, grid, read_over, sampled
+from plangym_ext.run.settings.compose import compose, read_file
+from plangym_ext.run.settings.settings import nested, plain
+
+#: What a sweep's file may say.
+KEYS = ("preset", "settings", "over", "levels", "seeds", "sample")
+
+
+class Sweep(NamedTuple):
+    """What a file or the command line asks for.
+
+    Args:
+        sources: presets, files and settings of every run; see `compose`.
+        over: values by dotted key.
+        levels: rows of settings that change together.
+        seeds: runs of each variant, with the seeds 0, 1, ... after that of the settings.
+        sample: how many variants to draw; None: all of them.
+    """
+
+    sources: Sequence[Any]
+    over: Mapping[str, Any]
+    levels: Sequence[Level] = ()
+    seeds: int = 1
+    sample: int | None = None
+
+
+class Job(NamedTuple):
+    """One run.
+
+    Args:
+        name: folder of it, below that of the sweep.
+        variant: name of its variant.
+        settings: all of them, as a file of settings holds them.
+        steps: of the whole run.
+    """
+
+    name: str
+    variant: str
+    settings: dict[str, Any]
+    steps: int
+
+
+def read_sweep(path: Path) -> dict[str, Any]:
+    """Return what the file of a sweep says, a key of `KEYS` each.
+
+    Raises:
+        UnknownName: it has another key.
+        InvalidOption: it cannot be read.
+    """
+    found = read_file(path)
+    for key in found:
+        if key not in KEYS:
+            raise UnknownName(f"sweep: {path} has {key!r}; a sweep has {', '.join(KEYS)}.")
+    return found
+
+
+def jobs_of(sweep: Sweep) -> list[Job]:
+    """Return all runs; every setting is checked.
+
+    Raises:
+        PlangymExtError: a setting is not known, or has a value that it cannot have.
+    """
+    over = {key: read_over(key, value) for key, value in sweep.over.items()}
+    if sweep.sample is None:
+        variants = grid(over, sweep.levels)
+    else:
+        variants = sampled(over, sweep.levels, sweep.sample, seed=0)
+    _check_names(variants)
+    return [job for variant in variants for job in _with_seeds(variant, sweep)]
+
+
+def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
+    config = compose([*sweep.sources, nested(dict(variant.settings))])
+    settings, steps = plain(config), config.rounds * config.steps_per_round
+    found = []
+    for seed in range(config.seed, config.seed + sweep.seeds):
+        name = f"{variant.name}/seed-{seed}" if variant.name else f"seed-{seed}"
+        found.append(Job(name, variant.name, {**settings, "seed": seed}, steps))
+    return found
+
+
+def _check_names(variants: Sequence[Variant]) -> None:
+    """Refuse two variants that would share a folder."""
+    names = [variant.name for variant in variants]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidOption(
+            f"sweep: two variants would both be called {min(twice)!r}. Give rows that differ in "
+            f"longer settings a name."
+        )

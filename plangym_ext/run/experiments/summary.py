@@ -1,0 +1,99 @@
+"""What came of a sweep: a line per variant, the best first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.experiments.plan import Job
+from plangym_ext.run.experiments.queue import OUTCOME
+from plangym_ext.run.logs.runs import read_run
+
+#: Share of a run's rounds, at its end, whose mean return is taken where none was evaluated.
+_END = 0.1
+_TAIL = 8192  # bytes
+
+
+class Score(NamedTuple):
+    """Of the runs of a variant that are done.
+
+    Args:
+        variant: its name.
+        values: final return of each run.
+        mean: of them.
+        low: lower end of the mean's 95 % bootstrap interval.
+        high: upper end.
+    """
+
+    variant: str
+    values: list[float]
+    mean: float
+    low: float
+    high: float
+
+
+def is_done(folder: Path) -> bool:
+    """Return whether a run has ended as it should."""
+    path = folder / OUTCOME
+    return path.exists() and json.loads(path.read_text())["status"] == "done"
+
+
+def final_return(folder: Path) -> float | None:
+    """Return the last evaluation's mean return, or that of the last tenth of the training.
+
+    None: the run has no return yet.
+    """
+    if not (folder / "progress.csv").exists():
+        return None
+    columns = read_run(folder).columns
+    for name, share in (("eval/return", 0.0), ("return", _END)):
+        values = columns.get(name, np.zeros(0))
+        values = values[np.isfinite(values)]
+        if len(values):
+            return float(values[-max(1, round(share * len(values))) :].mean())
+    return None
+
+
+def share_done(job: Job, folder: Path) -> float:
+    """Return how much of a run is logged, 0 to 1.
+
+    Args:
+        job: the run.
+        folder: of the sweep.
+    """
+    path = folder / job.name / "progress.csv"
+    if not path.exists():
+        return 0.0
+    with path.open("rb") as file:
+        # The step is the first cell of a row; one row is shorter than this.
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        *_, last, _ = [b"", *file.read().split(b"\n")]
+    cell = last.partition(b",")[0]
+    return min(1.0, int(cell) / job.steps) if cell.isdigit() else 0.0
+
+
+def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
+    """Return the variants with a run that is done, the best first."""
+    values: dict[str, list[float]] = {}
+    for job in jobs:
+        found = final_return(folder / job.name) if is_done(folder / job.name) else None
+        if found is not None:
+            values.setdefault(job.variant, []).append(found)
+    rows = [Score(name, own, *mean_interval(own)) for name, own in values.items()]
+    return sorted(rows, key=lambda row: -row.mean)
+
+
+def lines(rows: Sequence[Score]) -> list[str]:
+    """Return a table for the eye."""
+    width = max([len(row.variant) for row in rows] + [7])
+    found = [f"{'variant':<{width}}  runs     return  95 % interval"]
+    for row in rows:
+        name = row.variant or "-"
+        ends = f"{row.low:.6g} to {row.high:.6g}" if len(row.values) > 1 else "-"
+        found.append(f"{name:<{width}}  {len(row.values):>4}  {row.mean:>9.6g}  {ends}")
+    return found

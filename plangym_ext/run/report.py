@@ -1,0 +1,47 @@
+"""`plangym-ext report DIR...`: one page about runs, which needs no network.
+
+Curves, settings, films and searches that were recorded, the table of `plangym-ext eval`, and
+versions, of all runs in and below the folders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+from plangym_ext.core.whole_file import replacing
+
+_KINDS = {".mp4": "video/mp4", ".html": "text/html"}
+
+
+def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+    """Add the options of the command."""
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write (default: report.html in the first DIR)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page."""
+    from plangym_ext.run.run_page.content import content, page
+
+    out = options.out or options.folders[0] / "report.html"
+    found = content(options.folders, _inlined)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as file:
+        file.write(page(found))
+    count = len(found["runs"])
+    print(f"wrote {out}: {count} {'run' if count == 1 else 'runs'}")
+    return 0
+
+
+def _inlined(path: Path) -> str:
+    """Return the file as an address that holds it."""
+    content = base64.b64encode(path.read_bytes()).decode("ascii")
+    return f"data:{_KINDS[path.suffix]};base64,{content}"

@@ -1,0 +1,231 @@
+"""Large arrays beside checkpoints, in blocks, of which each save writes those that changed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.whole_file import replacing
+from plangym_ext.errors import DamagedCheckpoint
+
+#: Bytes of a block: more is saved anew of large ones, and small ones are more to list.
+BLOCK_BYTES = 1 << 18
+#: Most blocks of a file. What a ring has overwritten leaves few files that are used in part.
+FILE_BLOCKS = 64
+#: Arrays of fewer bytes stay where they are.
+LEAST_BYTES = 1 << 20
+#: Marks what stands for an array.
+_BLOCKS = "__blocks__"
+_DIGEST_BYTES = 32
+_NAME = re.compile(r"blocks-(\d{8})\.bin")
+
+
+class _Table(NamedTuple):
+    """Where the K blocks of an array are."""
+
+    digests: npt.NDArray[np.uint8]  # [K, 32] SHA-256 of each
+    files: npt.NDArray[np.int64]  # [K] numbers of the files that hold them; -1: none yet
+    offsets: npt.NDArray[np.int64]  # [K] bytes before them in their files
+    size: int  # bytes of each but the last
+
+
+@final
+class BlockFiles:
+    """The files of blocks in a folder; none ever changes once it is there.
+
+    A block is written again when its bytes have changed, or when little else of its file is
+    still needed. So a ring of which a part was overwritten costs that part, and the files take at
+    most twice as much as the arrays, for each content that is kept.
+
+    Args:
+        folder: where they lie.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        #: By the place of an array in what was saved last.
+        self._last: dict[str, _Table] = {}
+
+    def save(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what has changed of large arrays since the last call, without a copy of them.
+
+        Args:
+            content: nested dicts of arrays and plain values.
+
+        Returns:
+            The content, with a table of blocks in place of every large array.
+
+        Raises:
+            OSError: it cannot be written; the files that were there are as they were.
+        """
+        blocks = {place: _blocks_of(array, BLOCK_BYTES) for place, array in _large(content)}
+        tables = {place: _compared(parts, self._last.get(place)) for place, parts in blocks.items()}
+        self._give_up_rare(blocks, tables)
+        self._write(blocks, tables)
+        self._last = tables
+        return _with_tables(content, tables)
+
+    def load(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was saved, with fresh arrays in place of tables.
+
+        Raises:
+            DamagedCheckpoint: a file is not there, or its bytes are others.
+        """
+        opened: dict[int, BufferedReader] = {}
+        try:
+            found: dict[str, Any] = self._with_arrays(content, opened)
+            return found
+        finally:
+            for file in opened.values():
+                file.close()
+
+    def go_on_from(self, content: Mapping[str, Any]) -> None:
+        """Have the next `save` write what has changed since another object's `save`.
+
+        Args:
+            content: what that returned.
+        """
+        self._last = {place: _table(described) for place, described in _described(content)}
+
+    def drop_all_but(self, needed: set[int]) -> None:
+        """Remove all files but those with some numbers; see `files_of`."""
+        for number in self._sizes().keys() - needed:
+            self._path(number).unlink()
+
+    # Files ----------------------------------------------------------------------
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"blocks-{number:08}.bin"
+
+    def _sizes(self) -> dict[int, int]:
+        """Return the bytes of each file that is there, by number."""
+        found = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        return {int(name[1]): path.stat().st_size for name, path in found if name}
+
+    def _give_up_rare(
+        self, blocks: Mapping[str, list[memoryview]], tables: Mapping[str, _Table]
+    ) -> None:
+        """Forget where blocks are whose file is used by less than half, so that it can go."""
+        used: dict[int, int] = {}
+        for place, table in tables.items():
+            for number, block in zip(table.files.tolist(), blocks[place], strict=True):
+                used[number] = used.get(number, 0) + len(block)
+        sizes = self._sizes()
+        for number, count in used.items():
+            if number not in sizes or 2 * count < sizes[number]:
+                for table in tables.values():
+                    table.files[table.files == number] = -1
+
+    def _write(self, blocks: Mapping[str, list[memoryview]], tables: Mapping[str, _Table]) -> None:
+        """Write the blocks that are in no file into new ones."""
+        waiting = [
+            (table, blocks[place], i)
+            for place, table in tables.items()
+            for i in np.flatnonzero(table.files < 0).tolist()
+        ]
+        number = max(self._sizes(), default=-1) + 1
+        for begin in range(0, len(waiting), FILE_BLOCKS):
+            with replacing(self._path(number), "wb") as file:
+                for table, parts, i in waiting[begin : begin + FILE_BLOCKS]:
+                    table.files[i], table.offsets[i] = number, file.tell()
+                    file.write(parts[i])
+            number += 1
+
+    def _with_arrays(self, value: Any, opened: dict[int, BufferedReader]) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if value.keys() != {_BLOCKS}:
+            return {key: self._with_arrays(one, opened) for key, one in value.items()}
+        described = value[_BLOCKS]
+        array = np.empty(described["shape"], described["dtype"])
+        table = _table(described)
+        for i, block in enumerate(_blocks_of(array, table.size)):
+            number = int(table.files[i])
+            file = opened.get(number) or opened.setdefault(number, self._opened(number))
+            file.seek(int(table.offsets[i]))
+            file.readinto(block)
+            if _digest(block) != table.digests[i].tobytes():
+                raise DamagedCheckpoint(
+                    f"{self._path(number)}: its bytes are not those that were saved with the "
+                    f"checkpoint. Take an older checkpoint."
+                )
+        return array
+
+    def _opened(self, number: int) -> BufferedReader:
+        try:
+            return self._path(number).open("rb")
+        except FileNotFoundError:
+            raise DamagedCheckpoint(
+                f"{self._path(number)}: it is not there, and the checkpoint needs it. Keep files "
+                f"of blocks beside the checkpoints."
+            ) from None
+
+
+def files_of(content: Mapping[str, Any]) -> set[int]:
+    """Return the numbers of the files that something needs which `BlockFiles.save` returned."""
+    found = (np.unique(described["files"]).tolist() for _, described in _described(content))
+    return set().union(*found)
+
+
+def _blocks_of(array: npt.NDArray[Any], size: int) -> list[memoryview]:
+    """Return views of the bytes of a contiguous array, so many each but the last."""
+    data: memoryview = array.reshape(-1).view(np.uint8).data
+    return [data[begin : begin + size] for begin in range(0, len(data), size)]
+
+
+def _digest(block: memoryview) -> bytes:
+    return hashlib.sha256(block).digest()
+
+
+def _compared(blocks: list[memoryview], before: _Table | None) -> _Table:
+    """Return a table in which the blocks that have not changed are where they were."""
+    joined = b"".join(map(_digest, blocks))
+    digests = np.frombuffer(joined, np.uint8).reshape(len(blocks), _DIGEST_BYTES)
+    nowhere = np.full(len(blocks), -1), np.zeros(len(blocks), np.int64)
+    table = _Table(digests, *nowhere, BLOCK_BYTES)
+    if before is not None and before.size == table.size:
+        num = min(len(blocks), len(before.files))
+        same = np.flatnonzero((digests[:num] == before.digests[:num]).all(axis=1))
+        table.files[same], table.offsets[same] = before.files[same], before.offsets[same]
+    return table
+
+
+def _large(value: Any, place: str = "") -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield place and array, contiguous, for each that is kept in blocks."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _large(one, f"{place}/{key}")
+    elif isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES:
+        yield place, np.ascontiguousarray(value)
+
+
+def _with_tables(value: Any, tables: Mapping[str, _Table], place: str = "") -> Any:
+    """Return nested values with tables in place of large arrays."""
+    if isinstance(value, Mapping):
+        return {key: _with_tables(one, tables, f"{place}/{key}") for key, one in value.items()}
+    if place not in tables:
+        return value
+    shape = {"shape": list(value.shape), "dtype": value.dtype.str}
+    return {_BLOCKS: {**shape, **tables[place]._asdict()}}
+
+
+def _described(value: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and description of each array in what `save` has returned."""
+    if not isinstance(value, Mapping):
+        return
+    if value.keys() == {_BLOCKS}:
+        yield place, value[_BLOCKS]
+        return
+    for key, one in value.items():
+        yield from _described(one, f"{place}/{key}")
+
+
+def _table(described: Mapping[str, Any]) -> _Table:
+    return _Table(*(described[name] for name in _Table._fields))

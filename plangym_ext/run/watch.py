@@ -1,0 +1,39 @@
+"""`plangym-ext watch DIR`: a live page about runs, in a browser on this machine.
+
+The page of `plangym-ext report`, which follows the runs in and below the folders: curves, speed,
+the newest recorded episode and its searches. Ctrl-C ends it; the runs do not notice.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from plangym_ext.run.arguments import at_least
+
+
+def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
+    """Add the options of the command."""
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; others than this machine's own can then read the runs",
+    )
+    parser.add_argument(
+        "--port", type=at_least(0), default=8765, metavar="N", help="0: one that is free"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    from plangym_ext.run.run_page.server import PageServer
+
+    with PageServer(options.folders, options.host, options.port) as server:
+        print(f"watching {', '.join(map(str, options.folders))}: {server.url}", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0

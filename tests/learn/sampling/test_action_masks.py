@@ -1,0 +1,239 @@
+"""Masks of actions: kept where they belong, heeded by agents and by the losses."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from sampling_envs import assert_same, copied
+
+from plangym_ext import make_vec
+from plangym_ext.errors import InvalidObservation
+from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.sampling.alternating import AlternatingSampler
+from plangym_ext.learn.sampling.evaluation import EvaluationSampler
+from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.worker import WorkerSampler
+
+ACTIONS, T, B = 4, 9, 3
+
+
+def mask_at(index, episode, count):
+    """What may be played; told apart from any other step's by its pattern."""
+    allowed = np.array([(index + episode * 2 + count + k) % 3 > 0 for k in range(ACTIONS)], np.int8)
+    allowed[(index + count) % ACTIONS] = 1
+    return allowed
+
+
+class Masked(gym.Env):
+    """Raises where an action is played that its last info has not allowed."""
+
+    observation_space = spaces.Box(-1000, 1000, (3,), np.float32)
+    action_space = spaces.Discrete(ACTIONS)
+
+    def __init__(self, index):
+        self.index, self.episode = index, -1
+
+    def _told(self):
+        obs = np.array([self.index, self.episode, self.count], np.float32)
+        return obs, {"action_mask": mask_at(self.index, self.episode, self.count)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.count = self.episode + 1, 0
+        return self._told()
+
+    def step(self, action):
+        assert mask_at(self.index, self.episode, self.count)[action], "an illegal action"
+        self.count += 1
+        over = self.count == 2 + (self.index + self.episode) % 3
+        obs, info = self._told()
+        if over:  # the mask of an ending is another one, and of no use
+            info = {"action_mask": np.zeros(ACTIONS, np.int8)}
+        return (
+            obs,
+            float(action),
+            over and self.episode % 2 == 0,
+            over and self.episode % 2 == 1,
+            info,
+        )
+
+
+def masked_rows(rows, **options):
+    makes = [lambda index=index: Masked(index) for index in rows]
+    # Not checked: the check plays actions that are not legal.
+    options = {"backend": "serial", "autoreset_mode": "same_step", "check": False, **options}
+    return make_vec(makes, **options)
+
+
+def agent():
+    return RandomAgent(Masked.action_space)
+
+
+def check_masks(tree, known):
+    """Compare the masks of a tree with what its observations say that they are."""
+    obs = np.array(tree["obs"][0 : T + 1])
+    legal = np.array(tree["action_mask"][0 : T + 1])
+    assert legal.dtype == bool
+    for t, row in np.argwhere(known):
+        expected = mask_at(*obs[t, row].astype(int)).astype(bool)
+        assert legal[t, row].tolist() == expected.tolist(), (t, row)
+
+
+@pytest.mark.parametrize("on_end", ["reset", "wait", "sticky"])
+@pytest.mark.parametrize("random_steps", [0, 5])
+def test_masks_are_kept_beside_the_observations_that_they_belong_to(on_end, random_steps):
+    options = {"on_end": on_end, "random_steps": random_steps, "seed": 3}
+    with SerialSampler(masked_rows(range(B)), agent(), T, **options) as sampler:
+        for _ in range(4):
+            tree = sampler.collect().data
+            valid = np.vstack([np.array(tree["valid"]), np.ones((1, B), bool)])
+            # Rows that wait show zeros, or stick to what their next episode begins with.
+            check_masks(tree, known=valid | (on_end == "sticky"))
+            assert valid.all() == (on_end == "reset")
+
+
+def test_all_samplers_keep_the_same_masks():
+    def fragments(sampler):
+        with sampler:
+            return [copied(sampler.collect().data) for _ in range(3)]
+
+    wanted = fragments(SerialSampler(masked_rows(range(B)), agent(), T))
+    assert any(name.startswith("action_mask") for name in wanted[0])
+    others = [
+        SerialSampler(masked_rows(range(B), backend="process", n_workers=2), agent(), T),
+        AlternatingSampler(masked_rows(range(B)), agent(), T),
+        WorkerSampler(masked_rows, agent(), T, B, n_workers=2),
+    ]
+    for sampler in others:
+        for found, want in zip(fragments(sampler), wanted, strict=True):
+            assert_same(found, want)
+
+
+def test_masks_are_saved_with_where_the_rows_are():
+    with SerialSampler(masked_rows(range(B)), agent(), T) as whole:
+        whole.collect()
+        state = whole.state_dict()
+        wanted = copied(whole.collect().data)
+        with SerialSampler(masked_rows(range(B)), agent(), T) as other:
+            other.load_state_dict(state)
+            assert_same(copied(other.collect().data), wanted)
+
+
+def test_an_evaluation_plays_what_is_legal():
+    with EvaluationSampler(masked_rows(range(B)), agent(), 20) as evaluation:
+        assert len(evaluation.evaluate().episodes["return"]) == 20
+
+
+def test_masks_can_be_left_alone():
+    class Anything(Masked):
+        def step(self, action):
+            self.count += 1
+            return *self._told()[:1], 0.0, False, False, self._told()[1]
+
+    venv = make_vec([lambda: Anything(0)] * 2, backend="serial", autoreset_mode="same_step")
+    with SerialSampler(venv, agent(), T, action_mask=False) as sampler:
+        assert "action_mask" not in sampler.collect().data
+
+
+def test_a_mask_that_does_not_fit_is_refused():
+    class Short(Masked):
+        def _told(self):
+            obs, _ = super()._told()
+            return obs, {"action_mask": np.ones(ACTIONS - 1, np.int8)}
+
+    venv = make_vec([lambda: Short(0)] * 2, backend="serial", autoreset_mode="same_step")
+    with (
+        SerialSampler(venv, agent(), T) as sampler,
+        pytest.raises(InvalidObservation, match="a number for each of the 4"),
+    ):
+        sampler.collect()
+
+
+# What learns ---------------------------------------------------------------------------
+
+
+def policy(seed=0, heads=("policy", "value"), **options):
+    pytest.importorskip("torch")
+    from plangym_ext.learn import AgentConfig, make_agent_network
+
+    config = AgentConfig(hidden=(16,), heads=heads, **options)
+    spaces_of = Masked.observation_space, Masked.action_space
+    return make_agent_network(*spaces_of, config, seed=seed)
+
+
+@pytest.mark.parametrize("name", ["A2C", "PPO", "VTrace", "REINFORCE", "PQN"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_algorithms_learn_under_the_mask(name, compiled):
+    pytest.importorskip("torch")
+    from plangym_ext import learn
+
+    kind = getattr(learn, name)
+    if name == "PQN":
+        network = policy(heads=("q",), layer_norm=True)
+        player = learn.QAgent(network, epsilon=0.5)
+        config = kind.config_class()
+    else:
+        network = policy()
+        player = learn.ActorCriticAgent(network)
+        config = kind.config_class(compiled=compiled)
+    algorithm = kind(network, config, seed=0)
+    with SerialSampler(masked_rows(range(B)), player, T) as sampler:
+        for round_ in range(4):
+            algorithm.prepare(player)
+            collected = sampler.collect(version=round_)
+            tree = collected.data
+            legal, action = np.array(tree["action_mask"]), np.array(tree["action"])
+            assert np.take_along_axis(legal, action[..., None], 2).all()
+            algorithm.take(collected)
+            found = algorithm.train()
+            assert all(np.isfinite(number) for number in found.values())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_losses_and_gradients_are_those_of_a_policy_over_legal_actions_alone(compiled, clip):
+    torch = pytest.importorskip("torch")
+    from plangym_ext import learn
+    from plangym_ext.learn.algorithms.gradients import LossTerms
+    from plangym_ext.learn.algorithms.rollout import rollout_of
+
+    network = policy()
+    player = learn.ActorCriticAgent(network)
+    algorithm = learn.A2C(network, learn.A2CConfig(compiled=compiled), seed=0)
+    with SerialSampler(masked_rows(range(B)), player, T) as sampler:
+        rollout = rollout_of(sampler.collect().data, network)
+    rows = rollout.rows_by_gae(rollout.value, 0.9, 0.8).steps()
+    algorithm.optimizer.read()
+    views = algorithm.optimizer.views()
+    found = algorithm.gradients.losses(
+        algorithm.gradients.batch(rows), LossTerms(0.5, 0.1, clip=clip)
+    )
+    algorithm.gradients.leave()
+    mine = [views[id(part)][1].copy() for part in network.parameters()]
+
+    # The same by hand: a softmax over the legal logits of each row.
+    out, _ = network(rows.inputs, None)
+    logs, entropies = [], []
+    for logits, legal, action in zip(
+        out.policy_logits, rows.inputs.legal, rows.action, strict=True
+    ):
+        chances = torch.softmax(logits[legal], 0)
+        logs.append(chances[int(legal[:action].sum())].log())
+        entropies.append(-(chances * chances.log()).sum())
+    log_prob, entropy = torch.stack(logs), torch.stack(entropies).mean()
+    np.testing.assert_allclose(log_prob.detach(), rows.log_prob, atol=1e-5)
+    if clip is None:
+        loss = -(rows.advantage * log_prob).mean()
+    else:
+        ratio = (log_prob - rows.log_prob).exp()
+        loss = -torch.minimum(
+            ratio * rows.advantage, ratio.clamp(1 - clip, 1 + clip) * rows.advantage
+        ).mean()
+    whole = loss + 0.5 * ((out.value - rows.target) ** 2).mean() - 0.1 * entropy
+    assert float(found["entropy"]) == pytest.approx(float(entropy.detach()), rel=1e-5)
+    assert float(found["loss"]) == pytest.approx(float(whole.detach()), rel=1e-4)
+    wanted = torch.autograd.grad(whole, list(network.parameters()))
+    for found_part, part in zip(mine, wanted, strict=True):
+        np.testing.assert_allclose(found_part, part.numpy(), atol=2e-5)

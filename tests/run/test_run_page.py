@@ -1,0 +1,251 @@
+"""The page of runs: as a file, and live; and the episodes that runs record for it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.run.cli import main
+from plangym_ext.run.files import write_json
+from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.run_page.content import content, page, signature
+from plangym_ext.run.run_page.server import PageServer
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+PARAMS = {
+    "env": {"id": "CartPole-v1"},
+    "algorithm": {"name": "ppo", "note": "</script><b>"},
+    "collector": {"num_envs": 4, "moves": 5},
+    "rounds": 10,
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed in range(2):
+        folder = tmp_path / f"seed-{seed}"
+        with Logger(folder, params={**PARAMS, "seed": seed}, show=False, tensorboard=False) as log:
+            log.log(20, {"round": 1, "loss": float("nan")})
+            log.log(40, {"round": 2, "return": 3.0 + seed, "loss": 0.123456789})
+    write_json(
+        tmp_path / "seed-0" / "eval.json",
+        {"checkpoint": "c.pt", "eval/return": 5.0, "returns": [4, 6], "player": "network"},
+    )
+    episodes = tmp_path / "seed-1" / "episodes"
+    episodes.mkdir()
+    (episodes / "round-00000002.mp4").write_bytes(b"film")
+    (episodes / "round-00000002.html").write_text("trees")
+    (episodes / ".round-00000003.partial.mp4").write_bytes(b"half")
+    return tmp_path
+
+
+def test_the_page_shows_what_the_logs_say(runs):
+    found = content([runs], lambda path: path.name)
+    assert found["title"] == "CartPole-v1, ppo"
+    assert [run["name"] for run in found["runs"]] == [f"{runs.name}, seed {i}" for i in (0, 1)]
+    first, second = found["runs"]
+    assert first["total"] == 200
+    assert first["columns"]["step"] == [20, 40]
+    assert first["columns"]["loss"] == [None, 0.123457]
+    assert first["columns"]["return"] == [None, 3]
+    assert first["timings"]["step"] == [20, 40]
+    assert first["evaluation"]["episodes"] == 2
+    assert first["evaluation"]["mean return"] == 5
+    assert (first["episodes"], second["evaluation"]) == ([], None)
+    name = "round-00000002"
+    assert second["episodes"] == [{"name": name, "tree": f"{name}.html", "video": f"{name}.mp4"}]
+
+
+def test_long_logs_are_thinned_out_and_keep_their_newest_row(tmp_path):
+    with Logger(tmp_path, show=False, tensorboard=False) as log:
+        for step in range(1, 4002):
+            log.log(step, {"return": float(step)})
+    (run,) = content([tmp_path], str)["runs"]
+    assert 1000 <= len(run["columns"]["step"]) <= 1500
+    assert run["columns"]["step"][-1] == run["columns"]["return"][-1] == 4001
+    assert run["total"] is None
+
+
+def test_what_is_new_changes_the_signature(runs):
+    before = signature([runs])
+    assert signature([runs]) == before
+    (runs / "seed-0" / "episodes").mkdir()
+    (runs / "seed-0" / "episodes" / "round-00000001.mp4").write_bytes(b"film")
+    assert signature([runs]) != before
+
+
+def test_no_setting_ends_the_script_in_which_the_data_lie(runs):
+    text = page(content([runs], str))
+    assert "</script><b>" not in text
+    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)[1]
+    assert json.loads(data)["runs"][0]["settings"]["algorithm.note"] == "</script><b>"
+
+
+def test_a_report_is_one_file_that_needs_no_network(runs, capsys):
+    assert main(["report", str(runs)]) == 0
+    assert "report.html: 2 runs" in capsys.readouterr().out
+    text = (runs / "report.html").read_text()
+    assert "data:video/mp4;base64,ZmlsbQ==" in text
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+    assert main(["report", str(runs / "none")]) == 2
+    assert "must be a folder with a progress.csv" in capsys.readouterr().err
+
+
+@pytest.fixture
+def served(runs):
+    """Return a function that asks the live page for an address: its status and body."""
+    with PageServer([runs], "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+
+        def ask(address):
+            try:
+                with urllib.request.urlopen(server.url + address, timeout=10) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, b""
+
+        yield ask
+        server.shutdown()
+        thread.join()
+
+
+def test_the_live_page_asks_for_what_is_new(runs, served):
+    status, body = served("")
+    assert status == 200
+    assert b"<title>Runs</title>" in body
+    found = json.loads(served("data.json")[1])
+    assert found["live"] is True
+    assert served(f"data.json?rows={found['rows']}") == (204, b"")
+    with Logger(runs / "seed-0", resume=True, show=False, tensorboard=False) as log:
+        log.log(60, {"round": 3, "return": 9.0})
+    later = json.loads(served(f"data.json?rows={found['rows']}")[1])
+    assert later["runs"][0]["columns"]["return"][-1] == 9
+
+
+def test_only_episodes_are_handed_out(runs, served):
+    (episode,) = json.loads(served("data.json")[1])["runs"][1]["episodes"]
+    assert served(episode["video"]) == (200, b"film")
+    assert served(episode["tree"]) == (200, b"trees")
+    (runs / "seed-1" / "episodes" / "secret.txt").write_text("x")
+    (runs.parent / "episodes").mkdir(exist_ok=True)
+    (runs.parent / "episodes" / "other.mp4").write_bytes(b"other")
+    for address in (
+        "episode/0/seed-1/params.json",
+        "episode/0/seed-1/episodes/secret.txt",
+        "episode/0/../episodes/other.mp4",
+        "episode/0/%2e%2e/episodes/other.mp4",
+        "episode/0//etc/passwd",
+        "episode/7/seed-1/episodes/round-00000002.mp4",
+        "episode/x/seed-1/episodes/round-00000002.mp4",
+        "params.json",
+    ):
+        assert served(address) == (404, b""), address
+
+
+def test_runs_that_were_removed_are_told(runs, served):
+    shutil.rmtree(runs / "seed-0")
+    shutil.rmtree(runs / "seed-1")
+    assert served("data.json")[0] == 410
+
+
+def test_a_port_that_is_taken_and_a_folder_without_runs_are_refused(runs, tmp_path_factory):
+    with PageServer([runs], "127.0.0.1", 0) as server:
+        port = server.server_address[1]
+        with pytest.raises(InvalidOption, match=f"cannot listen on 127.0.0.1:{port}"):
+            PageServer([runs], "127.0.0.1", port)
+    with pytest.raises(UnknownName, match=r"progress\.csv"):
+        PageServer([tmp_path_factory.mktemp("none")], "127.0.0.1", 0)
+
+
+_WATCH = """<script>
+window.faults = [];
+addEventListener("error", event => faults.push(String(event.message)));
+</script>"""
+_USE = """<script>
+(() => {
+  const all = (selector, of = document) => [...of.querySelectorAll(selector)];
+  const names = parent => all(`#${parent} figcaption b`).map(one => one.textContent);
+  const seen = { title: document.title, main: names("main"), runs: all("#runs label").length };
+  seen.curves = all("#main path.curve").length + all("#main circle").length;
+  seen.differs = all("#settings tr.differs th").map(one => one.textContent);
+  seen.evaluation = document.getElementById("evaluation").textContent;
+  seen.video = document.querySelector("video")?.src ?? "";
+  document.getElementById("more").open = true;
+  document.getElementById("more").dispatchEvent(new Event("toggle"));
+  seen.others = names("others");
+  all("#runs input")[0].click();
+  seen.hidden = all("#main path.curve").length + all("#main circle").length;
+  const made = document.createElement("pre");
+  made.id = "answer";
+  made.textContent = JSON.stringify({ ...seen, faults });
+  document.body.append(made);
+})();
+</script>"""
+
+
+@pytest.mark.slow
+def test_a_reader_with_a_browser_sees_curves_settings_and_episodes(runs):
+    if BROWSER is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    text = page(content([runs], lambda path: path.as_uri()))
+    used = runs / "used.html"
+    used.write_text(text.replace("<head>", "<head>" + _WATCH).replace("</body>", _USE + "</body>"))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,800"]
+    quiet = ["--disable-extensions", "--no-first-run", f"--user-data-dir={runs / 'profile'}"]
+    run = subprocess.run(
+        [*command, *quiet, "--virtual-time-budget=2000", "--dump-dom", used.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    found = re.search(r'<pre id="answer">(.*?)</pre>', run.stdout, re.S)
+    assert found, run.stderr[-2000:]
+    seen = json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
+    assert seen["faults"] == []
+    assert seen["title"] == "CartPole-v1, ppo"
+    assert seen["main"] == ["return", "loss"]
+    assert seen["others"] == []
+    assert (seen["runs"], seen["curves"], seen["hidden"]) == (2, 4, 2)
+    assert seen["differs"] == ["seed"]
+    assert "c.pt2" in seen["evaluation"]
+    assert seen["video"].endswith("round-00000002.mp4")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_filmed_learns_what_one_that_is_not_learns(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    from plangym_ext.run.settings.compose import compose
+    from plangym_ext.run.training.runner import Runner
+
+    settings = {
+        "rounds": 3,
+        "env": {"max_steps": 5},
+        "collector": {"num_envs": 2, "moves": 4},
+        "replay": {"min_rows": 4},
+        "evaluation": {"every": 1, "episodes": 2, "player": "planner"},
+    }
+    weights = []
+    for name, record in (("plain", 0), ("filmed", 2)):
+        changed = {"evaluation": {**settings["evaluation"], "record": record}}
+        with Runner(compose(["cartpole", settings, changed]), tmp_path / name) as runner:
+            runner.run()
+            weights.append(runner.network.state_dict())
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    found = sorted(path.name for path in (tmp_path / "filmed" / "episodes").iterdir())
+    # The second evaluation, and the last.
+    want = [f"round-0000000{n}.{kind}" for n in (2, 3) for kind in ("html", "mp4")]
+    assert found == want
+    assert not (tmp_path / "plain" / "episodes").exists()
