@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import cloudpickle
@@ -247,6 +247,14 @@ class RayEnv(LiveStepper):
             actions = actions[stepped]
         (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
         return chosen
+
+    def seeded_rows(
+        self,
+        states: np.ndarray,
+        fresh: np.ndarray,
+        seeds: Sequence[int | None],
+    ) -> None:
+        """Return None: the env itself resets rows with seeds; see `LiveStepper`."""
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
         """Return states from `step_live`, which have their seal, as fresh `[B, S]` uint8."""
