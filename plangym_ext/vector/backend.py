@@ -67,6 +67,11 @@ class VectorBackend(ABC):
 
     obs: ObsBuffer
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the memory that rows write to; not what envs themselves take."""
+
     @abstractmethod
     def build(self) -> None:
         """Build the envs and start the workers; called once, first, and `close` if it fails."""

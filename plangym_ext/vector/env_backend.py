@@ -197,11 +197,16 @@ class EnvBackend(VectorBackend):
         )
         if self.backend == "process":
             self._block = SharedBlock.create(form.nbytes)
-        self._memory = form.memory(self._block)
+        self._memory, self._nbytes = form.memory(self._block), form.nbytes
         self.obs = self._memory.obs
         self._values = RowValues(self._invalid, self.obs, self._described[0]["name"])
         for index, host in enumerate(self._hosts):
             host.use(form, self._memory, self._block, index)
+
+    @property
+    def nbytes(self) -> int:
+        """See `VectorBackend`; shared with the workers if there are some."""
+        return self._nbytes
 
     def _show(self, rows: range, shown: Any) -> None:
         if shown is not None:

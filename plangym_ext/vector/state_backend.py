@@ -94,6 +94,11 @@ class StateBackend(VectorBackend):
         #: What rows showed before that call, and what was kept then.
         self._before: tuple[_Kept, tuple[Any, ...]] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """See `VectorBackend`: observations and states, of which native calls keep two more."""
+        return sum(leaf.nbytes for leaf in self.obs.leaves(slice(None))) + 3 * self._kept[0].nbytes
+
     def build(self) -> None:
         """Do nothing: the env is there."""
 
@@ -229,15 +234,17 @@ class StateBackend(VectorBackend):
         """
         whole = isinstance(rows, range)
         kept, fresh, _ = self._kept
+        # Native code may write over the memory of the states before these, but not of any others.
+        spares = whole and states is None
         if states is None:
             states = kept if whole else kept[rows]
-        self._begun = self._begun or whole
+        self._begun = self._begun or spares
         use = _ALL_FRESH if out is None else self._use_of(out)
         found = self._env.step_live(
             actions,
             states,
             resets,
-            whole=whole,
+            whole=spares,
             same_step=same_step,
             infos=use.infos,
             out=use.given(actions),
@@ -501,7 +508,7 @@ class StateBackend(VectorBackend):
             self._env.set_state(self._sealed([row])[0])
 
     def _sealed(self, rows: Sequence[int]) -> np.ndarray:
-        return self._env.sealed(self._kept[0][rows])
+        return self._env.sealed(self._kept[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set what is part of a state.
@@ -532,7 +539,7 @@ class StateBackend(VectorBackend):
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
         self._forget_unkept()
-        fresh = self._fresh[rows]
+        fresh = self._fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
             raise ResetNeeded(f"row {row} was never reset. Call reset first.")

@@ -435,6 +435,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return "\n".join(filter(None, [self.choice_note, self._backend.backend_note]))
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the memory that sub-envs write to; not what envs themselves take.
+
+        It holds what they show and showed last, rewards and endings, actions, and infos of
+        numbers; the states, where sub-envs are rows of states.
+        """
+        return self._backend.nbytes
+
+    @property
     def envs(self) -> list[gym.Env[Any, Any]]:
         """The sub-envs themselves, where they live in this process.
 

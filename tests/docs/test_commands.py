@@ -27,6 +27,7 @@ REDUCED: dict[str, str] = {
     "kills.py": "--kills 3 --envs cartpole",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
+    "ratios.py": "--out ratios.svg",
     "replay.py": "--rows 4000 --frames 4000 --rounds 2",
     "resume.py": "--kills 1 --rounds 4",
     "returns.py": "--rounds 2",

@@ -30,10 +30,13 @@ class Agent(Protocol):
         mode: "sample" explores, "eval" plays as well as it can, and "train" is for
             learning: as "sample", with the networks in training mode.
         version: of the weights, counted by the learner; 0 before anything was learned.
+        looks_at: which of "action", "reward" and "first" of its inputs it looks at, of an agent
+            that carries nothing. The others may be those of another step.
     """
 
     mode: Mode = "sample"
     version: int = 0
+    looks_at: frozenset[str] = frozenset({"action", "reward", "first"})
 
     def initial_carry(self, num_rows: int) -> Any:  # noqa: ARG002
         """Return the carry of B rows before their first step.

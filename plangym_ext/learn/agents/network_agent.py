@@ -18,7 +18,7 @@ from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple, parts_of
+from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.torch_extra import torch
 
@@ -48,6 +48,7 @@ class NetworkAgent(Agent):
         self.device = torch.device(device)
         self.distribution = network.distribution
         self._used = frozenset(network.inputs_used)
+        self.looks_at = self._used - {"obs"}
         self._carry_of_one = network.initial_carry(1)
         #: Looked at with every change of mode, as layers may be replaced in between.
         self._quick: QuickForward | None = None
@@ -59,9 +60,8 @@ class NetworkAgent(Agent):
             self.network.train(mode == "train")
         # Samplers set the mode of each fragment: what follows from the network is kept while
         # it has the same parts.
-        parts = parts_of(self.network)
-        if self._quick is None or not self._quick.is_of(parts):
-            self._quick = QuickForward(self.network, parts) if is_simple(self.network) else None
+        if self._quick is None or not self._quick.fits(self.network):
+            self._quick = QuickForward(self.network) if is_simple(self.network) else None
 
     def check_spaces(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]

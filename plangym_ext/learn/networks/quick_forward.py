@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,11 +32,15 @@ class QuickForward:
 
     Args:
         network: for which `is_simple` holds.
-        parts: of the network; None to look for them.
     """
 
-    def __init__(self, network: AgentNetwork, parts: list[Any] | None = None) -> None:
-        self._network, self._parts = network, parts_of(network) if parts is None else parts
+    def __init__(self, network: AgentNetwork) -> None:
+        self._network = network
+        #: Of each module: the dict of its parts, what that held, and the dicts of its hooks.
+        self._parts = [
+            (m._modules, [*m._modules.values()], m._forward_hooks, m._forward_pre_hooks)
+            for m in network.modules()
+        ]
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(network.body.parts[0])
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
@@ -45,10 +48,14 @@ class QuickForward:
         if network.value_body is not None and network.value_head is not None:
             self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
 
-    def is_of(self, parts: list[Any]) -> bool:
-        """Return whether a network that has these parts is the one that this was made for."""
-        mine = self._parts
-        return len(mine) == len(parts) and all(map(operator.is_, mine, parts))
+    def fits(self, network: nn.Module) -> bool:
+        """Return whether a network is the one that this was made for, and has the same parts."""
+        if network is not self._network:
+            return False
+        for parts, known, hooks, pre_hooks in self._parts:
+            if hooks or pre_hooks or [*parts.values()] != known:
+                return False
+        return True
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[B, *obs]`."""
@@ -71,21 +78,6 @@ def forward_of(network: Any) -> Any:
         return network
     quick = QuickForward(network)
     return lambda inputs, carry: (quick(inputs.obs), carry)
-
-
-def parts_of(network: nn.Module) -> list[Any]:
-    """Return the modules of a network and their hooks, in order.
-
-    To go through `modules()` takes five times as long.
-    """
-    found: list[Any] = [network]
-    for module in found:  # which grows
-        if isinstance(module, nn.Module):
-            found += [part for part in module._modules.values() if part is not None]
-            for hooks in (module._forward_hooks, module._forward_pre_hooks):
-                if hooks:
-                    found += hooks.values()
-    return found
 
 
 def is_simple(network: Any) -> bool:

@@ -15,7 +15,7 @@ from plangym_ext.errors import IncompleteState, InvalidAnswer
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.beginning import begin_episodes
-from plangym_ext.learn.sampling.columns import Columns
+from plangym_ext.learn.sampling.columns import Columns, Following
 from plangym_ext.learn.sampling.endings import Endings
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.fitting import RowSpaces
@@ -28,6 +28,7 @@ from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
 
 Ndarray = npt.NDArray[Any]
+_ALL = Agent.looks_at
 
 
 class Actor:
@@ -65,6 +66,9 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
+        #: Whether what an action answers to beside the observation is written once a fragment,
+        #: for an agent that does not look at it.
+        self._late = self._waiting is None and not getattr(agent, "looks_at", _ALL)
         self._inputs = self._built_inputs()
         #: `[b, A]` bool, what may be played first, if the envs have said so.
         self._first_legal: Ndarray | None = None
@@ -127,7 +131,7 @@ class Actor:
         noise.move_to(self._steps_of_rows[t])
         action, info, self._carry = self._agent.step(self._inputs[t], self._carry)
         parts = self._spaces.action.split(action)
-        for target, part in zip(columns.played[t][0], parts, strict=True):
+        for target, part in zip(columns.played[t], parts, strict=True):
             _write(target, part)
         if self._info_nest is None:
             self._info_nest = Nest(info)
@@ -143,20 +147,15 @@ class Actor:
         """Wait for step t; write what came of it, and what the next action answers to."""
         columns = self._columns
         stepped = self._steps.finish(t)
-        results = columns.results[t]
-        ended = follow(*results)
-        for action, shown in zip(*columns.played[t], strict=True):
-            shown[...] = action
-            if ended:
-                shown[results[3]] = 0
         if columns.legal is not None:
             self._show_legal(columns.legal[t + 1], stepped)
-        if ended:
-            (rows,) = results[3].nonzero()
+        if not self._late:
+            show_after(columns.following[t])
+        if self._endings.needs(stepped):
+            (rows,) = (columns.terminated[t] | columns.truncated[t]).nonzero()
             self._endings.add(t, rows, stepped)
-            if self._waiting is not None:
-                self._waiting.add(t, rows)
         if self._waiting is not None:
+            self._waiting.add(t, columns.first[t + 1].nonzero()[0])
             self._waiting.show(t + 1)
 
     def _show_legal(self, legal: Ndarray, stepped: Stepped) -> None:
@@ -169,6 +168,8 @@ class Actor:
     def end_fragment(self) -> dict[str, Ndarray]:
         """Return the table of the episodes that ended, in the order of (step, row)."""
         columns = self._columns
+        if self._late:
+            show_after(columns.all_following)
         _copy(columns.next_carry, self._carry_leaves())
         self._before = self._before + np.uint64(columns.num_steps)
         steps = columns.reward, columns.terminated, columns.truncated, columns.valid
@@ -239,25 +240,35 @@ class Actor:
         self._begun = True
 
 
+def show_after(following: Following) -> None:
+    """Write what the next actions answer to, beside the observations."""
+    ended = follow(*following.results)
+    for action, shown in following.actions:
+        shown[...] = action
+        if ended:
+            shown[following.results[3]] = 0
+
+
 @kernel
 def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward: Any) -> int:
-    """Write what is shown after a step.
+    """Write what is shown after k steps.
 
     Args:
-        terminated: `[b]` bool.
-        truncated: `[b]` bool.
-        reward: `[b]`.
-        first: `[b]` bool, written: whether the episode ended, so that another one begins.
-        prev_reward: `[b]`, written: the reward, 0 where an episode begins.
+        terminated: `[k, b]` bool.
+        truncated: `[k, b]` bool.
+        reward: `[k, b]`.
+        first: `[k, b]` bool, written: whether the episode ended, so that another one begins.
+        prev_reward: `[k, b]`, written: the reward, 0 where an episode begins.
 
     Returns:
         How many episodes ended.
     """
     ended = 0
-    for row in range(len(reward)):
-        first[row] = terminated[row] or truncated[row]
-        prev_reward[row] = 0 if first[row] else reward[row]
-        ended += first[row]
+    for t in range(reward.shape[0]):
+        for row in range(reward.shape[1]):
+            first[t, row] = terminated[t, row] or truncated[t, row]
+            prev_reward[t, row] = 0 if first[t, row] else reward[t, row]
+            ended += first[t, row]
     return ended
 
 
@@ -268,6 +279,9 @@ def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:
 
 def _write(target: Ndarray, source: Any) -> None:
     """Write what the agent gave for b rows; nothing is broadcast."""
+    if source.dtype is target.dtype and source.shape == target.shape:
+        target[...] = source  # which takes half as long
+        return
     if source.shape != target.shape:
         raise InvalidAnswer(
             f"sampler: the agent must return arrays of one shape in every step, here "

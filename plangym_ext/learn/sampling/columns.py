@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -10,6 +10,19 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.learn.sampling.fitting import RowSpaces
 
 Ndarray = npt.NDArray[Any]
+
+
+class Following(NamedTuple):
+    """What steps are followed by, beside observations.
+
+    Attributes:
+        results: `[k, b]` terminated, truncated and reward of k steps, and `first` and previous
+            reward that are shown after them.
+        actions: `[k, b, ...]`, for each leaf what was played, and what is shown of it afterwards.
+    """
+
+    results: tuple[Ndarray, ...]
+    actions: list[tuple[Ndarray, Ndarray]]
 
 
 class Columns:
@@ -27,10 +40,9 @@ class Columns:
         num_steps, num_rows: T and b.
         obs, prev_action: lists of T + 1, nested.
         action, final_obs: lists of T, nested.
-        played: lists of T: of each step the leaves of the action, and those of the previous
-            action that is shown after it.
-        results: lists of T: terminated, truncated and reward of each step, and `first` and
-            the previous reward that are shown after it.
+        played: lists of T: of each step the leaves of the action.
+        following: lists of T: what is shown after each step, as a `Following`.
+        all_following: the same of all steps at once.
         first, prev_reward: `[T + 1, b]`.
         reward, terminated, truncated, valid: `[T, b]`.
         agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
@@ -48,21 +60,15 @@ class Columns:
         actions, previous = self._over_time("action"), self._over_time("prev_action", steps + 1)
         self.prev_action = [spaces.action.join(tuple(row)) for row in previous]
         self.action = [spaces.action.join(tuple(row)) for row in actions]
-        self.played = list(zip(actions, previous[1:], strict=True))
+        self.played = actions
         (self.first,), (self.prev_reward,) = (
             self._arrays(name, steps + 1) for name in ("first", "prev_reward")
         )
         (self.reward,), (self.terminated,), (self.truncated,), (self.valid,) = (
             self._arrays(name, steps) for name in ("reward", "terminated", "truncated", "valid")
         )
-        steps_of = (
-            self.terminated,
-            self.truncated,
-            self.reward,
-            self.first[1:],
-            self.prev_reward[1:],
-        )
-        self.results = list(zip(*steps_of, strict=True))
+        self.all_following = self._following(slice(None))
+        self.following = [self._following(slice(t, t + 1)) for t in range(steps)]
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
         self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
         (self.version,) = self._rows_of("version")
@@ -77,6 +83,14 @@ class Columns:
             self.legal = array
             self.going_on = [self.first, self.prev_reward, array]
 
+    def _following(self, steps: slice) -> Following:
+        told = self.terminated, self.truncated, self.reward, self.first[1:], self.prev_reward[1:]
+        actions = zip(self._arrays("action"), self._arrays("prev_action", None, 1), strict=True)
+        return Following(
+            tuple(array[steps] for array in told),
+            [(action[steps], shown[steps]) for action, shown in actions],
+        )
+
     def _leaves(self, name: str) -> list[Any]:
         found = self._tree.get(name)
         if isinstance(found, ArrayDict):
@@ -87,11 +101,12 @@ class Columns:
         start, stop = self._rows.start, self._rows.stop
         return [leaf.to_ndarray(copy=False)[start:stop] for leaf in self._leaves(name)]
 
-    def _arrays(self, name: str, num_steps: int) -> list[Ndarray]:
+    def _arrays(self, name: str, num_steps: int | None = None, first: int = 0) -> list[Ndarray]:
         """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
         start, stop = self._rows.start, self._rows.stop
+        end = first + (num_steps or self.num_steps)
         return [
-            leaf[0:num_steps].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
+            leaf[first:end].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
         ]
 
     def _over_time(self, name: str, num_steps: int | None = None) -> list[list[Ndarray]]:

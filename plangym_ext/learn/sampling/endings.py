@@ -42,11 +42,13 @@ class Endings:
         for parts in self._found.values():
             parts.clear()
 
+    def needs(self, stepped: Stepped) -> bool:
+        """Return whether something of a step is to be read where episodes have ended."""
+        return bool(self._fields) or "final_info" in stepped.infos
+
     def add(self, t: int, rows: Ndarray, stepped: Stepped) -> None:
         """Read the infos of rows that ended in step t."""
         finals = stepped.infos.get("final_info", {})
-        if not finals and not self._fields:
-            return
         told, known = info_column(finals, GAME_OVER)
         if told is None and not self._fields:
             return

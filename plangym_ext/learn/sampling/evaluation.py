@@ -96,6 +96,16 @@ class EvaluationSampler(Closing):
         )
         return Collected(None, run.table, cost, version)
 
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that are kept, by part; see `SerialSampler.memory`.
+
+        What an evaluation keeps of each row, "inputs", is let go of when it ends.
+        """
+        space, rows = RowSpaces(self._venv), self._venv.num_envs
+        leaves_of = (*space.obs.leaves, *space.action.leaves)
+        row = sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves_of)
+        return {"inputs": rows * row, "envs": self._venv.nbytes}
+
     def close(self) -> None:
         """Close the envs; safe to call twice."""
         self._venv.close()

@@ -15,6 +15,7 @@ from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
+from plangym_ext.learn.sampling.memory import tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
@@ -120,6 +121,14 @@ class LocalSampler(Closing):
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
         return self._window.means()
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that are kept, by part: arrays of the tree by name, and "envs".
+
+        The latter are those of `PlanVectorEnv.nbytes`. Pages of memory that nothing was written
+        to yet take no room.
+        """
+        return tree_memory(self.tree) | {"envs": self._venv.nbytes}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two calls of `collect`: also envs in mid-episode.

@@ -58,8 +58,8 @@ class RemoteActor:
         check_vector_env(self._venv, "WorkerSampler")
 
     def description(self) -> dict[str, Any]:
-        """Return how many rows there are."""
-        return {"num_envs": self._venv.num_envs}
+        """Return how many rows there are, and the bytes that they write to."""
+        return {"num_envs": self._venv.num_envs, "nbytes": self._venv.nbytes}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method below."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays import Array
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import WrongKind
+from plangym_ext.learn.sampling.memory import array_bytes
 
 _LINE = 64
 
@@ -51,6 +52,11 @@ class SharedWeights(Closing):
             name: np.ndarray(field.shape, field.dtype, memory.data, field.start)
             for name, field in self._fields.items()
         }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return array_bytes(self._memory)
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Put weights there: of the names, shapes and dtypes that the block is laid out for."""

@@ -19,6 +19,7 @@ from plangym_ext.learn.sampling.episode_statistics import Window, merged_episode
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.legal_actions import tells_masks
+from plangym_ext.learn.sampling.memory import array_bytes, tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
@@ -220,6 +221,17 @@ class WorkerSampler(Closing):
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
         return self._window.means()
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that are kept, by part; see `SerialSampler.memory`.
+
+        Besides there are "weights" and "progress"; "envs" are the workers' own, of all of them.
+        Everything else is shared, and there once.
+        """
+        envs = sum(worker.describe()["nbytes"] for worker in self._workers)
+        progress = sum(map(array_bytes, self._progress))
+        more = {"weights": self._weights.nbytes, "progress": progress, "envs": envs}
+        return tree_memory(self.tree) | more
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

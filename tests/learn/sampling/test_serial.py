@@ -289,13 +289,13 @@ def test_mujoco_gives_the_same_bytes():
 
 
 def test_the_compiled_part_is_the_same_as_python():
-    terminated, truncated = np.array([True, False, False]), np.array([False, True, False])
-    reward = np.array([1.0, 2.0, 3.0], np.float32)
+    terminated, truncated = np.array([[True, False, False]]), np.array([[False, True, False]])
+    reward = np.array([[1.0, 2.0, 3.0]], np.float32)
     for run in (follow, follow.py_func):
-        first, shown = np.zeros(3, bool), np.full(3, 9, np.float32)
+        first, shown = np.zeros((1, 3), bool), np.full((1, 3), 9, np.float32)
         assert run(terminated, truncated, reward, first, shown) == 2
-        assert first.tolist() == [True, True, False]
-        assert shown.tolist() == [0, 0, 3]
+        assert first.tolist() == [[True, True, False]]
+        assert shown.tolist() == [[0, 0, 3]]
 
 
 def test_episodes_are_counted_by_hand():

@@ -1,0 +1,27 @@
+"""How much memory a sampler keeps, and for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.arrays import Array, ArrayDict
+
+
+def tree_memory(tree: ArrayDict) -> dict[str, int]:
+    """Return the bytes of the arrays of a sample tree, padding included, by their names."""
+    found = {}
+    for name in tree:
+        part = tree[name]
+        arrays = [leaf for _, leaf in part.leaves()] if isinstance(part, ArrayDict) else [part]
+        found[name] = sum(map(array_bytes, arrays))
+    return found
+
+
+def array_bytes(array: Array) -> int:
+    """Return the bytes of an array and of its padding."""
+    found: Any = array.to_ndarray(copy=False)
+    while isinstance(found.base, np.ndarray):
+        found = found.base
+    return int(found.nbytes)
