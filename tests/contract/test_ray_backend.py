@@ -41,7 +41,7 @@ class RayContract(BackendContract):
     def candidate(cls, cluster, pool):
         with pytest.MonkeyPatch.context() as patch, made(cls.constructor()) as env:
             patch.setattr(ray_run, "_LEAST_SECONDS", 1e-9)  # few rows are worth sharing
-            assert len(env.pool.actors) == 3
+            ray_cluster.await_actors(env, 3)
             size, horizon = max(12, *cls.batch_sizes), max(cls.horizons)
             actions = cls.actions(env, (size, horizon), seed=0)
             held = [env.rollout_batch(actions, pool[:size]) for _ in range(6)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from contract.backend_contract import assert_equal
 from gymnasium import spaces
-from leaks import children, wait_until
+from leaks import children
 
 pytest.importorskip("ray", reason="the ray backend")
 
@@ -58,7 +58,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def env(cluster):
     with RayEnv(Slow, timeout=6) as env:
-        assert wait_until(lambda: len(all_ready(env)) == 2, 60)
+        ray_cluster.await_actors(env, 2)
         yield env
 
 
@@ -98,13 +98,8 @@ def assert_right_despite(env, fault, seed):
 
 def actor(env, *, near):
     """Return the actor that writes to this process's memory, or the one that does not."""
-    assert wait_until(lambda: len(all_ready(env)) == 2, 60)
+    ray_cluster.await_actors(env, 2)
     return next(one for one in env.pool.actors if one.shares_memory == near)
-
-
-def all_ready(env):
-    env.pool.ready()
-    return [one for one in env.pool.actors if one.description is not None]
 
 
 @pytest.mark.parametrize("near", [True, False], ids=["near", "far"])
@@ -166,12 +161,12 @@ def test_a_node_that_dies_is_done_without_and_used_again_when_it_is_back(env, cl
     far = actor(env, near=False)
     node = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
     assert_right_despite(env, lambda: cluster.remove_node(node), seed=3)
-    assert far not in all_ready(env)
+    assert far not in ray_cluster.ready_actors(env)
     assert_right_despite(env, lambda: None, seed=4)
     back = cluster.add_node(num_cpus=1, object_store_memory=ray_cluster.STORE)
     before = far.deaths
     actor(env, near=False)
     assert_right_despite(env, lambda: None, seed=5)
-    assert far in all_ready(env)
+    assert far in ray_cluster.ready_actors(env)
     assert far.deaths < before
     cluster.remove_node(back)
