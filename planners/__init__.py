@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
     from plangym_ext.planners.trees.file import read_tree, write_tree
+    from plangym_ext.planners.visited import demonstrated_states, visited_states
 
 __all__ = [
     "CEM",
@@ -59,10 +60,12 @@ __all__ = [
     "RolloutIW",
     "SearchModel",
     "SearchTree",
+    "demonstrated_states",
     "load_planner",
     "options_of",
     "play",
     "read_tree",
+    "visited_states",
     "write_tree",
 ]
 
@@ -93,6 +96,8 @@ _HOME = {
     "options_of": "options",
     "play": "episode",
     "read_tree": "trees.file",
+    "demonstrated_states": "visited",
+    "visited_states": "visited",
     "write_tree": "trees.file",
 }
 
