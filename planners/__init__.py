@@ -14,6 +14,7 @@ from plangym_ext.planners.registry import PLANNERS, load_planner
 if TYPE_CHECKING:
     from plangym_ext.planners.base import Planner
     from plangym_ext.planners.continuous.cem import CEM
+    from plangym_ext.planners.continuous.dial import DIAL
     from plangym_ext.planners.continuous.icem import ICEM
     from plangym_ext.planners.continuous.mppi import MPPI
     from plangym_ext.planners.continuous.predictive_sampling import PredictiveSampling
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CEM",
+    "DIAL",
     "ICEM",
     "IW",
     "MCTS",
@@ -77,6 +79,7 @@ _HOME = {
     "DiscreteShooting": "rollouts.discrete_shooting",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
+    "DIAL": "continuous.dial",
     "ICEM": "continuous.icem",
     "MPPI": "continuous.mppi",
     "PredictiveSampling": "continuous.predictive_sampling",
