@@ -75,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
     changed = changes(options)
     with Trained(path, **changed) as trained:
         agent = _agent(trained)
+        assert trained.config.algorithm is not None
         make_folder(out)
         # As it played while its critic learned.
         player = AgentPlanner(agent=agent, mode="sample")
@@ -130,6 +131,7 @@ def _write(
 
     worst = audit.worst(_WORST).tolist()
     title = f"{trained.config.env.id}, {trained.path.name}: values"
+    assert trained.config.algorithm is not None
     settings = trained.config.algorithm.config
     notes = [
         f"{len(audit.said)} states, {options.rollouts} rollouts from each by the agent as it plays "

@@ -133,7 +133,7 @@ def rank_correlation(first: Any, second: Any) -> float:
     ranks = [_ranks(np.asarray(one, np.float64)) for one in (first, second)]
     if min(np.ptp(one) for one in ranks) == 0:
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _ranks(values: Floats) -> Floats:
