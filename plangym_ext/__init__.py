@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
     from plangym_ext.core.state_file import load_states as load_states
     from plangym_ext.core.state_file import save_states as save_states
+    from plangym_ext.core.state_set import StateSet as StateSet
     from plangym_ext.native.compiled import compiled as compiled
     from plangym_ext.native.kernel.kernel import Kernel as Kernel
     from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
@@ -51,6 +52,7 @@ _PUBLIC = {
     "PlanEnv": "plangym_ext.core.plan_env",
     "PlanVectorEnv": "plangym_ext.vector.vector_env",
     "StatePart": "plangym_ext.states.part",
+    "StateSet": "plangym_ext.core.state_set",
     "check_env": "plangym_ext.core.check_env",
     "check_vector_env": "plangym_ext.vector.check_vector_env",
     "compiled": "plangym_ext.native.compiled",

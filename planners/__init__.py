@@ -14,6 +14,7 @@ from plangym_ext.planners.registry import PLANNERS, load_planner
 if TYPE_CHECKING:
     from plangym_ext.planners.base import Planner
     from plangym_ext.planners.continuous.cem import CEM
+    from plangym_ext.planners.continuous.dial import DIAL
     from plangym_ext.planners.continuous.icem import ICEM
     from plangym_ext.planners.continuous.mppi import MPPI
     from plangym_ext.planners.continuous.predictive_sampling import PredictiveSampling
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
     from plangym_ext.planners.trees.file import read_tree, write_tree
+    from plangym_ext.planners.visited import demonstrated_states, visited_states
 
 __all__ = [
     "CEM",
+    "DIAL",
     "ICEM",
     "IW",
     "MCTS",
@@ -57,10 +60,12 @@ __all__ = [
     "RolloutIW",
     "SearchModel",
     "SearchTree",
+    "demonstrated_states",
     "load_planner",
     "options_of",
     "play",
     "read_tree",
+    "visited_states",
     "write_tree",
 ]
 
@@ -74,6 +79,7 @@ _HOME = {
     "DiscreteShooting": "rollouts.discrete_shooting",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
+    "DIAL": "continuous.dial",
     "ICEM": "continuous.icem",
     "MPPI": "continuous.mppi",
     "PredictiveSampling": "continuous.predictive_sampling",
@@ -90,6 +96,8 @@ _HOME = {
     "options_of": "options",
     "play": "episode",
     "read_tree": "trees.file",
+    "demonstrated_states": "visited",
+    "visited_states": "visited",
     "write_tree": "trees.file",
 }
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.numbers import at_least
-from plangym_ext.errors import WrongKind
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
-from plangym_ext.planners.games import Game, Step, plan_games, step_games
+from plangym_ext.planners.games import Game, Step, game_rng, plan_games, step_games
 from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
+
+if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
+    from plangym_ext.core.state_set import StateSet
 
 
 class Playable(Protocol):
@@ -55,6 +59,7 @@ class Move:
         state: `[S]` uint8 after the step.
         obs: `[*obs]` after the step.
         plan: why this action was played, and what that cost.
+        legal: `[A]`, what may be played next; None: the env does not say.
     """
 
     step: int
@@ -67,6 +72,7 @@ class Move:
     obs: Any
     plan: Plan
     episode: int = 0
+    legal: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +115,7 @@ def play(
     max_steps: int,
     num_episodes: None = None,
     callback: Callable[[Move], None] | None = None,
+    starts: None = None,
 ) -> Episode: ...
 @overload
 def play(
@@ -119,6 +126,7 @@ def play(
     max_steps: int,
     num_episodes: int,
     callback: Callable[[Move], None] | None = None,
+    starts: StateSet | None = None,
 ) -> list[Episode]: ...
 def play(
     env: PlayableEnv,
@@ -128,6 +136,7 @@ def play(
     max_steps: int,
     num_episodes: int | None = None,
     callback: Callable[[Move], None] | None = None,
+    starts: StateSet | None = None,
 ) -> Episode | list[Episode]:
     """Play one episode, or many in lockstep; the same seed gives the same, byte for byte.
 
@@ -143,17 +152,24 @@ def play(
         max_steps: most steps to take, at least 1.
         num_episodes: how many; None: one, returned as it is.
         callback: called after every step; what it raises ends all episodes.
+        starts: states to begin from instead of a reset: episode i begins at the i-th, and the
+            seed decides the planner's choices alone. What the env itself will draw, and when
+            it will cut the episode, is part of the state.
 
     Returns:
         The episode, ended or cut at `max_steps`, or the list of them.
+
+    Raises:
+        InvalidOption: there are fewer `starts` than episodes.
     """
     player: Planner = as_planner(planner)
     _check_kinds(env, player)
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
+    _check_starts(starts, num_episodes)
     player.reset()
-    records = [_Record(Game(env, seed + i), i) for i in range(count)]
+    records = [_Record(_game(env, seed, i, starts), i) for i in range(count)]
     going = records
     while going:
         games = [record.game for record in going]
@@ -189,6 +205,27 @@ def _check_kinds(env: Any, planner: Any) -> None:
         )
 
 
+def _check_starts(starts: StateSet | None, num_episodes: int | None) -> None:
+    """Refuse to begin more episodes than there are states for."""
+    if starts is not None and not 0 < (num_episodes or 0) <= len(starts):
+        raise InvalidOption(
+            f"play: num_episodes must be one of 1 to {len(starts)}, as many as there are states "
+            f"in starts; got {num_episodes}. Another episode from the same state would be drawn "
+            f"by the same generator of the env."
+        )
+
+
+def _game(env: PlayableEnv, seed: int, index: int, starts: StateSet | None) -> Game:
+    """Begin episode `index`."""
+    seed += index
+    if starts is None:
+        return Game(env, seed)
+    legal = None if starts.legal is None else starts.legal[index]
+    return Game.resumed(
+        seed, game_rng(seed), starts.states[index], rows_of(starts.obs, index), legal
+    )
+
+
 class _Record:
     """An episode that is being played, and what has been played of it."""
 
@@ -218,6 +255,7 @@ class _Record:
             obs=step.obs,
             plan=plan,
             episode=self.index,
+            legal=step.legal,
         )
 
     def goes_on(self, max_steps: int) -> bool:

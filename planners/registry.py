@@ -75,6 +75,10 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.continuous.mppi:MPPI",
         "model predictive path integral control, continuous actions",
     ),
+    "dial": Entry(
+        "plangym_ext.planners.continuous.dial:DIAL",
+        "MPPI with noise that is annealed over rounds and horizon, continuous actions",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from plangym_ext.arrays.spaces import ObsWriter, own_copy
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy
-from plangym_ext.core.rows import RowBatch
+from plangym_ext.core.rows import NO_ROW, RowBatch
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, Envelope
 
@@ -50,10 +50,12 @@ class RowLoop:
     Args:
         env: runs them.
         batch: whose rows.
+        unchecked: the method that was given states whose content is yet to be checked; empty
+            if there are none.
     """
 
-    def __init__(self, env: RowEnv, batch: RowBatch) -> None:
-        self.env, self.batch = env, batch
+    def __init__(self, env: RowEnv, batch: RowBatch, unchecked: str = "") -> None:
+        self.env, self.batch, self._unchecked = env, batch, unchecked
         self._width = batch.layout.state_width
         self._source = batch.states_in.data.cast("B")
         self._target = batch.states_out.data.cast("B")
@@ -68,8 +70,11 @@ class RowLoop:
 
         Raises:
             RowError: the env raised. The rows before it are done.
+            StateError: a state is damaged or belongs to another env. No row is done.
         """
         env, batch, source, target = self.env, self.batch, self._source, self._target
+        if self._unchecked and not env.envelope.holds_own(batch.states_in[first:stop]):
+            env.envelope.check(batch.states_in[first:stop], self._unchecked)
         rewards, terminated, truncated = self._rewards, self._terminated, self._truncated
         put_obs, put_info, progress = self._put_obs, self._put_info, batch.progress
         restore, capture, width = env.codec.restore, env.codec.capture, self._width
@@ -100,6 +105,7 @@ class RowLoop:
                 lengths.append(capture(target, place) - place)
         except (Exception, SystemExit) as error:
             failure = row_error(batch, row, error)
+        progress[0] = NO_ROW
         if lengths:
             failure = self._finish(first, lengths, odd, played) or failure
         if failure is not None:

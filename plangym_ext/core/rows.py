@@ -18,6 +18,8 @@ from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.states.envelope import as_wide
 
+#: What is told of progress while no row is run.
+NO_ROW = -1
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
 
 
@@ -88,7 +90,7 @@ class RowBatch:
         targets: `[B]` int64, the row of `store` that each final state is copied to, or
             None.
         store: `[N, S]` uint8, or None.
-        progress: the row that is being run, in an int64 that others may watch.
+        progress: the row that is being run or `NO_ROW`, in an int64 that others may watch.
         single: whether each row is one control step from its state, and none is reset first.
 
     `done[i]` is set last, when everything of row i is in place; a row with infos or objects

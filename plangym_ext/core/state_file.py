@@ -5,6 +5,9 @@ A state file is an ordinary `.npz` without pickles:
     states     `[B, S]` uint8, the sealed rows as `get_state` returns them
     identity   JSON text: what env they belong to, readable without the library
 
+and, in that of a `StateSet`, what is seen in them: `obs0`, `obs1`, ... for the arrays of the
+observation space, `legal` if the env says which actions may be played, and `to_go`.
+
 Every row carries its own checksum and the fingerprint of its env, so damage and
 mix-ups are refused when the rows are used, whatever happened to the file.
 """
@@ -15,6 +18,7 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +43,7 @@ def save_states(path: str | os.PathLike[str], states: np.ndarray, env: RowSteppe
     Raises:
         StateError: a row is damaged or belongs to another env. Nothing is written.
     """
-    rows = env.checked_states(np.atleast_2d(np.asarray(states)), "save_states")
-    identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
-    with replacing(_with_suffix(path), "wb") as file:
-        np.savez_compressed(file, states=rows, identity=np.array(identity))
+    write_arrays(path, np.atleast_2d(np.asarray(states)), {}, env, "save_states")
 
 
 def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
@@ -60,21 +61,65 @@ def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
         ForeignState: the states belong to another env; the message has both.
         FileNotFoundError: there is no such file.
     """
+    found = read_arrays(path, (), (), "load_states")
+    return checked_file(path, found, env, "load_states")
+
+
+def write_arrays(
+    path: str | os.PathLike[str],
+    states: np.ndarray,
+    arrays: Mapping[str, np.ndarray],
+    env: RowStepper,
+    where: str,
+) -> None:
+    """Write states `[B, S]` with other arrays beside them; see `save_states`."""
+    rows = env.checked_states(states, where)
+    identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
+    content: dict[str, Any] = {"states": rows, "identity": np.array(identity), **arrays}
+    with replacing(_with_suffix(path), "wb") as file:
+        np.savez_compressed(file, **content)
+
+
+def read_arrays(
+    path: str | os.PathLike[str], needed: Iterable[str], possible: Iterable[str], where: str
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a state file by name, fresh, with "states" and "identity".
+
+    Args:
+        path: of the file.
+        needed: names of arrays that must be there.
+        possible: names of arrays that may be there.
+        where: method name, for messages.
+
+    Raises:
+        DamagedState: the file is damaged, or lacks what is needed.
+        FileNotFoundError: there is no such file.
+    """
     path = _with_suffix(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            states, identity = _array(archive, "states"), str(_array(archive, "identity"))
+            there = set(archive.namelist())
+            names = ["states", "identity", *needed]
+            names += [name for name in possible if f"{name}.npy" in there]
+            return {name: _array(archive, name) for name in names}
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile and zlib raise what they please for damaged files
         raise DamagedState(
-            f"load_states: {path} is no state file, or it is damaged: "
+            f"{where}: {path} is no state file, or it is damaged: "
             f"{str(error) or type(error).__name__}"
         ) from error
+
+
+def checked_file(
+    path: str | os.PathLike[str], found: Mapping[str, np.ndarray], env: RowStepper, where: str
+) -> np.ndarray:
+    """Return the states that were read, `[B, S]` uint8, checked; see `load_states`."""
+    path = _with_suffix(path)
     try:
-        return env.checked_states(states, f"load_states({path.name})")
+        return env.checked_states(found["states"], f"{where}({path.name})")
     except ValueError as error:
-        error.add_note(f"{path} says its states belong to {_pretty(identity)}")
+        error.add_note(f"{path} says its states belong to {_pretty(str(found['identity']))}")
         raise
 
 

@@ -79,6 +79,10 @@ if TYPE_CHECKING:
     from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
+    from plangym_ext.learn.sampling.starts import BackwardStarts as BackwardStarts
+    from plangym_ext.learn.sampling.starts import Starts as Starts
+    from plangym_ext.learn.sampling.starts import StoredStarts as StoredStarts
+    from plangym_ext.learn.sampling.starts import UnsureStarts as UnsureStarts
     from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tree
     from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
     from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
@@ -173,7 +177,11 @@ _HOME = {
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
     "SequenceReplay": "replay.sequences",
+    "BackwardStarts": "sampling.starts",
     "SerialSampler": "sampling.serial",
+    "Starts": "sampling.starts",
+    "StoredStarts": "sampling.starts",
+    "UnsureStarts": "sampling.starts",
     "SoftPolicyConfig": "networks.agent_config",
     "StepReplay": "replay.steps",
     "SupervisedConfig": "trainers.config",

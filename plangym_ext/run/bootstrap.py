@@ -1,8 +1,10 @@
-"""How sure a mean is."""
+"""How sure a mean is, and a difference of two."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -58,3 +60,38 @@ def mean_interval(
     found = STATISTICS[statistic](data[drawn])
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
+
+
+def unpaired_interval(
+    first: Sequence[float], second: Sequence[float], *, level: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """Return by how much the mean of `second` is larger, and the ends of an interval of it.
+
+    The two are resampled apart, as if they had nothing in common. Of pairs, `mean_interval` of
+    their differences is the interval: it is the narrower the more the two have in common.
+
+    Args:
+        first: at least one.
+        second: at least one.
+        level: share of the resampled differences that lie inside.
+        seed: of the resampling.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for values in (second, first):
+        data = np.asarray(values, np.float64)
+        found.append(data[rng.integers(len(data), size=(RESAMPLES, len(data)))].mean(axis=1))
+    low, high = np.quantile(found[0] - found[1], [(1 - level) / 2, (1 + level) / 2])
+    return float(np.mean(second) - np.mean(first)), float(low), float(high)
+
+
+def episodes_for(values: Sequence[float], width: float, *, level: float = 0.95) -> int:
+    """Return how many values like these give an interval of their mean that is so wide.
+
+    Args:
+        values: at least two, such as the differences of pairs.
+        width: from end to end, > 0.
+        level: of the interval, which is taken for a normal one.
+    """
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    return max(1, math.ceil((2 * z * float(np.std(values, ddof=1)) / width) ** 2))

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.rows import NO_ROW as NO_ROW
 
 #: 64-bit words that a page has for each worker after its arrays: a cache line of its own.
 _LINE = 8
-#: The first of them: the row that it is running, or none.
-ROW, NO_ROW = 0, -1
+#: The first of them: the row that it is running, or `NO_ROW`.
+ROW = 0
 
 
 class Place(NamedTuple):

@@ -215,7 +215,7 @@ class BatchRun:
                 return True
             if recovery.num_left and not queue.rows_left:
                 steps = recovery.num_left * self.request.horizon
-                self.pool.scheduler.note(queue, steps, time.monotonic_ns())
+                self.pool.scheduler.note(queue.heard, steps, time.monotonic_ns())
             self.land(self.memory.results())
         except BaseException as error:  # an interrupt, too: who runs rows would go on writing
             self.abort(error)

@@ -157,9 +157,9 @@ class Recovery:
             return True
         if len(pool.runs) > 1 and any(one.abandoned for one in pool.runs if one is not run):
             return True
-        if len(queue.reporters) >= queue.sharers:
+        if len(queue.heard) >= queue.sharers:
             return False
-        silent = set(run.round.asked) - {pool.workers[index] for index in queue.reporters}
+        silent = set(run.round.asked) - {pool.workers[one.worker] for one in queue.heard}
         return any(worker.process.stopped for worker in silent)
 
     def ranges_left(self, run: RecoverableRun, deaths: Deaths) -> Ranges:

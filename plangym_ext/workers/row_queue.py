@@ -18,7 +18,7 @@ import struct
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from plangym_ext.workers.channel import spin, wait_readable
 
@@ -38,10 +38,29 @@ DONE, MORE, FAILED = 0, 1, 2
 Ranges = list[tuple[int, int]]
 #: Request, layout, first row, row after the last, and the nanoseconds that a row usually takes.
 Claim = tuple[int, int, int, int, int]
-#: Request, number of the worker among those that share the queue, rows that it has run,
-#: `DONE`, `MORE` or `FAILED`, the nanoseconds that it took, those by which one of its ranges
-#: took longer than usual, at most, and when it was through, in `time.monotonic_ns()`.
-Report = tuple[int, int, int, int, int, int, int]
+
+
+class Report(NamedTuple):
+    """What a worker says when it finds nothing more to claim.
+
+    Attributes:
+        request: number of the round.
+        worker: its number among those that share the queue.
+        rows: how many it has run.
+        kind: `DONE`, `MORE` or `FAILED`.
+        taken: nanoseconds that it took.
+        excess: nanoseconds by which one of its ranges took longer than usual, at most.
+        ended: when it was through, in `time.monotonic_ns()`.
+    """
+
+    request: int
+    worker: int
+    rows: int
+    kind: int
+    taken: int
+    excess: int
+    ended: int
+
 
 #: Numbers that a worker knows memory, queues and layouts by; it may serve several pools.
 numbers = itertools.count()
@@ -56,14 +75,9 @@ class RowQueue:
         number: that workers know the queue by.
         report_fd: readable when there are reports.
         worker_fds: what workers need to make a `QueueEnd`.
-        rows_left: rows of the round that no worker has reported.
-        reporters: workers, by number, that have reported.
+        request: number of the round.
+        heard: what workers have reported of it.
         sharers: workers that there was a row for.
-        speakers: workers, by number, that have more to say of the round on their channels.
-        failed: whether one of them has failed.
-        taken: nanoseconds that those who have reported took.
-        excess: nanoseconds by which one of their ranges took longer than usual, at most.
-        ended: when the last of them was through, in `time.monotonic_ns()`.
     """
 
     def __init__(self) -> None:
@@ -80,12 +94,9 @@ class RowQueue:
             os.set_blocking(fd, False)
         fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
         self._finalizer = weakref.finalize(self, _close, fds)
-        self._request = -1
-        self.rows_left = self.sharers = 0
-        self.taken = self.excess = self.ended = 0
-        self.reporters: list[int] = []
-        self.speakers: list[int] = []
-        self.failed = False
+        self.request = -1
+        self._rows = self.sharers = 0
+        self.heard: list[Report] = []
 
     def offer(self, request: int, layout: int, ranges: Ranges, usual: int, workers: int) -> None:
         """Begin a round: put ranges up for claiming; the queue must be empty.
@@ -98,25 +109,26 @@ class RowQueue:
             workers: how many may claim.
         """
         assert len(ranges) <= MAX_RANGES
-        self._request, self.reporters, self.speakers, self.failed = request, [], [], False
-        self.taken = self.excess = self.ended = 0
-        self.rows_left = sum([stop - first for first, stop in ranges])
-        self.sharers = min(workers, self.rows_left)
+        self.request, self.heard = request, []
+        self._rows = sum([stop - first for first, stop in ranges])
+        self.sharers = min(workers, self._rows)
         claims = [_CLAIM.pack(request, layout, first, stop, usual) for first, stop in ranges]
         os.write(self._offer_fd, b"".join(claims))
 
-    def collect(self) -> None:
-        """Take in what workers have reported."""
-        for request, worker, rows, kind, taken, excess, ended in self.reports():
-            if request == self._request:
-                self.rows_left -= rows
-                self.reporters.append(worker)
-                self.taken += taken
-                self.ended = max(self.ended, ended)
-                self.excess = max(self.excess, excess)
-                if kind != DONE:
-                    self.speakers.append(worker)
-                    self.failed = self.failed or kind == FAILED
+    @property
+    def rows_left(self) -> int:
+        """Rows of the round that no worker has reported."""
+        return self._rows - sum([report.rows for report in self.heard])
+
+    @property
+    def speakers(self) -> list[int]:
+        """Workers, by number, that have more to say of the round on their channels."""
+        return [report.worker for report in self.heard if report.kind != DONE]
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them has failed."""
+        return any(report.kind == FAILED for report in self.heard)
 
     def reports(self) -> list[Report]:
         """Return what workers have reported since the last time, of any round."""
@@ -125,7 +137,7 @@ class RowQueue:
             data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
         except BlockingIOError:
             return []
-        return list(_REPORT.iter_unpack(data))
+        return [Report(*values) for values in _REPORT.iter_unpack(data)]
 
     def discard(self) -> None:
         """Take back every range that was not claimed."""
@@ -199,7 +211,7 @@ class Arrivals:
             events = self._poller.poll(None if timeout is None else timeout * 1000)
         for fd, _ in events:
             if (queue := self._queues.get(fd)) is not None:
-                queue.collect()
+                queue.heard += [one for one in queue.reports() if one.request == queue.request]
                 continue
             worker = self._watched.get(fd)
             if worker is None or worker.fallen is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import select
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +15,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.batch_layout import NO_ROW, ROW, worker_lines
+from plangym_ext.workers.batch_layout import worker_lines
 from plangym_ext.workers.channel import Channel, Message, Plain
 from plangym_ext.workers.protocol import (
     CLOSED,
@@ -172,15 +171,18 @@ class Worker:
             request, layout, *_ = claim
             claims, begun, kind = Claims(queue, claim), time.monotonic_ns(), DONE
             try:
-                own_infos = self._env.run(layout, claims)
+                loop = self._env.loop(layout)
+                for first, stop in claims:
+                    loop.run(first, stop)
+                own = _pickled_own(loop.batch)
             except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
                 # The batch has failed: what no worker has begun need not be run.
                 queue.discard()
                 self._channel.send(_problem(request, error))
                 kind = FAILED
             else:
-                if own_infos:
-                    self._channel.send(Value(request, own_infos))
+                if own:
+                    self._channel.send(Value(request, own))
                     kind = MORE
             queue.report(claims, request, kind, begun)
             claim = claims.ahead
@@ -281,40 +283,13 @@ class WorkerEnv:
         self._loops.clear()
         del self._layouts[number]
 
-    def run(self, number: int, ranges: Iterable[tuple[int, int]]) -> bytes:
-        """Run the given row ranges of a batch in place.
+    def loop(self, number: int) -> RowLoop:
+        """Return what runs the rows of a batch with the layout of a number, in place."""
+        loop = self._loops.get(number) or self._made_loop(number)
+        loop.batch.drop_own()
+        return loop
 
-        Args:
-            number: of the batch's layout.
-            ranges: rows, each range as `(first, stop)`.
-
-        Returns:
-            Pickle of the infos of the rows whose fields do not fit the shared columns, and
-            of the observations that are no arrays, both by row; empty if there are none.
-
-        Raises:
-            RowError: the env raised, or an info cannot be pickled.
-            StateError: a state is damaged or belongs to another env, which the env has not
-                been shown.
-        """
-        loop = self._loops.get(number) or self._loop(number)
-        batch, unchecked = loop.batch, self._layouts[number].layout.unchecked
-        batch.drop_own()
-        try:
-            for first, stop in ranges:
-                if unchecked:
-                    self._check(batch.states_in[first:stop], unchecked)
-                loop.run(first, stop)
-        finally:
-            batch.progress[ROW] = NO_ROW
-        return _pickled(batch) if batch.own_infos or batch.own_objects else b""
-
-    def _check(self, states: np.ndarray, where: str) -> None:
-        envelope = self._env.envelope
-        if not envelope.holds_own(states):
-            envelope.check(states, where)
-
-    def _loop(self, number: int) -> RowLoop:
+    def _made_loop(self, number: int) -> RowLoop:
         """Make the views of a batch with a layout, and keep them."""
         what, worker = self._layouts[number]
         page = self._blocks[what.page]
@@ -326,7 +301,7 @@ class WorkerEnv:
         batch.sources = batch.field("sources") if what.by_source else None
         batch.targets = batch.field("targets") if what.by_target else None
         batch.progress = worker_lines(memory, worker + 1)[worker].data
-        loop = self._loops[number] = RowLoop(self._env, batch)
+        loop = self._loops[number] = RowLoop(self._env, batch, what.unchecked)
         return loop
 
     def widen(self, width: int) -> None:
@@ -349,7 +324,17 @@ class WorkerEnv:
         self._env.close()
 
 
-def _pickled(batch: RowBatch) -> bytes:
+def _pickled_own(batch: RowBatch) -> bytes:
+    """Return a pickle of what the shared memory does not hold of the rows that were run.
+
+    That is the infos whose fields do not fit the columns, and observations that are no arrays,
+    both by row; empty if there are none.
+
+    Raises:
+        RowError: a value cannot be pickled.
+    """
+    if not (batch.own_infos or batch.own_objects):
+        return b""
     try:
         return pickle.dumps((batch.own_infos, batch.own_objects), protocol=5)
     except Exception:  # whatever a value's own reduction raises

@@ -10,12 +10,13 @@ import itertools
 import math
 import select
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from plangym_ext.workers.channel import spin
-from plangym_ext.workers.row_queue import MAX_RANGES, Ranges, RowQueue
+from plangym_ext.workers.row_queue import MAX_RANGES, Ranges, Report
 
 #: Seconds that a step is expected to cost before one was seen.
 _USUAL_STEP = 30e-6
@@ -73,24 +74,26 @@ class Scheduler:
         ranges = split_rows(num_rows, num_workers, seconds, self.excess)
         return Schedule(ranges, seconds, self.spin(seconds * num_rows / num_workers))
 
-    def note(self, queue: RowQueue, num_steps: int, noticed: int) -> None:
+    def note(self, reports: Sequence[Report], num_steps: int, noticed: int) -> None:
         """Remember what a batch cost.
 
         Args:
-            queue: that it had, with all reports.
+            reports: of all workers that ran rows of it.
             num_steps: of all rows.
             noticed: when that was seen, in `time.monotonic_ns()`.
         """
-        if not queue.taken:  # a clock too coarse to see it
+        taken = sum([report.taken for report in reports])
+        if not taken:  # a clock too coarse to see it
             return
-        late = (noticed - queue.ended) * len(queue.reporters) / queue.taken
+        ended = max([report.ended for report in reports])
+        late = (noticed - ended) * len(reports) / taken
         self._late = _slowly_less(self._late, min(late, 1.0))
-        step = 1e-9 * queue.taken / num_steps
+        step = 1e-9 * taken / num_steps
         if self._step_seconds is None:
             self._step_seconds = step
             return
         self._step_seconds += _NEW * (step - self._step_seconds)
-        excess = queue.excess / queue.taken
+        excess = max([report.excess for report in reports]) / taken
         self.excess = excess if self.excess is None else _slowly_less(self.excess, excess)
 
     def row_seconds(self, horizon: int) -> float:

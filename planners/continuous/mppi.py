@@ -61,15 +61,27 @@ class MPPI(Shooting):
 
     def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
-        spread = spread_of(tried.returns) if self.scale_returns else 1.0
-        # Less the best, which cancels out in the shares: exp cannot overflow, and one weight is 1,
-        # so that their sum is never 0.
-        gap = tried.returns - tried.returns.max()
-        # With equal returns all weigh the same, whatever the temperature.
-        weights = np.exp(gap / (self.temperature * spread)) if spread > 0 else np.ones(len(gap))
-        weights /= weights.sum()
-        row.mean = (weights[:, None, None] * tried.knots).sum(axis=0)
+        row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
 
     def _answer(self, row: Row) -> Floats:
         """Return the mean, `[K, D]`."""
         return row.mean
+
+
+def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Floats:
+    """Return `[K, D]`, fresh: sequences averaged by exp(return / (temperature * spread)).
+
+    Args:
+        tried: the sequences.
+        temperature: small follows the best of them.
+        scaled: whether the spread is that of the returns; if not it is 1.
+    """
+    spread = spread_of(tried.returns) if scaled else 1.0
+    # Less the best, which cancels out in the shares: exp cannot overflow, and one weight is 1,
+    # so that their sum is never 0.
+    gap = tried.returns - tried.returns.max()
+    # With equal returns all weigh the same, whatever the temperature.
+    weights = np.exp(gap / (temperature * spread)) if spread > 0 else np.ones(len(gap))
+    weights /= weights.sum()
+    mean: Floats = (weights[:, None, None] * tried.knots).sum(axis=0)
+    return mean

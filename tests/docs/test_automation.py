@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import os
@@ -44,6 +45,23 @@ def test_figures_beside_others_are_those_of_the_benchmarks(root):
     assert len(said) == 11
     for figure in said:
         assert f"| {figure} |" in measured or f"| {figure}\n" in measured, figure
+
+
+def test_the_picture_of_ratios_is_that_of_the_table(root):
+    """If not: `python tests/benchmarks/ratios.py`."""
+    page, picture = (root / "docs" / name for name in ("benchmarks.md", "_static/ratios.svg"))
+    said = re.search(r"<dc:description>(.*?)</dc:description>", picture.read_text(), re.S)[1]
+    drawn = json.loads(html.unescape(said))
+    table = page.read_text().partition("## Ratios")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    rows = [row for row in rows if row]
+    names = rows[0][1:]
+    assert len(drawn) == 7
+    for env, ratios in drawn.items():
+        (cells,) = (row[1:] for row in rows if row[0] == f"{env}, 64")
+        measured = {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell}
+        del measured["raw simulator"]
+        assert ratios == measured
 
 
 @pytest.fixture

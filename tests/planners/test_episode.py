@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners import MCTS, Budget, play
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners import MCTS, Budget, demonstrated_states, play, visited_states
 
 
 def test_an_episode_records_what_was_played(models):
@@ -94,3 +96,64 @@ def test_masks_of_the_played_states_reach_the_planner(models):
 def test_many_need_a_number(models):
     with pytest.raises(ValueError, match=r"play: num_episodes must be an integer >= 1; got 0"):
         play(models.chain(3), MCTS(1), seed=0, max_steps=3, num_episodes=0)
+
+
+def test_episodes_begin_from_states_with_what_is_seen_there(models):
+    # Three states of a chain of six steps that pay 1 each: 5, 3 and 1 are left.
+    model, seen = models.chain(7, terminated=[6]), []
+    first = play(model, MCTS(2), seed=0, max_steps=9, callback=seen.append)
+    assert first.length == 6
+    moves = [seen[0], seen[2], seen[4]]
+    starts = StateSet(np.stack([m.state for m in moves]), np.stack([m.obs for m in moves]))
+    options = {"max_steps": 9, "num_episodes": 3, "starts": starts}
+    episodes = play(model, MCTS(2), seed=0, **options)
+    assert [episode.length for episode in episodes] == [5, 3, 1]
+    assert [episode.return_ for episode in episodes] == [5.0, 3.0, 1.0]
+    assert [episode.seed for episode in episodes] == [0, 1, 2]
+    # An observation is asked for before the first step: it is that of the state.
+    rated: list = []
+
+    def rate(obs):
+        rated.append(np.asarray(obs)[:, 0].tolist())
+        return None, np.zeros(len(obs))
+
+    play(model, MCTS(1, evaluator=rate), seed=0, **{**options, "max_steps": 1})
+    assert rated[0] == [1, 3, 5]
+
+
+def test_there_is_a_state_for_every_episode(models):
+    model = models.chain(3)
+    starts = StateSet(model.reset(seed=0)[0][None], np.zeros((1, 1)))
+    for count in (None, 2):
+        with pytest.raises(InvalidOption, match=rf"one of 1 to 1, .* got {count}"):
+            play(model, MCTS(1), seed=0, max_steps=3, num_episodes=count, starts=starts)
+
+
+def test_visited_states_are_drawn_alike_and_none_twice(models):
+    model = models.chain(9, terminated=[8])  # comes through 1 to 7; the eighth step ends it
+    counts = np.zeros(9, int)
+    for seed in range(60):
+        found = visited_states(model, MCTS(2), 3, seed=seed, max_steps=20, num_episodes=1)
+        places = [int(model.index(state)) for state in found.states]
+        assert places == sorted(set(places))
+        assert found.obs[:, 0].tolist() == places
+        counts[places] += 1
+    assert counts[[0, 8]].sum() == 0
+    # 180 draws of 7 places: 25.7 each, with a deviation of 3.8 (3 of 7, without repeats).
+    assert (abs(counts[1:8] - 25.7) < 4 * 3.8).all()
+    all_of_them = visited_states(model, MCTS(2), 14, max_steps=20, num_episodes=2)
+    assert sorted(all_of_them.obs[:, 0].tolist()) == sorted([*range(1, 8)] * 2)
+    # The 8 steps of an episode pay 1 each: 8 - i are left at i.
+    np.testing.assert_array_equal(all_of_them.to_go, 8 - all_of_them.obs[:, 0])
+    with pytest.raises(InvalidOption, match="15 states were asked for, and 2 episodes came"):
+        visited_states(model, MCTS(2), 15, max_steps=20, num_episodes=2)
+
+
+def test_a_demonstration_has_its_states_in_order_up_to_the_last(models):
+    model = models.chain(9, terminated=[8])
+    whole = demonstrated_states(model, MCTS(2))
+    assert whole.obs[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert whole.to_go.tolist() == [7, 6, 5, 4, 3, 2, 1]
+    assert demonstrated_states(model, MCTS(2), every=3).obs[:, 0].tolist() == [1, 4, 7]
+    with pytest.raises(InvalidOption, match="ended with its first step"):
+        demonstrated_states(models.chain(2, terminated=[1]), MCTS(2))

@@ -10,6 +10,7 @@ import plangym_ext
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import (
     CEM,
+    DIAL,
     ICEM,
     MPPI,
     PredictiveSampling,
@@ -22,7 +23,7 @@ from plangym_ext.planners.continuous.cem import fit, top
 from plangym_ext.planners.continuous.icem import coloured_noise
 from plangym_ext.planners.request import PlanRequest
 
-ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI]
+ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI, DIAL]
 
 
 def same(plan, other):
@@ -41,6 +42,7 @@ def same(plan, other):
         (CEM, {"iterations": 10}, 1e-4),
         (ICEM, {"iterations": 10, "noise_beta": 0.0}, 1e-4),
         (MPPI, {"iterations": 10, "noise_std": 0.2, "temperature": 0.02}, 0.01),
+        (DIAL, {"iterations": 10, "beta_rounds": 0.3, "temperature": 0.02}, 0.003),
     ],
 )
 def test_the_optimum_of_a_linear_quadratic_problem_is_found(models, cls, options, regret):
@@ -212,6 +214,24 @@ def test_cem_fits_its_elites_by_hand():
     fit(row, elites, 0.25)
     # 0.25 * 0 + 0.75 * 3, and 0.25 * 1 + 0.75 * 1.
     assert (row.mean[0, 0], row.std[0, 0]) == (2.25, 1.0)
+
+
+def test_dial_draws_less_widely_in_later_rounds_and_for_sooner_actions(models):
+    model, seen = models.Integrator(), []
+
+    class Noted(DIAL):
+        def _propose(self, row, turn):
+            seen.append(row.std.copy())
+            return super()._propose(row, turn)
+
+    planner = Noted(40, horizon=4, iterations=2, noise_std=0.5, beta_rounds=0.5, beta_horizon=2.0)
+    planner.plan(model, model.state(0.6), rng=0)
+    knots = 0.5 * np.exp(-np.array([3, 2, 1, 0]) / (2.0 * 4))[:, None]
+    assert [std.shape for std in seen] == [(4, 1)] * 2
+    assert np.allclose(seen[0], knots)
+    assert np.allclose(seen[1], knots * np.exp(-1 / (0.5 * 2)))
+    planner.plan(model, model.state(0.6), rng=0)
+    assert np.allclose(seen[2], knots), "each plan begins with the full width"
 
 
 def test_mppi_weighs_by_the_exponential_of_returns():

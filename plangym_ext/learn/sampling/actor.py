@@ -23,6 +23,7 @@ from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.nest import Nest
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.restarts import STREAM, Restarts
 from plangym_ext.learn.sampling.stepping import EnvSteps, Stepped
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.waiting import Waiting
@@ -66,6 +67,7 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
+        self._restarts = _restarts(venv, self._columns, spaces, rows, options)
         #: Whether what an action answers to beside the observation is written once a fragment,
         #: for an agent that does not look at it.
         self._late = self._waiting is None and not getattr(agent, "looks_at", _ALL)
@@ -105,13 +107,15 @@ class Actor:
 
     # A fragment -------------------------------------------------------------------------
 
-    def begin_fragment(self, version: int) -> None:
+    def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
         """Go on from the last row of the columns in the first.
 
         Args:
             version: of the weights that play.
+            table: of the stored states that episodes begin from; see `Starts.table`.
         """
         self.begin_episodes()
+        self._restarts.begin_fragment(table)
         columns = self._columns
         for array in columns.going_on:
             array[0] = array[-1]
@@ -154,6 +158,7 @@ class Actor:
         if self._endings.needs(stepped):
             (rows,) = (columns.terminated[t] | columns.truncated[t]).nonzero()
             self._endings.add(t, rows, stepped)
+        self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
         if self._waiting is not None:
             self._waiting.add(t, columns.first[t + 1].nonzero()[0])
             self._waiting.show(t + 1)
@@ -175,7 +180,12 @@ class Actor:
         steps = columns.reward, columns.terminated, columns.truncated, columns.valid
         table = self._sums.add(*steps, self._endings.going_on)
         table["row"] += self._rows.start
-        return table | self._endings.fields(len(table["row"]))
+        return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
+
+    @property
+    def restored(self) -> int:
+        """How many episodes of the fragment began from a stored state."""
+        return self._restarts.restored
 
     def _carry_leaves(self) -> list[Ndarray]:
         return Nest(self._carry).split(self._carry)
@@ -186,7 +196,9 @@ class Actor:
         """Reset every row, and play random steps if that was asked for: once."""
         if not self._begun:
             where = self._venv, self._columns, self._rows
-            self._first_legal = begin_episodes(*where, self._options, self._sums, self._before)
+            self._first_legal = begin_episodes(
+                *where, self._options, self._sums, self._before, self._restarts
+            )
             self._show_first_legal()
             self._carry = self._agent.initial_carry(len(self._rows))
             self._begun = True
@@ -210,6 +222,7 @@ class Actor:
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
             "sums": self._sums.sums.T.copy(),
+            **self._restarts.state_dict(),
         }
 
     def _env_states(self) -> Ndarray | None:
@@ -237,6 +250,7 @@ class Actor:
         form = Nest(self._agent.initial_carry(len(self._rows)))
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T
+        self._restarts.load_state_dict(state)
         self._begun = True
 
 
@@ -270,6 +284,18 @@ def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward
             prev_reward[t, row] = 0 if first[t, row] else reward[t, row]
             ended += first[t, row]
     return ended
+
+
+def _restarts(
+    venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
+) -> Restarts:
+    """Return what has episodes begin from stored states, if there are some."""
+    noise = RowNoise(options.seed, rows, STREAM)
+    if options.starts is None:
+        return Restarts(venv, columns, None, spaces.obs, noise)
+    found = Restarts(venv, columns, options.starts.states, spaces.obs, noise)
+    found.begin_fragment(options.starts.table())
+    return found
 
 
 def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:

@@ -15,6 +15,7 @@ from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.restarts import Restarts
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 
 #: Stream of the random numbers that decide what is played before sampling begins.
@@ -28,6 +29,7 @@ def begin_episodes(
     options: SamplerOptions,
     sums: EpisodeSums,
     steps: npt.NDArray[np.uint64],
+    restarts: Restarts,
 ) -> npt.NDArray[Any] | None:
     """Reset every row by a seed of its own; have it play a random number of random steps.
 
@@ -41,6 +43,7 @@ def begin_episodes(
         options: of the sampler.
         sums: of the episodes in progress.
         steps: `[b]`, those that were sampled before, if these are not the very first episodes.
+        restarts: brings rows to stored states.
 
     Returns:
         `[b, A]` bool, which actions may be played first, where the envs say so.
@@ -52,6 +55,7 @@ def begin_episodes(
     columns.first[-1], columns.prev_reward[-1] = True, 0
     _write(columns.prev_action[-1], slice(None), mapped(np.zeros_like, columns.prev_action[-1]))
     sums.clear()
+    restarts.begin_all(steps, legal)
     if not options.random_steps:
         return legal
     agent, noise = RandomAgent(space), RowNoise(options.seed, rows, stream=_STREAM)
@@ -62,7 +66,7 @@ def begin_episodes(
         if len(live) == 0:
             break
         noise.advance()
-        inputs = first_inputs(shown, space, len(rows), noise=noise, legal=legal)
+        inputs = first_inputs(columns.obs[-1], space, len(rows), noise=noise, legal=legal)
         action, _, _ = agent.step(inputs, None)
         infos = _random_step(venv, columns, sums, live, action)
         if legal is not None:

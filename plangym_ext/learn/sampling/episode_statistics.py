@@ -11,8 +11,9 @@ import numpy.typing as npt
 from plangym_ext.core.jit import kernel
 
 Ndarray = npt.NDArray[Any]
-#: Columns of a table of episodes that are no property of theirs: when and where they ended.
-PLACE = ("step", "row")
+#: Columns of a table of episodes whose mean says nothing: when and where they ended, and which
+#: stored state they began from.
+PLACE = ("step", "row", "start")
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,10 +28,19 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
 
 
 def collected(
-    tree: ArrayDict, episodes: Mapping[str, Any], version: int, seconds: float
+    tree: ArrayDict, episodes: Mapping[str, Any], version: int, began: float, restores: int
 ) -> Collected:
-    """Return what was played: the tree itself, and what it cost."""
+    """Return what was played: the tree itself, and what it cost.
+
+    Args:
+        tree: of the sampler.
+        episodes: that ended.
+        version: of the weights.
+        began: what `time.perf_counter` said when the fragment began.
+        restores: episodes that began from a stored state.
+    """
+    seconds = time.perf_counter() - began
     valid = tree["valid"].to_ndarray()
     steps = int(np.count_nonzero(valid))
-    cost = Budget(model_steps=steps, evaluator_rows=valid.size, seconds=seconds)
+    cost = Budget(model_steps=steps, evaluator_rows=valid.size, restores=restores, seconds=seconds)
     return Collected(tree, episodes, cost, version)

@@ -13,11 +13,13 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
+from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.memory import tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -48,10 +50,14 @@ class LocalSampler(Closing):
             storage=self._storage,
             env_info=options.env_info,
         )
+        venvs = [VenvRows(venv, rows) for rows in ranges]
+        for one in venvs:
+            one.others = [other for other in venvs if other is not one]
         self._actors = [
-            Actor(VenvRows(venv, rows), agent, self.tree, rows, options) for rows in ranges
+            Actor(one, agent, self.tree, rows, options)
+            for one, rows in zip(venvs, ranges, strict=True)
         ]
-        self._options, self._window = options, Window(options.window)
+        self._options, self._past = options, Past.of(options)
         #: Where the actors were when the fragment began that is being played, or that failed.
         self._saved: list[dict[str, Any]] | None = None
 
@@ -76,15 +82,18 @@ class LocalSampler(Closing):
         began = time.perf_counter()
         self._agent.set_mode("sample")
         self._settle()
-        recover = self._options.recover
-        self._saved = [actor.state_dict(envs=recover) for actor in self._actors]
+        self._saved = [actor.state_dict(envs=self._options.recover) for actor in self._actors]
         for actor in self._actors:
-            actor.begin_fragment(version)
+            actor.begin_fragment(version, self._past.table())
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
         # At once, so that an interrupt finds the fragment played or not.
-        self._window, self._saved = self._window.after(episodes), None
-        return collected(self.tree, episodes, version, time.perf_counter() - began)
+        self._past, self._saved = self._past.after(episodes), None
+        return collected(self.tree, episodes, version, began, self._restored())
+
+    def _restored(self) -> int:
+        """Return how many episodes of the fragment began from a stored state."""
+        return sum(actor.restored for actor in self._actors)
 
     def _settle(self) -> None:
         """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
@@ -118,9 +127,14 @@ class LocalSampler(Closing):
                 progress((t + 1) * self.num_envs)
 
     @property
+    def starts(self) -> Starts | None:
+        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        return self._past.starts
+
+    @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
-        return self._window.means()
+        return self._past.window.means()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are kept, by part: arrays of the tree by name, and "envs".
@@ -138,14 +152,14 @@ class LocalSampler(Closing):
         """
         self._settle()
         rows = joined_states([actor.state_dict() for actor in self._actors])
-        return {"rows": rows, "window": self._window.columns}
+        return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""
         parts = split_state(state["rows"], self._ranges)
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
-        self._window, self._saved = Window(self._options.window, state["window"]), None
+        self._past, self._saved = Past.of(self._options, state), None
 
     def close(self) -> None:
         """Close the envs; safe to call twice. The tree stays good."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import UnknownName, WrongKind, suggestion
+from plangym_ext.learn.sampling.starts import Starts
 
 #: What a row does when its episode has ended, until the fragment is full.
 ON_END = ("reset", "wait", "sticky")
@@ -32,6 +33,8 @@ class SamplerOptions:
         action_mask: whether the info "action_mask" is heeded, which says what may be played next
             in a Discrete space: agents see it, and the tree has it.
         window: how many episodes the online statistics are of.
+        starts: stored states that episodes begin from; None: all begin by a reset. The table of
+            episodes then has "start", the index of the state; -1 for a reset.
         recover: whether states of the envs are kept when a fragment begins, so that one which
             failed is played again; without, new episodes begin after a failure.
     """
@@ -45,12 +48,18 @@ class SamplerOptions:
     action_mask: bool = True
     window: int = 100
     recover: bool = True
+    starts: Starts | None = None
 
     def __post_init__(self) -> None:
         at_least("sampler: seed", self.seed, 0)
         at_least("sampler: random_steps", self.random_steps, 0)
         at_least("sampler: window", self.window, 1)
         finite_between("sampler: discount", self.discount, 0.0, 1.0)
+        if self.starts is not None and not isinstance(self.starts, Starts):
+            raise WrongKind(
+                f"sampler: starts must be Starts, such as StoredStarts(states); got a "
+                f"{type(self.starts).__name__}."
+            )
         if self.on_end not in ON_END:
             raise UnknownName(
                 f"sampler: on_end must be one of {', '.join(ON_END)}; got {self.on_end!r}"

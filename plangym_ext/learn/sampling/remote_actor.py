@@ -76,27 +76,31 @@ class RemoteActor:
         if state is not None:
             self._actor.load_state_dict(state)
 
-    def _collect(self, state: Mapping[str, Any] | None, version: int) -> Any:
+    def _collect(
+        self, state: Mapping[str, Any] | None, version: int, starts: npt.NDArray[Any] | None
+    ) -> Any:
         """Play a fragment with the weights that are in shared memory now.
 
         Args:
             state: where to begin, if not where the last one has ended.
             version: of the weights.
+            starts: `Starts.table` of the stored states that episodes begin from.
 
         Returns:
-            The table of the episodes that ended, and where the rows are now.
+            The table of the episodes that ended, where the rows are now, and how many episodes
+            began from a stored state.
         """
         self._bring(state)
         agent, actor = self._maker.agent, self._actor
         agent.load_state_dict(self._weights.read())
         agent.set_mode("sample")
-        actor.begin_fragment(version)
+        actor.begin_fragment(version, starts)
         for t in range(self._num_steps):
             actor.begin(t)
             actor.finish(t)
             self._progress[0] += 1
         table = actor.end_fragment()
-        return table, actor.state_dict(envs=self._maker.options.recover)
+        return table, actor.state_dict(envs=self._maker.options.recover), actor.restored
 
     def _state(self, state: Mapping[str, Any] | None) -> Any:
         """Return where the rows are, envs included."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -30,9 +31,10 @@ class VenvRows:
         self._ids = np.arange(venv.num_envs) if rows is None else np.array(rows)
         self._whole = len(self._ids) == venv.num_envs
         self.num_envs = len(self._ids)
-        self._begun: Ndarray | None = None
-        #: Actions and `out` of a step of all rows, which nothing else can be in flight beside.
-        self._whole_step: tuple[Any, Any] | None = None
+        #: Rows of the same vector env, whose steps may be in flight beside those of these.
+        self.others: Sequence[VenvRows] = ()
+        #: Returns what came of the step that was begun; None: there is none.
+        self._finish: Callable[[], Any] | None = None
 
     def _of(self, rows: Ndarray | None) -> Ndarray | None:
         """Return the numbers of rows in the vector env; None for all of it."""
@@ -61,21 +63,37 @@ class VenvRows:
 
     def step_async(self, actions: Any, rows: Ndarray | None, out: Any) -> None:
         """Begin a step of `[k]` rows, or of all; that of another half may be in flight."""
-        self._begun, self._whole_step = self._of(rows), None
-        if self._begun is None:
-            self._whole_step = actions, out
+        ids = self._of(rows)
+        if ids is None:  # nothing else can be in flight beside a step of all rows
+            self._finish = functools.partial(self.venv.step, actions, out=out)
         else:
-            self.venv.step_async(actions, self._begun, out=out)
+            self._finish = functools.partial(self.venv.step_wait, env_ids=ids)
+            self.venv.step_async(actions, ids, out=out)
 
     def step_wait(self) -> Any:
         """Wait for the step; return what `PlanVectorEnv.step` returns."""
-        if self._whole_step is None:
-            return self.venv.step_wait(env_ids=self._begun)
-        (actions, out), self._whole_step = self._whole_step, None
-        return self.venv.step(actions, out=out)
+        finish, self._finish = self._finish, None
+        assert finish is not None
+        return finish()
+
+    def hold(self) -> None:
+        """Wait for a step that is in flight, and keep what came of it for `step_wait`."""
+        if self._finish is not None:
+            held = self.step_wait()
+            self._finish = lambda: held
+
+    def restore(self, rows: Ndarray, states: Ndarray) -> None:
+        """Bring `[k]` rows of these to states `[k, S]`; none of them is in flight.
+
+        Steps of other rows are waited for: states are set while nothing is in flight.
+        """
+        for other in self.others:
+            other.hold()
+        self._set(self._ids[rows], states)
 
     def settle(self) -> None:
         """Wait for all that is in flight in the vector env, whatever comes of it."""
+        self._finish = None
         # An interrupt may have come at any moment, so only the vector env knows.
         with contextlib.suppress(gym.error.NoAsyncCallError):
             for _ in range(2):
@@ -96,12 +114,15 @@ class VenvRows:
 
     def set_states(self, states: Ndarray) -> None:
         """Bring the rows to states `[b, S]`."""
-        every = np.zeros((self.venv.num_envs, states.shape[1]), np.uint8)
-        every[self._ids] = states
-        mask = np.zeros(self.venv.num_envs, bool)
-        mask[self._ids] = True
         try:
-            self.venv.set_states(every, mask)
+            self._set(self._ids, states)
         except gym.error.ResetNeeded:  # sub-envs could not be brought back after a fault
             self.venv.reset()
-            self.venv.set_states(every, mask)
+            self._set(self._ids, states)
+
+    def _set(self, ids: Ndarray, states: Ndarray) -> None:
+        every = np.zeros((self.venv.num_envs, states.shape[1]), np.uint8)
+        every[ids] = states
+        mask = np.zeros(self.venv.num_envs, bool)
+        mask[ids] = True
+        self.venv.set_states(every, mask)

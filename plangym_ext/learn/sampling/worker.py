@@ -15,14 +15,16 @@ from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.episode_statistics import Window, merged_episodes
+from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.legal_actions import tells_masks
 from plangym_ext.learn.sampling.memory import array_bytes, tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.weights import SharedWeights
 from plangym_ext.workers.processors import default_n_workers
@@ -86,7 +88,7 @@ class WorkerSampler(Closing):
         self.tree: ArrayDict = self._built_tree(make_venv)
         self._weights = SharedWeights(agent.state_dict())
         self._progress = [Array((1,), np.int64, storage="shared") for _ in self._ranges]
-        self._window = Window(self._options.window)
+        self._past = Past.of(self._options)
         #: Where the rows of every worker were when the last fragment ended; None at first.
         self._states: list[Mapping[str, Any]] | None = None
         #: Workers whose rows may be elsewhere.
@@ -156,15 +158,12 @@ class WorkerSampler(Closing):
             one[0] = 0
         if self._states is None:  # rows can only be brought back to where they have begun
             self._states, self._away = self._ask("state"), set()
-        answers = self._ask("collect", version, progress=progress)
-        episodes = merged_episodes([table for table, _ in answers])
+        answers = self._ask("collect", version, self._past.table(), progress=progress)
+        tables, states, restored = zip(*answers, strict=True)
+        episodes = merged_episodes(list(tables))
         # At once, so that an interrupt finds the fragment played or not.
-        self._states, self._window, self._away = (
-            [state for _, state in answers],
-            self._window.after(episodes),
-            set(),
-        )
-        return collected(self.tree, episodes, version, time.perf_counter() - began)
+        self._states, self._past, self._away = list(states), self._past.after(episodes), set()
+        return collected(self.tree, episodes, version, began, sum(restored))
 
     def _ask(self, name: str, *args: Any, progress: Progress | None = None) -> list[Any]:
         """Call a method of every worker; those that died are replaced and asked again, once."""
@@ -218,9 +217,14 @@ class WorkerSampler(Closing):
         return promise.wait()
 
     @property
+    def starts(self) -> Starts | None:
+        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        return self._past.starts
+
+    @property
     def statistics(self) -> dict[str, float]:
         """Means over the last episodes, by column; empty before one has ended."""
-        return self._window.means()
+        return self._past.window.means()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are kept, by part; see `SerialSampler.memory`.
@@ -243,13 +247,13 @@ class WorkerSampler(Closing):
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two calls of `collect`; see `SerialSampler`."""
         rows = joined_states(self._ask("state"))
-        return {"rows": rows, "window": self._window.columns}
+        return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what a sampler's `state_dict` returned, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
-        self._window = Window(self._options.window, state["window"])
+        self._past = Past.of(self._options, state)
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""

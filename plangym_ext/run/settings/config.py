@@ -17,12 +17,13 @@ from plangym_ext.run.settings.sections import (
     checked_choice,
     checked_least,
 )
+from plangym_ext.run.settings.starts import StartsSettings
 
 REPLAYS = ("uniform", "prioritized", "balanced")
 PLAYERS = ("network", "planner")
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
-OF_AGENTS = frozenset({"agent", "algorithm"})
+OF_AGENTS = frozenset({"agent", "algorithm", "starts"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +173,7 @@ class RunConfig:
         replay: from what.
         agent: who plays, in a run without a planner.
         algorithm: how it learns.
+        starts: stored states that an agent's episodes begin from.
         collector: how episodes are collected.
         evaluation: how the network is judged.
         seed: of everything; the same gives the same, bit for bit.
@@ -192,6 +194,7 @@ class RunConfig:
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     agent: AgentSettings | None = None
     algorithm: AlgorithmSettings | None = None
+    starts: StartsSettings = field(default_factory=StartsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     seed: int = 0
@@ -220,7 +223,7 @@ class RunConfig:
 
     def _check_agent(self) -> None:
         """Refuse what a run with an agent lacks, and what means nothing to it."""
-        for name in sorted(OF_AGENTS):
+        for name in ("agent", "algorithm"):
             if getattr(self, name) is None:
                 raise InvalidOption(
                     f"settings: a run has an agent and an algorithm, or neither; it has no {name}. "

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.state_set import StateSet
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.training.parts import Parts
@@ -62,9 +63,10 @@ def played(
     max_steps: int,
     num_episodes: int,
     callback: Callable[[Move], None] | None = None,
+    starts: StateSet | None = None,
 ) -> list[Episode]:
     """Play episodes in lockstep, or one after the other, which are the same. See `play`."""
-    if not _one_by_one(env, player):
+    if starts is not None or not _one_by_one(env, player):
         return play(
             env,
             player,
@@ -72,6 +74,7 @@ def played(
             max_steps=max_steps,
             num_episodes=num_episodes,
             callback=callback,
+            starts=starts,
         )
     found: list[Episode] = []
     alone: Any = env  # a plain one has no states to step from

@@ -13,6 +13,7 @@ from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Sampler
+from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
@@ -189,8 +190,16 @@ class Parts:
             attributes=settings.attributes,
         )
 
-    def agent_sampler(self, agent: Any, *, exact: bool = True) -> Sampler:
-        """Make the sampler that plays an agent; it owns its envs; see `vector_env`."""
+    def agent_sampler(
+        self, agent: Any, *, exact: bool = True, starts: Starts | None = None
+    ) -> Sampler:
+        """Make the sampler that plays an agent; it owns its envs; see `vector_env`.
+
+        Args:
+            agent: that plays.
+            exact: whether states of the envs are.
+            starts: stored states that episodes begin from.
+        """
         from plangym_ext.learn import SerialSampler
 
         assert self.config.algorithm is not None
@@ -204,6 +213,7 @@ class Parts:
                 seed=self.config.seed,
                 discount=self.config.algorithm.config.discount,
                 episode_fields=settings.attributes,
+                starts=starts,
             )
         except BaseException:
             venv.close()

@@ -7,6 +7,7 @@ from typing import Any
 from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.run.training.collector import PlanSampler
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.starts import make_starts
 from plangym_ext.run.training.worker_collector import WorkerCollector
 
 
@@ -20,7 +21,8 @@ def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
         asked: the agent, or the evaluator that asks the network in this process.
     """
     if parts.config.agent is not None:
-        return parts.agent_sampler(asked, exact=env.exact is not False)
+        starts = make_starts(parts.config.starts, env, asked)
+        return parts.agent_sampler(asked, exact=env.exact is not False, starts=starts)
     settings = parts.config.collector
     if settings.n_workers:
         return PlanSampler(WorkerCollector(parts, network))

@@ -17,6 +17,7 @@ PLANNERS: dict[str, dict[str, dict[str, Any]]] = {
     "HalfCheetah-v5": {
         "icem": {},
         "mppi": {},
+        "dial": {},
         "cem": {},
         "predictive-sampling": {},
         "random-shooting": {},

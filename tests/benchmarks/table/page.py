@@ -9,11 +9,20 @@ from typing import Any
 from table.contestants import CONTESTANTS, Contestant
 from table.tasks import TASKS, WARM_UP
 
-_INTRODUCTION = f"""# Benchmarks
+_SUMMARY = """# Benchmarks
 
-Env steps per second of whole batches, ours beside others and beside the bare simulator.
-`tests/benchmarks/everything.py` measures them and writes this page.
+Everything on this page was measured by a program of `tests/benchmarks`, which you can run, on
+two processors. First env steps per second of whole batches, ours beside others; then
+[vector envs](#vector-envs), [what a batch costs](#what-a-batch-costs),
+[planners at equal budget](#quality-at-equal-budget), [searches](#the-tree),
+[samplers](#samplers) and [training](#training-agents). What is compared, and how far the figures
+are to be trusted, stands [after the tables](#what-is-compared).
 
+![Steps per second of ours over those of others, with 64 rows](_static/ratios.svg)
+
+The picture has the rows of the table below with 64 rows, on a logarithmic scale.
+"""
+_INTRODUCTION = f"""
 Random actions are prepared before. Everyone has made {WARM_UP} steps with every row before
 it is measured, and resets rows whose episode has ended. Contestants run in processes of
 their own and are measured in turn, round after round; a figure is the median of the
@@ -48,12 +57,15 @@ _MEANINGS = """
 def page(kept: dict[str, Any], command: str) -> str:
     """The whole page, in Markdown."""
     results = kept["results"]
-    parts = [_INTRODUCTION, _setting(kept, command), "## What is compared\n" + _MEANINGS]
-    parts.append("## Ratios\n" + _RATIOS + "\n".join(_ratios(results)) + "\n")
-    parts.append("## Where others are faster\n\n" + "\n".join(_defeats(results)) + "\n")
+    rivals = list(_rivals(results))
+    parts = [_SUMMARY, "## Ratios\n" + _RATIOS + "\n".join(_ratios(results)) + "\n"]
+    parts.append("## Where others are faster\n\n" + "\n".join(_defeats(rivals)) + "\n")
     for from_states, title in ((False, "Plain stepping"), (True, "Stepping from states")):
         parts.append(f"## {title}\n")
         parts += [_table(results, task.env_id, from_states) for task in TASKS]
+    parts.append("## What is compared\n" + _INTRODUCTION + _MEANINGS)
+    parts.append("## How far the figures are to be trusted\n\n" + _setting(kept, command))
+    parts.append("## Backends that are not the best there\n\n" + "\n".join(_others(rivals)) + "\n")
     parts.append("## What was not measured\n\n" + "\n".join(_left_out(results)) + "\n")
     return "\n".join(parts)
 
@@ -195,27 +207,35 @@ def _rivals(results: dict[str, Any]) -> Iterator[tuple[str, dict[Contestant, flo
                     yield f"{task.env_id}, {rows} rows, {how}", rates
 
 
-def _defeats(results: dict[str, Any]) -> Iterator[str]:
-    """Peers that are faster than our best backend, then those faster than any of them."""
+Rivals = list[tuple[str, dict[Contestant, float]]]
+
+
+def _defeats(rivals: Rivals) -> Iterator[str]:
+    """Peers that are faster than our best backend."""
     yield "Beside the best of our backends, in the cells that were measured:\n"
     lines = []
-    by_backend: dict[str, list[str]] = {}
-    for cell, rates in _rivals(results):
-        ours = {who: rate for who, rate in rates.items() if who.is_ours}
-        best = max(ours.values())
-        others = {who: rate for who, rate in rates.items() if not who.is_ours}
-        for who, rate in others.items():
-            if rate > _CLOSE * best:
+    for cell, rates in rivals:
+        best = max(rate for who, rate in rates.items() if who.is_ours)
+        for who, rate in rates.items():
+            if not who.is_ours and rate > _CLOSE * best:
                 verdict = "**faster**" if rate > best else "about as fast"
                 lines.append(f"- {cell}: {who.name} is {verdict}, {rate / best:.2f} of ours.")
+    yield from lines or ["- none is faster."]
+
+
+def _others(rivals: Rivals) -> Iterator[str]:
+    """Peers that are faster than one of our backends, where that is not our best."""
+    yield "Peers are faster than these backends of ours, where another of ours is better:\n"
+    by_backend: dict[str, list[str]] = {}
+    for cell, rates in rivals:
+        ours = {who: rate for who, rate in rates.items() if who.is_ours}
+        others = {who: rate for who, rate in rates.items() if not who.is_ours}
         for mine, rate in ours.items():
             faster = [f"{who.name} {_factor(x / rate)}x" for who, x in others.items() if x > rate]
-            if faster and rate < best:
+            if faster and rate < max(ours.values()):
                 by_backend.setdefault(mine.name, []).append(f"{cell} ({', '.join(faster)})")
-    yield from lines or ["- none is faster."]
-    yield "\nBeside backends of ours that are not the best there:\n"
     for name, cells in by_backend.items():
-        yield f"- {name}, slower in: {'; '.join(cells)}."
+        yield f"- {name}: {'; '.join(cells)}."
 
 
 def _left_out(results: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""States to begin episodes from, with what is seen in them, in memory and on disk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves, num_rows, rows_of
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.row_stepper import RowStepper
+from plangym_ext.core.state_file import checked_file, read_arrays, write_arrays
+from plangym_ext.errors import DamagedState
+
+
+@dataclass(frozen=True, eq=False)
+class StateSet:
+    """N states of an env and what is seen in each, from which episodes may begin.
+
+    A state alone does not tell what is observed there: that came of the step before it.
+
+    Args:
+        states: `[N, S]` uint8, of episodes that go on.
+        obs: `[N, *obs]`, nested as the observation space.
+        legal: `[N, A]` bool, the actions that may be played; None: the env does not say.
+        to_go: `[N]` float64, the rewards that were earned from there on when the states were
+            visited, undiscounted; None: not known.
+
+    Raises:
+        ValueError: the arrays are not of one length.
+    """
+
+    states: npt.NDArray[np.uint8]
+    obs: Any
+    legal: npt.NDArray[np.bool_] | None = None
+    to_go: npt.NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every state has an observation."""
+        lengths = {num_rows(self.states), *(len(leaf) for leaf in leaves(self.obs))}
+        lengths |= {len(one) for one in (self.legal, self.to_go) if one is not None}
+        if len(lengths) > 1 or np.ndim(self.states) != 2:
+            raise ValueError(
+                f"StateSet: states must be [N, S] with N observations and masks; got states of "
+                f"shape {np.shape(self.states)} and arrays of lengths {sorted(lengths)}."
+            )
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.states)
+
+    def __getitem__(self, rows: Any) -> StateSet:
+        """Return some of the states: a slice, or `[n]` indices, which may repeat."""
+        legal = None if self.legal is None else self.legal[rows]
+        to_go = None if self.to_go is None else self.to_go[rows]
+        return StateSet(self.states[rows], rows_of(self.obs, rows), legal, to_go)
+
+    def save(self, path: str | os.PathLike[str], env: RowStepper) -> None:
+        """Write a file; an existing one is replaced as a whole.
+
+        It is a file of `save_states` with the observations beside the states, so `load_states`
+        reads it too. Nothing in it is a pickle.
+
+        Args:
+            path: of the file; ".npz" is added if it has no suffix.
+            env: that the states belong to.
+
+        Raises:
+            StateError: a state is damaged or belongs to another env. Nothing is written.
+            TypeError: observations of this env have no array form.
+        """
+        layout = SpaceLayout(env.observation_space)
+        arrays = {
+            f"obs{i}": np.asarray(part, leaf.dtype)
+            for i, (leaf, part) in enumerate(
+                zip(layout.leaves, layout.split(self.obs), strict=True)
+            )
+        }
+        if self.legal is not None:
+            arrays["legal"] = np.asarray(self.legal, np.bool_)
+        if self.to_go is not None:
+            arrays["to_go"] = np.asarray(self.to_go, np.float64)
+        write_arrays(path, self.states, arrays, env, "StateSet.save")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], env: RowStepper) -> Self:
+        """Read what `save` wrote.
+
+        Args:
+            path: of the file.
+            env: that the states must belong to: same id, arguments and simulator version.
+
+        Raises:
+            DamagedState: the file or a state in it is damaged, or it has no observations, as one
+                of `save_states`.
+            ForeignState: the states belong to another env; the message has both.
+            FileNotFoundError: there is no such file.
+        """
+        layout = SpaceLayout(env.observation_space)
+        names = [f"obs{i}" for i in range(len(layout.leaves))]
+        found = read_arrays(path, names, ["legal", "to_go"], "StateSet.load")
+        states = checked_file(path, found, env, "StateSet.load")
+        for name, leaf in zip(names, layout.leaves, strict=True):
+            want = (len(states), *leaf.shape)
+            if found[name].shape != want or found[name].dtype != leaf.dtype:
+                raise DamagedState(
+                    f"StateSet.load: {Path(path).name}: {name} must be {want} {leaf.dtype}, one "
+                    f"observation for every state; got {found[name].shape} {found[name].dtype}."
+                )
+        obs = layout.join(tuple(found[name] for name in names))
+        try:
+            return cls(states, obs, found.get("legal"), found.get("to_go"))
+        except ValueError as error:
+            raise DamagedState(f"StateSet.load: {Path(path).name}: {error}") from error

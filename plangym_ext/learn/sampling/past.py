@@ -1,0 +1,48 @@
+"""What a sampler keeps of the episodes that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from plangym_ext.learn.sampling.episode_statistics import Window
+from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.starts import Starts
+
+
+class Past(NamedTuple):
+    """The last episodes, and what was learned of the states that they began from; never changed.
+
+    So an interrupt finds all of it replaced, when a fragment was played, or nothing.
+
+    Attributes:
+        window: what the online statistics are of.
+        starts: what the next episodes begin from; None: they begin by a reset.
+    """
+
+    window: Window
+    starts: Starts | None
+
+    @classmethod
+    def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
+        """Return it of a sampler that begins, or goes on from a `state_dict`."""
+        if state is None:
+            return cls(Window(options.window), options.starts)
+        starts = options.starts
+        if starts is not None and "starts" in state:
+            starts = starts.loaded(state["starts"])
+        return cls(Window(options.window, state["window"]), starts)
+
+    def table(self) -> Any:
+        """Return the `Starts.table` of the next fragment; None without stored states."""
+        return None if self.starts is None else self.starts.table()
+
+    def after(self, episodes: Mapping[str, Any]) -> Past:
+        """Return it once further episodes have ended."""
+        starts = None if self.starts is None else self.starts.after(episodes)
+        return Past(self.window.after(episodes), starts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be saved."""
+        starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
+        return {"window": self.window.columns, **starts}

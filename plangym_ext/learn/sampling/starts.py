@@ -1,0 +1,260 @@
+"""Which stored states episodes begin from: a set, a curriculum, or where a critic errs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.errors import ForeignCheckpoint, InvalidOption
+
+Ndarray = npt.NDArray[Any]
+
+
+class Starts(ABC):
+    """Abstract; a distribution over the states of a set and an ordinary reset.
+
+    Never changed: the episodes of a fragment lead to another one, so that a fragment that failed
+    has not happened here either. What is drawn depends on the sampler's seed, the row and the
+    step alone, so it is the same for all kinds of samplers.
+
+    Args:
+        states: what episodes may begin from.
+        share: in [0, 1], how likely an episode begins there instead of by a reset.
+    """
+
+    def __init__(self, states: StateSet, *, share: float = 1.0) -> None:
+        self.states = states
+        self.share = finite_between(f"{type(self).__name__}: share", share, 0.0, 1.0)
+        at_least(f"{type(self).__name__}: len(states)", len(states), 1)
+
+    @abstractmethod
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Return `[N]` float64 >= 0, not all 0: how likely each state is, next to the others."""
+
+    @abstractmethod
+    def after(self, episodes: Mapping[str, Ndarray]) -> Self:
+        """Return what is drawn from once these episodes have ended.
+
+        Args:
+            episodes: `Collected.episodes`, with "start" `[E]` int64: the index of the state that
+                each began from, -1 where it began by a reset.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that `after` has changed: arrays and numbers by name."""
+
+    @abstractmethod
+    def loaded(self, state: Mapping[str, Any]) -> Self:
+        """Return what `state_dict` was taken of."""
+
+    def table(self) -> npt.NDArray[np.float64]:
+        """Return `[N]` float64, the sums of the weights up to each state, the last one `share`."""
+        weights = self.weights()
+        found: npt.NDArray[np.float64] = np.cumsum(weights) * (self.share / weights.sum())
+        # Exactly, or rounding would let a reset, or a state of no weight, be drawn.
+        found[np.flatnonzero(weights)[-1] :] = self.share
+        return found
+
+    def _with(self, **changed: Any) -> Self:
+        found = type(self).__new__(type(self))
+        found.__dict__ = {**self.__dict__, **changed}
+        return found
+
+    def _own(self, state: Mapping[str, Any], name: str) -> npt.NDArray[np.float64]:
+        """Return `[N]` numbers that were saved."""
+        found = np.array(state[name])
+        if len(found) != len(self.states):
+            raise ForeignCheckpoint(
+                f"{type(self).__name__}: the state is of {len(found)} stored states, and here are "
+                f"{len(self.states)}. Make it with the set that it was saved with."
+            )
+        return found
+
+
+@final
+class StoredStarts(Starts):
+    """The states of a set, all alike or as they are weighted.
+
+    Args:
+        states: the set.
+        share: see `Starts`.
+        weights: `[N]` >= 0, not all 0; None: all alike.
+    """
+
+    def __init__(self, states: StateSet, *, share: float = 1.0, weights: Any = None) -> None:
+        super().__init__(states, share=share)
+        found = np.ones(len(states)) if weights is None else np.array(weights, np.float64)
+        if found.shape != (len(states),) or not (found >= 0).all() or not 0 < found.sum() < np.inf:
+            raise InvalidOption(
+                f"StoredStarts: weights must be {len(states)} numbers >= 0, not all 0; got shape "
+                f"{found.shape} with sum {found.sum():g}."
+            )
+        self._weights = found
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """See `Starts`."""
+        return self._weights
+
+    def after(self, episodes: Mapping[str, Ndarray]) -> StoredStarts:  # noqa: ARG002
+        """Return the same: nothing is learned."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Starts`: nothing changes."""
+        return {}
+
+    def loaded(self, state: Mapping[str, Any]) -> StoredStarts:  # noqa: ARG002
+        """See `Starts`."""
+        return self
+
+
+@final
+class BackwardStarts(Starts):
+    """A curriculum: from near the end of a demonstration back to its beginning.
+
+    Episodes begin from a window of its states. Once a share of the last of them that began there
+    have earned at least what the demonstration earned from the same state on, the window moves
+    back. It stays at the beginning when it has come there.
+
+    Source: Salimans & Chen 2018, "Learning Montezuma's Revenge from a single demonstration".
+
+    Args:
+        states: of one demonstration, in order, with `to_go`.
+        share: see `Starts`.
+        window: how many states episodes begin from.
+        step: by how many the window moves.
+        success: share of the episodes that have to succeed.
+        episodes: how many are looked at.
+        slack: how much less than the demonstration an episode may earn.
+
+    Attributes:
+        place: index of the first state of the window.
+
+    Raises:
+        InvalidOption: the states do not say what was earned from there on.
+    """
+
+    def __init__(
+        self,
+        states: StateSet,
+        *,
+        share: float = 1.0,
+        window: int = 8,
+        step: int = 4,
+        success: float = 0.2,
+        episodes: int = 50,
+        slack: float = 0.0,
+    ) -> None:
+        super().__init__(states, share=share)
+        name = type(self).__name__
+        if states.to_go is None:
+            raise InvalidOption(
+                f"{name}: the states must say what was earned from there on (to_go), which is what "
+                f"an episode has to earn too. Take them from demonstrated_states."
+            )
+        self._needed = states.to_go - finite_between(f"{name}: slack", slack, 0.0, np.inf)
+        self._window = min(at_least(f"{name}: window", window, 1), len(states))
+        self._step = at_least(f"{name}: step", step, 1)
+        self._success = finite_between(f"{name}: success", success, 0.0, 1.0)
+        self._episodes = at_least(f"{name}: episodes", episodes, 1)
+        self.place = len(states) - self._window
+        self._last = np.zeros(0, bool)
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """See `Starts`."""
+        found = np.zeros(len(self.states))
+        found[self.place : self.place + self._window] = 1.0
+        return found
+
+    def after(self, episodes: Mapping[str, Ndarray]) -> BackwardStarts:
+        """See `Starts`."""
+        start, returns = episodes["start"], episodes["return"]
+        # Those that began in an earlier, easier window say nothing of this one.
+        own = (start >= self.place) & (start < self.place + self._window)
+        reached = returns[own] >= self._needed[start[own]]
+        last = np.concatenate([self._last, reached])[-self._episodes :]
+        if len(last) < self._episodes or last.mean() < self._success or self.place == 0:
+            return self._with(_last=last)
+        return self._with(place=max(0, self.place - self._step), _last=last[:0])
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Starts`."""
+        return {"place": self.place, "last": self._last}
+
+    def loaded(self, state: Mapping[str, Any]) -> BackwardStarts:
+        """See `Starts`."""
+        return self._with(place=int(state["place"]), _last=np.array(state["last"], bool))
+
+
+@final
+class UnsureStarts(Starts):
+    """States from which episodes were worth something else than a critic said.
+
+    A state counts by the rank of its error, the distance between the critic's value and what
+    the last episode from there has returned, discounted. States that no episode began from
+    come first.
+
+    Source: Jiang et al. 2021, "Prioritized level replay", for whole levels and with the error of
+    every step.
+
+    Args:
+        states: the set.
+        value: what a critic says of observations `[n, *obs]`: `[n]`. It is asked when a fragment
+            has ended, in the process of the sampler.
+        share: see `Starts`.
+        sharpness: the state of rank k counts `k ** -sharpness`; 0: all alike.
+        spread: share of what is drawn evenly, so that no state is forgotten.
+    """
+
+    def __init__(
+        self,
+        states: StateSet,
+        value: Callable[[Any], Any],
+        *,
+        share: float = 1.0,
+        sharpness: float = 1.0,
+        spread: float = 0.1,
+    ) -> None:
+        super().__init__(states, share=share)
+        name = type(self).__name__
+        self._value = value
+        self._sharpness = finite_between(f"{name}: sharpness", sharpness, 0.0, 100.0)
+        self._spread = finite_between(f"{name}: spread", spread, 0.0, 1.0)
+        self.errors = np.full(len(states), np.inf)
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """See `Starts`."""
+        order = np.argsort(-self.errors, kind="stable")
+        ranked = np.empty(len(order))
+        ranked[order] = np.arange(1, len(order) + 1.0) ** -self._sharpness
+        return (1 - self._spread) * ranked / ranked.sum() + self._spread / len(order)
+
+    def after(self, episodes: Mapping[str, Ndarray]) -> UnsureStarts:
+        """See `Starts`."""
+        began = episodes["start"] >= 0
+        start, returned = episodes["start"][began], episodes["discounted_return"][began]
+        if not len(start):
+            return self
+        expected = np.asarray(self._value(self.states[start].obs), np.float64)
+        errors = self.errors.copy()
+        errors[start] = abs(returned - expected)  # of several episodes the last one counts
+        return self._with(errors=errors)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Starts`."""
+        return {"errors": self.errors}
+
+    def loaded(self, state: Mapping[str, Any]) -> UnsureStarts:
+        """See `Starts`."""
+        return self._with(errors=self._own(state, "errors").astype(np.float64))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return it without the critic, which stays in the process of the sampler."""
+        return {**self.__dict__, "_value": None}

@@ -1,0 +1,169 @@
+"""Players that are to play the same episodes of one env: checkpoints and planners by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.errors import ForeignCheckpoint, IncompleteState, InvalidOption, UnknownName
+from plangym_ext.planners.episode import Episode, Move
+
+#: Moves after which episodes are cut where no run says so.
+_MAX_STEPS = 1000
+
+
+class Contest(Closing):
+    """What was named on the command line, ready to play in one env.
+
+    Args:
+        names: of checkpoints and folders of runs, which must exist, and of planners:
+            `NAME` or `NAME:option=value,...`.
+        env_id: what is played if there is no checkpoint among them.
+        changed: keyword arguments for `Trained`, of all checkpoints.
+        max_steps: moves after which an episode is cut; None: as the first run has it.
+
+    Attributes:
+        env: where all of them play: that of the first checkpoint.
+        players: a planner by name.
+        trained: what was opened of the checkpoints, by name.
+        max_steps: moves after which an episode is cut.
+        seed: of the first run's evaluation; 0 where there is none.
+
+    Raises:
+        InvalidOption: nothing says which env is played.
+        ForeignCheckpoint: two checkpoints are of different envs.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        env_id: str | None = None,
+        changed: Mapping[str, Any] | None = None,
+        max_steps: int | None = None,
+    ) -> None:
+        self._open = ExitStack()
+        self.players: dict[str, Any] = {}
+        self.trained: dict[str, Any] = {}
+        self.seed, self.max_steps = 0, _MAX_STEPS
+        self.env: Any = None
+        try:
+            for name in dict.fromkeys(names):
+                if _is_checkpoint(name):
+                    self.players[name] = self._trained(name, changed or {})
+            if self.env is None:
+                self.env = self._registered(env_id, dict((changed or {}).get("env", {})))
+            for name in dict.fromkeys(names):
+                if name not in self.players:
+                    self.players[name] = _planner(name)
+            self.players = {name: self.players[name] for name in dict.fromkeys(names)}
+        except BaseException:
+            self._open.close()
+            raise
+        if max_steps is not None:
+            self.max_steps = max_steps
+
+    def _trained(self, name: str, changed: Mapping[str, Any]) -> Any:
+        """Return the player of a checkpoint; the first one brings the env."""
+        from plangym_ext.run.training.trained import Trained
+
+        trained = self._open.enter_context(Trained(name, **changed))
+        self.trained[name] = trained
+        if self.env is None:
+            self.env, self.max_steps = trained.env, trained.max_steps
+            self.seed = trained.config.evaluation.seed
+        elif _identity(trained.env) != _identity(self.env):
+            raise ForeignCheckpoint(
+                f"{name} plays in another env than {next(iter(self.players))}: "
+                f"{_identity(trained.env)} and {_identity(self.env)}. What differs between runs "
+                f"may be set for all by --env.KEY."
+            )
+        return trained.player
+
+    def _registered(self, env_id: str | None, arguments: dict[str, Any]) -> Any:
+        """Make the env that was asked for."""
+        import plangym_ext
+        from plangym_ext.run.settings.settings import free
+
+        if env_id is None:
+            raise InvalidOption(
+                "eval: none of the players is a checkpoint, so there is no env to play in. Name "
+                "one with --env-id."
+            )
+        return self._open.enter_context(plangym_ext.make(env_id, **free(arguments)))
+
+    def starts(self, path: Path) -> StateSet:
+        """Return the states of a file of `StateSet.save`.
+
+        Raises:
+            IncompleteState: states of the env are not exact.
+        """
+        if self.env.exact is False:
+            raise IncompleteState(
+                f"{path}: episodes cannot begin from stored states of {self.env.name}, which are "
+                f"not exact. Leave out --starts: then they begin by reset, with equal seeds."
+            )
+        return StateSet.load(path, self.env)
+
+    def play(
+        self,
+        name: str,
+        episodes: int,
+        *,
+        seed: int | None = None,
+        starts: StateSet | None = None,
+        callback: Any = None,
+    ) -> list[Episode]:
+        """Play the episodes with one of the players: episode k is the same for all of them.
+
+        Args:
+            name: of the player.
+            episodes: how many.
+            seed: of the first one; None: see `seed`.
+            starts: states to begin from; see `plangym_ext.planners.play`.
+            callback: called with every `Move`.
+        """
+        from plangym_ext.run.training.evaluation import played
+
+        return played(
+            self.env,
+            self.players[name],
+            seed=self.seed if seed is None else seed,
+            max_steps=self.max_steps,
+            num_episodes=episodes,
+            callback=callback,
+            starts=starts,
+        )
+
+    def close(self) -> None:
+        """Close the envs; safe to call twice."""
+        self._open.close()
+
+
+def told(name: str, move: Move) -> str:
+    """Return a line that tells how far a player is."""
+    return f"{name}: step {move.step + 1}, episode {move.episode + 1}, return {move.total:g}"
+
+
+def _is_checkpoint(name: str) -> bool:
+    return Path(name).exists()
+
+
+def _planner(name: str) -> Any:
+    """Make a planner of its name and options."""
+    from plangym_ext.run.planner_options import planner_from
+
+    try:
+        return planner_from(name)
+    except UnknownName as error:
+        raise UnknownName(f"{name} is no checkpoint or run that exists, and {error}") from None
+
+
+def _identity(env: Any) -> Any:
+    """Return what two envs have in common whose episodes can be compared."""
+    envelope = getattr(env, "envelope", None)
+    return env.name if envelope is None else envelope.identity

@@ -1,0 +1,80 @@
+"""DIAL: MPPI whose noise shrinks from round to round, and is wider for what comes later."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
+from plangym_ext.planners.continuous.mppi import weighted_mean
+from plangym_ext.planners.continuous.spline import Floats
+
+
+@dataclass(eq=False, kw_only=True)
+class DIAL(Shooting):
+    """Diffusion-inspired annealing: a weighted mean of sequences, noisy at first and less so later.
+
+    Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
+    noise_std * exp(-i / (beta_rounds N) - (K - 1 - k) / (beta_horizon K)): the first rounds
+    look for a good region and the last ones refine it, and what is to be played soon, and was
+    planned before, changes least. Rounds, weights and what is played are those of `MPPI`.
+
+    Args:
+        iterations: N, rounds among which the simulations are divided.
+        num_knots: K, points of the spline that a sequence follows; None: one per step.
+        spline: how knots are joined: "zero" (held), "linear" or "cubic".
+        noise_std: the largest standard deviation, in units in which the action space is
+            [-1, 1].
+        beta_rounds: how slowly noise shrinks from round to round.
+        beta_horizon: how slowly it shrinks from the horizon to the next action.
+        temperature: small follows the best sequence, large the mean.
+        scale_returns: measure returns by their spread in the round.
+
+    Source: Xue et al. 2024, "Full-order sampling-based MPC for torque-level locomotion control
+    via diffusion-style annealing" (DIAL-MPC), section IV.
+    """
+
+    iterations: int = 4
+    noise_std: float = 0.8
+    beta_rounds: float = 1.0
+    beta_horizon: float = 2.0
+    temperature: float = 0.2
+    scale_returns: bool = True
+
+    plays_tried: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+        self.beta_rounds = self._number("beta_rounds", 1e-12, math.inf)
+        self.beta_horizon = self._number("beta_horizon", 1e-12, math.inf)
+        self.temperature = self._number("temperature", 1e-12, math.inf)
+
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
+    def _begin(self, row: Row) -> None:
+        """Open the noise again; the mean stays at the warm start, or at the middle of the space."""
+        count = len(row.mean)
+        early = np.arange(count - 1, -1, -1)[:, None] / (self.beta_horizon * count)
+        row.std = np.broadcast_to(self.noise_std * np.exp(-early), row.mean.shape)
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw noise around the mean, which is a candidate itself."""
+        knots = row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Average what was tried, and let the noise shrink."""
+        row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
+        row.std = row.std * math.exp(-1.0 / (self.beta_rounds * self.iterations))
+
+    def _answer(self, row: Row) -> Floats:
+        """Return the mean, `[K, D]`."""
+        return row.mean
