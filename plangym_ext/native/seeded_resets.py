@@ -93,7 +93,7 @@ class SeededResets:
         if found is None or columns is None:
             return False
         told = all(
-            np.array_equal(found.infos[column.key][k], info.get(column.key))
+            np.array_equal(found.infos[column.key][k], np.asarray(info.get(column.key)))
             for k, info in enumerate(infos)
             for column in columns
         )

@@ -199,8 +199,8 @@ def _at(inputs: Inputs, index: Any) -> Inputs:
 
 def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
     """Return what was shown, changed leaf by leaf; without random numbers."""
-    shown = (_or_none(change, part) for part in inputs[:4])
-    return Inputs(*shown, legal=_or_none(change, inputs.legal))
+    obs, action, reward, first = (_or_none(change, part) for part in inputs[:4])
+    return Inputs(obs, action, reward, first, legal=_or_none(change, inputs.legal))
 
 
 def _or_none(change: Any, value: Any) -> Any:

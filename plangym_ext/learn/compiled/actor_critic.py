@@ -41,7 +41,7 @@ class Batch(NamedTuple):
         return self._changed(slice(start, stop))
 
     def _changed(self, index: Any) -> Batch:
-        return Batch(*(None if leaf is None else leaf[index] for leaf in self))
+        return Batch._make(None if leaf is None else leaf[index] for leaf in self)
 
 
 class CompiledLosses:
@@ -72,12 +72,14 @@ class CompiledLosses:
         """Return N single steps as arrays; what is not learned of the network is applied."""
         with torch.no_grad():
             features = self._network.features(rows.inputs)
-        parts = rows.log_prob, rows.value, rows.advantage, rows.target
         return Batch(
             np.ascontiguousarray(features.numpy()),
             self._encoded(rows.action),
-            *(part.numpy() for part in parts),
-            None if rows.inputs.legal is None else rows.inputs.legal.numpy(),
+            rows.log_prob.numpy(),
+            rows.value.numpy(),
+            rows.advantage.numpy(),
+            rows.target.numpy(),
+            legal=None if rows.inputs.legal is None else rows.inputs.legal.numpy(),
         )
 
     def _encoded(self, action: Any) -> Ndarray:

@@ -86,7 +86,8 @@ class Actor:
         legal = [None] * (columns.num_steps + 1) if columns.legal is None else columns.legal
         shown = columns.obs, columns.prev_action, columns.prev_reward, columns.first
         return [
-            Inputs(*parts, self._noise, mask) for *parts, mask in zip(*shown, legal, strict=True)
+            Inputs(obs, action, reward, first, self._noise, mask)
+            for obs, action, reward, first, mask in zip(*shown, legal, strict=True)
         ]
 
     @property

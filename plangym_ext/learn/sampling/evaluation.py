@@ -159,7 +159,7 @@ class _Evaluation:
 
     def _allow(self, rows: Ndarray, infos: Any) -> None:
         """Have rows play what their envs allow."""
-        space = self._spaces.single_action_space
+        space: Any = self._spaces.single_action_space
         told = legal_actions(infos, space, len(rows))
         if told is not None and self.inputs.legal is None:
             self.inputs = self.inputs._replace(legal=np.ones((self._venv.num_envs, space.n), bool))

@@ -13,8 +13,10 @@ def tree_memory(tree: ArrayDict) -> dict[str, int]:
     """Return the bytes of the arrays of a sample tree, padding included, by their names."""
     found = {}
     for name in tree:
-        part = tree[name]
-        arrays = [leaf for _, leaf in part.leaves()] if isinstance(part, ArrayDict) else [part]
+        part: Any = tree[name]
+        arrays: list[Any] = (
+            [leaf for _, leaf in part.leaves()] if isinstance(part, ArrayDict) else [part]
+        )
         found[name] = sum(map(array_bytes, arrays))
     return found
 
