@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plangym_ext.core.plan_env import PlanEnv
     from plangym_ext.states.families import Family
 
-BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco", "ray")
 
 #: Those that run batches in this process, in compiled code.
 NATIVE = ("kernel", "mujoco")
@@ -43,6 +43,8 @@ def make(
     trust: bool = False,
     invalid: str = "raise",
     threads: int | None = None,
+    address: str | None = None,
+    ray: bool = False,
     **kwargs: Any,
 ) -> PlanEnv:
     """Make an env that is stepped in batches from any saved state.
@@ -56,7 +58,8 @@ def make(
             among the backends of this process; None leaves it to `backend`.
         backend: "serial" (one loop in Python, the reference), "process" (workers),
             "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
-            for envs that a task describes), or "auto": "process" if `n_workers` is given,
+            for envs that a task describes), "ray" (the machines of a Ray cluster, with
+            `n_workers` on all of them together), or "auto": "process" if `n_workers` is given,
             else "mujoco" or "kernel" where there is one, else the faster of "process", on
             all processors that this process may use, and "serial", by what a step costs.
             Its workers start with the first batch; only a name or a class that can be
@@ -77,6 +80,9 @@ def make(
             observations out of their space's bounds are refused as well.
         threads: of the kernel backend, to share the rows of a batch; None lets the size
             of the batch decide.
+        address: of the cluster of the ray backend, as for `ray.init`; None for the one that this
+            process has joined or that RAY_ADDRESS names, else for one of this machine alone.
+        ray: plangym's word for `backend="ray"`.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari; only with an id.
 
@@ -86,8 +92,10 @@ def make(
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
+    backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
-    build, family, frameskip = _constructor(name, state, frameskip, kwargs)
+    _check_cluster(backend, address, ray=ray)
+    build, family, frameskip = constructor_of(name, state, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
@@ -96,6 +104,8 @@ def make(
         "trust": trust,
         "invalid": invalid,
     }
+    if backend == "ray":
+        return ray_env(build, family, settings, n_workers=n_workers, address=address)
     if backend == "process" or n_workers:
         from plangym_ext.workers.parallel_env import ParallelEnv
 
@@ -118,14 +128,58 @@ def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> N
             f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
         )
-    if threads is not None and (backend in ("serial", "process") or n_workers):
+    if threads is not None and (backend in ("serial", "process", "ray") or n_workers):
         raise ValueError(
             f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
             f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
 
 
-def _constructor(
+def _check_cluster(backend: str, address: str | None, *, ray: bool) -> None:
+    """Refuse what belongs to the ray backend where another was asked for."""
+    if backend != "ray" and (ray or address is not None):
+        given = f"ray={ray!r}" if ray else f"address={address!r}"
+        raise ValueError(
+            f"make: {given} is for the ray backend; got backend={backend!r}. Leave one of them "
+            "out, or choose backend='ray'."
+        )
+
+
+def ray_env(
+    build: Callable[[], Any], family: Family | None, settings: dict[str, Any], **options: Any
+) -> Any:
+    """Return the env on the ray backend.
+
+    Args:
+        build: makes the gymnasium env, here and in every worker.
+        family: of the env.
+        settings: further arguments of `GymEnv`.
+        options: of `RayEnv`.
+    """
+    from plangym_ext.workers.ray.ray_env import RayEnv
+
+    return RayEnv(build, rows=functools.partial(_rows_of_actor, family), **options, **settings)
+
+
+def _rows_of_actor(
+    family: Family | None,
+    build: Callable[[], Any],
+    n_workers: int,
+    timeout: float | None,
+    settings: dict[str, Any],
+) -> PlanEnv:
+    """Return the backend of an actor: a native one if there is one, else worker processes."""
+    from plangym_ext.workers.parallel_env import ParallelEnv
+
+    env: Any = _in_this_process(build, family, "auto", n_workers, settings)
+    if env.backend != "serial":
+        return env
+    found = ParallelEnv.around(env, n_workers, timeout=timeout)
+    found.setup()
+    return found
+
+
+def constructor_of(
     name: str | Callable[[], Any], state: str, frameskip: Any, kwargs: dict[str, Any]
 ) -> tuple[Callable[[], Any], Family | None, Any]:
     """Return what builds the gymnasium env, its family if the name tells it, and the frameskip."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.registry import NATIVE, check_factory, find_spec, make, make_gym
+from plangym_ext.registry import (
+    NATIVE,
+    check_factory,
+    constructor_of,
+    find_spec,
+    make,
+    make_gym,
+    ray_env,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +37,7 @@ def make_vec(
     trust: bool = False,
     timeout: float | None = 300.0,
     invalid: str = "raise",
+    address: str | None = None,
     **kwargs: Any,
 ) -> PlanVectorEnv:
     """Make a `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched.
@@ -40,10 +49,12 @@ def make_vec(
         n_workers: worker processes, which share the sub-envs evenly; with "auto", 0 for none.
         backend: "serial" (this process), "process" (workers; as many as there are
             processors if `n_workers` is None), "kernel" or "mujoco" (states stepped
-            natively in this process), or "auto": "process" if `n_workers` is given, else
-            "mujoco" or "kernel" where there is one for the name, else "process" if what a
-            step costs, times the sub-envs, is worth it (only for a name without wrappers,
-            as callables may share objects with this process), else "serial".
+            natively in this process), "ray" (states stepped on the machines of a Ray
+            cluster; one name or callable, numeric infos), or "auto": "process" if
+            `n_workers` is given, else "mujoco" or "kernel" where there is one for the name,
+            else "process" if what a step costs, times the sub-envs, is worth it (only for a
+            name without wrappers, as callables may share objects with this process), else
+            "serial".
         autoreset_mode: "next_step", "same_step", "disabled" or gymnasium's `AutoresetMode`.
         observation_mode: "same", "different", or a tuple of batched and single space.
         copy: whether observations are fresh arrays; without, they are memory that the next
@@ -61,6 +72,7 @@ def make_vec(
             of their space's bounds are refused as well. Unless "off", observations must have the
             shape of the space and be held by its type unchanged; "off" casts, as gymnasium's own
             vector envs do.
+        address: of the cluster of the ray backend, as for `make`.
         kwargs: for the env's constructor; only with a name.
 
     Raises:
@@ -76,6 +88,18 @@ def make_vec(
         "observation_mode": observation_mode,
         "copy": copy,
     }
+    if backend == "ray":
+        arguments = {**settings, "invalid": invalid}
+        remote = _ray_env(
+            name_or_factories,
+            arguments,
+            kwargs,
+            wrappers=wrappers,
+            timeout=timeout,
+            n_workers=n_workers,
+            address=address,
+        )
+        return native_vector_env(remote, num_envs, options)
     note, here = "", backend == "auto" and n_workers == 0
     n_workers = None if here else n_workers
     named = isinstance(name_or_factories, str)
@@ -140,6 +164,32 @@ def _native_env(
     if n_workers is None:
         return None, None, ""
     return None, min(n_workers, num_envs), reason
+
+
+def _ray_env(
+    name_or_factory: Any,
+    settings: dict[str, Any],
+    kwargs: dict[str, Any],
+    *,
+    wrappers: Sequence[Any],
+    **options: Any,
+) -> PlanEnv:
+    """Return the env on the ray backend whose states are the rows of a vector env."""
+    one = isinstance(name_or_factory, str) or callable(name_or_factory)
+    if not one or wrappers or settings["state"] == "off":
+        raise ValueError(
+            "make_vec: the ray backend takes one name or callable, no wrappers and a state other "
+            "than 'off'. Have a callable wrap the env, or choose backend='process'."
+        )
+    state = settings["state"]
+    build, family, frameskip = constructor_of(name_or_factory, state, None, dict(kwargs))
+    env = ray_env(build, family, {**settings, "frameskip": frameskip}, **options)
+    try:
+        env.check_live()
+    except BaseException:
+        env.close()
+        raise
+    return env
 
 
 def make_registered_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> PlanVectorEnv:

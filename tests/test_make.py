@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import plangym_ext
+from plangym_ext.errors import MissingExtra
 
 
 @pytest.mark.parametrize("backend", ["serial", "kernel"])
@@ -27,3 +30,16 @@ def test_frameskip_of_a_game_replaces_its_own():
             env.reset(seed=0)
             first = env.step(0).info["frame_number"]
             assert env.step(0).info["frame_number"] - first == frames
+
+
+def test_the_ray_backend_names_its_extra_and_what_belongs_to_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for make in (plangym_ext.make, plangym_ext.make_vec):
+        with pytest.raises(MissingExtra, match=r"backend='ray'.*'\.\[ray\]'"):
+            make("CartPole-v1", backend="ray")
+    with pytest.raises(MissingExtra, match=r"'\.\[ray\]'"):
+        plangym_ext.make("CartPole-v1", ray=True)
+    with pytest.raises(ValueError, match="address='auto' is for the ray backend"):
+        plangym_ext.make("CartPole-v1", address="auto")
+    with pytest.raises(ValueError, match="ray=True is for the ray backend; got backend='serial'"):
+        plangym_ext.make("CartPole-v1", backend="serial", ray=True)

@@ -104,7 +104,7 @@ def test_the_module_of_an_id_is_imported_first():
 
 
 def test_unknown_backend_is_refused_with_those_there_are():
-    known = "auto, serial, process, kernel, mujoco"
+    known = "auto, serial, process, kernel, mujoco, ray"
     with pytest.raises(UnknownName, match=rf"one of {known}; got 'proces'.*'process'"):
         plangym_ext.make("CartPole-v1", backend="proces")
 

@@ -133,6 +133,11 @@ class InfoBatch(Sequence[dict[str, Any]]):
         self._own = {i: dict(row) for i, row in own.items()} if own else {}
         self._size = len(self._columns["n_step"])
 
+    @property
+    def own(self) -> Mapping[int, dict[str, Any]]:
+        """Infos of the rows whose fields differ from the columns, by row."""
+        return self._own
+
     def keys(self) -> list[str]:
         """Return the names of the columns."""
         return list(self._columns)

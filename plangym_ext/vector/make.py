@@ -16,7 +16,7 @@ from plangym_ext.vector.state_backend import StateBackend
 from plangym_ext.vector.vector_env import PlanVectorEnv
 from plangym_ext.workers.processors import default_n_workers
 
-BACKENDS = ("auto", "serial", "process", "kernel", "mujoco")
+BACKENDS = ("auto", "serial", "process", "kernel", "mujoco", "ray")
 
 Make = Callable[[], Any]
 Wrap = Callable[[Any], Any]

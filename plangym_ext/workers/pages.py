@@ -118,6 +118,12 @@ class Pages:
             self._pages += fit
         return min(fit, key=lambda one: one.nbytes)
 
+    def drop(self, page: Page) -> None:
+        """Let go of a page that something may still be writing to."""
+        if page in self._pages:
+            self._pages.remove(page)
+            page.block.close()
+
     def may_lease(self, nbytes: int) -> bool:
         """Return whether results of `nbytes` should look at their page, not be copied."""
         return nbytes >= _SMALL and sum(page.leased for page in self._pages) < MAX_LEASES

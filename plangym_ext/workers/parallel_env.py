@@ -111,15 +111,17 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             self.setup()
 
     @classmethod
-    def around(cls, env: GymEnv, n_workers: int) -> Self:
+    def around(cls, env: GymEnv, n_workers: int, *, timeout: float | None = ROW_TIMEOUT) -> Self:
         """Return a parallel env that plays `env`, and starts workers for its first batch.
 
         Args:
             env: the local env; it belongs to the result.
             n_workers: worker processes.
+            timeout: seconds that a worker may spend on one row.
         """
         arguments = dict(env._arguments)
-        found = cls(arguments.pop("make"), n_workers=n_workers, delay_setup=True, **arguments)
+        make = arguments.pop("make")
+        found = cls(make, n_workers=n_workers, delay_setup=True, timeout=timeout, **arguments)
         found._plan_env = env
         return found
 
@@ -145,7 +147,9 @@ class ParallelEnv(WorkerStepper, BackendEnv):
                 on_widening=self._widened,
                 one_caller=self._one_caller,
             )
-            _check_equal(self._plan_env.envelope.identity, batch_env.envelope.identity)
+            check_equal(
+                "ParallelEnv", self._plan_env.envelope.identity, batch_env.envelope.identity
+            )
             self._batch_env = batch_env
         except BaseException:
             for worker in workers:
@@ -230,7 +234,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             self._plan_env.close()
 
 
-def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+def check_equal(where: str, here: dict[str, Any], there: dict[str, Any]) -> None:
     """Make sure that states made here can be read in the workers, and the other way round."""
     if fingerprint(here) != fingerprint(there):
         # One by one as the whole: arguments may be arrays, which have no plain equality.
@@ -239,7 +243,7 @@ def _check_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
             k for k in keys if fingerprint({k: here.get(k)}) != fingerprint({k: there.get(k)})
         ]
         raise IncompleteState(
-            f"ParallelEnv: the env in the workers differs from the one here in {differing[0]}: "
+            f"{where}: the env in the workers differs from the one here in {differing[0]}: "
             f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "
             "capture its state differs, the workers cannot import its classes: define them in a "
             "module on sys.path, or choose a way with state=..."

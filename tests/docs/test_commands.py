@@ -30,7 +30,7 @@ REDUCED: dict[str, str] = {
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
     "ratios.py": "--out ratios.svg",
     "replay.py": "--rows 4000 --frames 4000 --rounds 2",
-    "resume.py": "--kills 1 --rounds 4",
+    "resume.py": "--presets dqn_cartpole --kills 1 --rounds 4",
     "returns.py": "--rounds 2",
     "sampling.py": "--only CartPole --rounds 1 --seconds 0.02",
     "scores.py": "--envs CartPole-v1 --seeds 0 --num-simulations 4 --max-steps 5",

@@ -1,0 +1,1 @@
+"""The ray backend: rows that run on more than one machine."""

@@ -1,0 +1,235 @@
+"""The actors of one env: started, told apart by speed, replaced when they or their node die.
+
+An actor that cannot be placed yet, because its node is gone, waits in Ray's queue. The others
+do its work meanwhile, and it takes part again as soon as there is a node for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers.ray.cluster import ray_module
+from plangym_ext.workers.ray.row_actor import ActorStart, RowActor
+from plangym_ext.workers.remote_errors import ErrorReport
+
+#: Seconds within which one actor has to be ready when none is.
+START_TIMEOUT = 90.0
+#: Seconds that actors may take to end their workers before they are killed.
+_CLOSE_GRACE = 5.0
+#: Actors that may die, one after the other, before one has built its env.
+_MAX_DEATHS = 5
+#: What the last share adds to what is known of an actor's speed.
+_NEW = 0.3
+
+
+@dataclass(eq=False)
+class Sent:
+    """A share that an actor was sent and has not answered.
+
+    Attributes:
+        actor: which.
+        first, stop: rows of the batch.
+        steps: that these rows take at most.
+        in_place: whether it writes to the batch's page.
+        since: when it was sent, in `time.monotonic()`.
+    """
+
+    actor: Actor
+    first: int
+    stop: int
+    steps: int
+    in_place: bool
+    since: float
+
+
+class Actor:
+    """One actor, and who takes its place if it dies.
+
+    Args:
+        index: its number.
+        n_workers: of its backend.
+        begin: starts an actor and returns its handle.
+
+    Attributes:
+        description: what it says of itself; None until it is ready.
+        rate: row steps a second; None if none was seen.
+        sent: what it has not answered, oldest first.
+        deaths: how many of its kind have died since one was ready.
+    """
+
+    def __init__(self, index: int, n_workers: int, begin: Callable[[int], Any]) -> None:
+        self.index, self.n_workers, self._begin = index, n_workers, begin
+        self.rate: float | None = None
+        self.deaths = 0
+        self.start()
+
+    def start(self) -> None:
+        """Have Ray start it; `ready` tells when it is."""
+        self.description: dict[str, Any] | None = None
+        self.sent: deque[Sent] = deque()
+        self.handle = self._begin(self.n_workers)
+        self.building = self.handle.build.remote()
+        self._answered = time.monotonic()
+        self._asked: tuple[Any, float] | None = None
+
+    def restart(self) -> None:
+        """End it, whatever it is at, and start another in its place."""
+        self.deaths += 1
+        ray_module().kill(self.handle, no_restart=True)
+        self.start()
+
+    @property
+    def where(self) -> str:
+        """`actor 1 (pid 4711 on host)`, for messages."""
+        if self.description is None:
+            return f"actor {self.index}"
+        return f"actor {self.index} (pid {self.description['pid']} on {self.description['host']})"
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it reaches memory of the driver."""
+        return self.description is not None and bool(self.description["shares_memory"])
+
+    @property
+    def load(self) -> int:
+        """Row steps that it has still to take."""
+        return sum(sent.steps for sent in self.sent)
+
+    def answered(self, sent: Sent, seconds: float, *, watched: bool) -> None:
+        """Note how long a share has taken.
+
+        Args:
+            sent: the share.
+            seconds: that the actor has told.
+            watched: whether the answer was waited for: then its way here counts as well.
+        """
+        now = time.monotonic()
+        if watched:
+            seconds = max(seconds, now - max(sent.since, self._answered))
+        self._answered, self._asked, self.deaths = now, None, 0
+        if sent not in self.sent:  # it has died since
+            return
+        self.sent.remove(sent)
+        rate = sent.steps / max(seconds, 1e-9)
+        self.rate = rate if self.rate is None else self.rate + _NEW * (rate - self.rate)
+
+    def is_silent(self, limit: float) -> bool:
+        """Return whether its process has not answered a question for `limit` seconds.
+
+        It is asked when it has said nothing for half as long.
+        """
+        ray, now = ray_module(), time.monotonic()
+        if not self.sent or self.description is None:
+            return False
+        if self._asked is None:
+            if now - max(self._answered, self.sent[0].since) >= limit / 2:
+                question = self.handle.is_there.options(concurrency_group="watch").remote()
+                self._asked = question, now
+            return False
+        question, since = self._asked
+        if ray.wait([question], timeout=0)[0]:
+            self._asked, self._answered = None, now
+            return False
+        return now - since >= limit / 2
+
+
+class ActorPool:
+    """The actors of one env.
+
+    Args:
+        sizes: workers of each.
+        start: what an actor with so many workers has to know.
+        reserves: whether an actor takes a processor of the cluster for each of its workers.
+        check: looks at what an actor says of itself, and raises if it will not do.
+    """
+
+    def __init__(
+        self,
+        sizes: list[int],
+        start: Callable[[int], ActorStart],
+        *,
+        reserves: bool,
+        check: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._check = check
+        remote = ray_module().remote(concurrency_groups={"watch": 1})(RowActor)
+
+        def begin(n_workers: int) -> Any:
+            options = {"num_cpus": n_workers if reserves else 0, "scheduling_strategy": "SPREAD"}
+            return remote.options(max_restarts=0, **options).remote(start(n_workers))
+
+        self.actors = [Actor(index, size, begin) for index, size in enumerate(sizes)]
+
+    def ready(self) -> list[Actor]:
+        """Return the actors whose backend is built, at least one, which is waited for.
+
+        Raises:
+            WorkerDied: they die while they build it, again and again.
+            WorkerTimeout: none has built it in time.
+            Exception: what building it has raised.
+        """
+        deadline = time.monotonic() + START_TIMEOUT
+        timeout = 0.0
+        while True:
+            self._see_builds(timeout)
+            found = [actor for actor in self.actors if actor.description is not None]
+            if found:
+                return found
+            timeout = deadline - time.monotonic()
+            if timeout <= 0:
+                raise self._not_started()
+
+    def _see_builds(self, timeout: float) -> None:
+        """Take in what actors say that were started, and start those anew that have died."""
+        ray = ray_module()
+        begun = {actor.building: actor for actor in self.actors if actor.description is None}
+        if not begun:
+            return
+        for ref in ray.wait(list(begun), num_returns=1, timeout=timeout)[0]:
+            actor = begun[ref]
+            try:
+                found = ray.get(ref)
+            except ray.exceptions.RayTaskError:
+                raise
+            except ray.exceptions.RayError as error:
+                if actor.deaths >= _MAX_DEATHS:
+                    raise WorkerDied(
+                        f"{actor.where}: {actor.deaths + 1} in a row died while they built the "
+                        f"env; the last because {error}",
+                        worker=actor.index,
+                    ) from error
+                actor.restart()
+                continue
+            if isinstance(found, ErrorReport):
+                raise found.rebuild(actor.where)
+            self._check(found)
+            actor.description = found
+
+    def _not_started(self) -> WorkerTimeout:
+        ray = ray_module()
+        free, wanted = ray.available_resources().get("CPU", 0), self.actors[-1].n_workers
+        return WorkerTimeout(
+            f"backend='ray': of {len(self.actors)} actors none was ready within "
+            f"{START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of the "
+            f"cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
+            "nodes, or end what holds them.",
+            workers=tuple(range(len(self.actors))),
+        )
+
+    def close(self) -> None:
+        """End all actors and their workers."""
+        ray = ray_module()
+        if not ray.is_initialized():
+            return  # they have ended with the connection
+        idle = [actor for actor in self.actors if actor.description and not actor.sent]
+        ends = [actor.handle.close.remote() for actor in idle]
+        if ends:
+            ray.wait(ends, num_returns=len(ends), timeout=_CLOSE_GRACE)
+        for actor in self.actors:
+            ray.kill(actor.handle, no_restart=True)
+        self.actors.clear()

@@ -1,0 +1,115 @@
+"""The Ray cluster that this process is part of: joined or started once, left as it was found."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from plangym_ext.errors import MissingExtra, installing
+
+#: Bytes of the object store of a cluster that is started here: what travels between processes
+#: of one machine lies in memory of the library's own.
+_STORE_BYTES = 256 << 20
+
+
+def ray_module() -> Any:
+    """Return the module `ray`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtra(
+            f"backend='ray': needs Ray, which is not installed ({error}). {installing('ray')}"
+        ) from error
+    return ray
+
+
+class _Connection:
+    """This process's connection to Ray, and how many envs use it.
+
+    Attributes:
+        started: whether the cluster was started here, and ends with its last user.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._opened = False
+        self.started = False
+
+    def join(self, address: str | None) -> None:
+        """Use the connection that there is; else join a cluster, or start one of this machine."""
+        ray = ray_module()
+        with self._lock:
+            if not ray.is_initialized():
+                address = address or os.environ.get("RAY_ADDRESS")
+                _init(ray, address)
+                self._users, self._opened, self.started = 0, True, address is None
+            self._users += 1
+
+    def leave(self) -> None:
+        """Close the connection if it was opened here and this was its last user."""
+        ray = ray_module()
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._opened:
+                self._opened = self.started = False
+                ray.shutdown()
+
+
+def _init(ray: Any, address: str | None) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is not None:
+        ray.init(address=address, **quiet)
+        return
+    # Of processors Ray is told one: actors of such a cluster ask for none.
+    ray.init(num_cpus=1, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+
+
+#: The one connection that Ray allows a process.
+connection = _Connection()
+
+
+def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int]) -> list[int]:
+    """Return how many workers each actor holds: one actor for a node, as far as they may.
+
+    Args:
+        n_workers: of all actors.
+        workers_per_actor: the most that one may hold; None for as many as its node has.
+        nodes: processors of each node.
+
+    Raises:
+        ValueError: there are not so many processors.
+    """
+    if n_workers > sum(nodes):
+        raise ValueError(
+            f"backend='ray': n_workers={n_workers} needs as many processors; the cluster has "
+            f"{sum(nodes)}, on {len(nodes)} nodes. Add nodes, or ask for fewer workers."
+        )
+    given = [0] * len(nodes)
+    for _ in range(n_workers):  # to the node with most processors left
+        given[max(range(len(nodes)), key=lambda k: nodes[k] - given[k])] += 1
+    sizes = []
+    for count in given:
+        most = count if workers_per_actor is None else workers_per_actor
+        while count > 0:
+            sizes.append(min(count, most))
+            count -= sizes[-1]
+    return sorted(sizes, reverse=True)
+
+
+def processors_of_nodes() -> list[int]:
+    """Return how many processors each living node has, of those that have any."""
+    nodes = ray_module().nodes()
+    found = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
+    return [count for count in found if count]
+
+
+def node_here() -> str:
+    """Return the id of the node that this process is on."""
+    found: str = ray_module().get_runtime_context().get_node_id()
+    return found

@@ -1,0 +1,244 @@
+"""The actor's side: holds a backend, and runs the shares of batches that the driver sends.
+
+An actor's process does little itself: rows run in its backend's workers or native threads. So
+a row that crashes or hangs there is found, named and run again there, and costs no actor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import re
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.infos import InfoBatch
+from plangym_ext.core.row_request import ONE_STEP, RowRequest
+from plangym_ext.core.rows import RowBatch, RowResults
+from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
+from plangym_ext.states import trust
+from plangym_ext.states.families import register_family
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.ray.cluster import node_here
+from plangym_ext.workers.ray.shares import Answer, Place, Share, arrived, result_names
+from plangym_ext.workers.registrations import Registrations
+from plangym_ext.workers.remote_errors import ErrorReport, pickled
+
+_ROW = re.compile(r"\brow (\d+)")
+#: Batches whose views are kept.
+_MAX_VIEWS = 16
+
+
+class ActorStart(NamedTuple):
+    """What an actor has to know of the driver.
+
+    Attributes:
+        path: its module path.
+        key: of its session; see `states.trust`.
+        families: pickle of the families that did not come with the library.
+        registered: what it has registered with gymnasium.
+        constructor: cloudpickle of what makes the backend.
+        node: of the cluster, that the driver is on.
+        block: pickle of a `SharedBlock` of the driver, to see whether it can be reached.
+    """
+
+    path: list[str]
+    key: bytes
+    families: bytes
+    registered: Registrations | None
+    constructor: bytes
+    node: str
+    block: bytes
+
+
+class RowActor:
+    """Runs shares of batches on one backend.
+
+    Args:
+        start: what it has to know of the driver.
+    """
+
+    def __init__(self, start: ActorStart) -> None:
+        self._start = start
+        self._env: Any = None
+        self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
+
+    def build(self) -> dict[str, Any] | ErrorReport:
+        """Make the backend; return what the driver has to know of it, or what was raised."""
+        start = self._start
+        sys.path += [entry for entry in start.path if entry not in sys.path]
+        trust.join_session(start.key)
+        try:
+            for family in pickle.loads(start.families):
+                register_family(family)
+            if start.registered is not None:
+                start.registered.install()
+            self._env = pickle.loads(start.constructor)()
+            return {
+                "pid": os.getpid(),
+                "host": os.uname().nodename,
+                "identity": self._env.envelope.identity,
+                "backend": self._env.backend,
+                "shares_memory": start.node == node_here() and _reaches(start.block),
+            }
+        except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
+            return ErrorReport.of(error)
+
+    def is_there(self) -> bool:
+        """Return True: the actor's process answers, whatever its backend is at."""
+        return True
+
+    def close(self) -> None:
+        """End the backend's workers."""
+        self._views.clear()
+        if self._env is not None:
+            self._env.close()
+
+    def run(self, share: Share) -> Answer:
+        """Run the rows of a share; what is raised is part of the answer."""
+        began = time.perf_counter()
+        try:
+            fields, own = self._run(share)
+        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            problem = ErrorReport.of(_of_batch(error, share.first))
+            return Answer(time.perf_counter() - began, {}, problem=problem)
+        return Answer(time.perf_counter() - began, fields, pickled(own) if own else b"")
+
+    def _run(self, share: Share) -> tuple[dict[str, np.ndarray], Mapping[int, Any]]:
+        """Run rows; return the fields that are not in the place, and infos by row of the share."""
+        place = share.work
+        if isinstance(place, RowRequest):
+            request = arrived(place)
+            found = self._played(request)
+            return self._fields(found, request.infos), found.infos.own
+        batch, rows = self._batch(place), slice(share.first, share.stop)
+        out = {name: batch.field(name)[rows] for name in result_names(batch.layout, place.infos)}
+        found = self._played(_placed(batch, place, rows, out))
+        left = {}
+        for name, value in self._fields(found, place.infos).items():
+            view = out[name]
+            if value.dtype.hasobject or (name == "states_out" and value.shape != view.shape):
+                left[name] = value
+            elif not np.may_share_memory(value, view):
+                view[...] = value.reshape(view.shape)
+        return left, found.infos.own
+
+    def _fields(self, found: RowResults, infos: str) -> dict[str, np.ndarray]:
+        """Return the arrays of results by `RowLayout`'s names."""
+        layout = self._env.layout
+        values = [found.states, found.rewards, found.terminated, found.truncated, found.steps]
+        values += [found.infos["n_step"], *found.obs]
+        if infos != "none":
+            values += [found.infos[column.key] for column in layout.info]
+        return dict(zip(result_names(layout, infos), values, strict=True))
+
+    def _batch(self, place: Place) -> RowBatch:
+        """Return views of a batch's page, and keep them."""
+        kept = self._views.pop(place.layout, None)
+        if kept is None:
+            block: SharedBlock = pickle.loads(place.block)
+            layout = dataclasses.replace(self._env.layout, state_width=place.state_width)
+            memory = block.ndarray((block.nbytes,), np.uint8)
+            batch = RowBatch(layout, place.num_rows, place.horizon, memory, infos=place.infos)
+            kept = block, batch  # a block that is forgotten is not known by its arrays any more
+        self._views[place.layout] = kept
+        while len(self._views) > _MAX_VIEWS:
+            self._views.popitem(last=False)
+        return kept[1]
+
+    # Rows -----------------------------------------------------------------------
+
+    def _played(self, request: RowRequest) -> RowResults:
+        """Run a request on the backend; rows whose `dt` is 0 are reset, and not stepped."""
+        if request.unchecked:
+            states, unchecked = self._env._batch_states(request.states, request.unchecked)
+            request = dataclasses.replace(request, states=states, unchecked=unchecked)
+        if request.dt.ndim and not request.dt.all():
+            return self._with_resets(request)
+        try:
+            return self._env._run(request)
+        except (ValueError, StateTooWide):
+            if not request.out or self._env.state_width <= request.out["states_out"].shape[1]:
+                raise
+            # States have outgrown the rows of the place: they go back apart from it.
+            return self._env._run(dataclasses.replace(request, out={}))
+
+    def _with_resets(self, request: RowRequest) -> RowResults:
+        """Step rows; those whose `dt` is 0 are reset instead, and their info is their own."""
+        (stepped,) = request.dt.nonzero()
+        env, layout = self._env.plan_env, self._env.layout
+        batch = RowBatch(layout, request.num_rows, 1, infos=request.infos)
+        own: dict[int, Any] = {}
+        if len(stepped):
+            found = self._env._run(
+                RowRequest(
+                    tuple(action[stepped] for action in request.actions),
+                    request.states[stepped],
+                    request.dt[stepped],
+                    infos=request.infos,
+                    unchecked=request.unchecked,
+                )
+            )
+            for name, value in self._fields(found, request.infos).items():
+                batch.field(name)[stepped] = value
+            own = {int(stepped[k]): info for k, info in found.infos.own.items()}
+        write = env.obs_writer.into(batch.obs)
+        for row in np.flatnonzero(request.dt == 0):
+            env.set_state(request.states[row])
+            batch.states_out[row], obs, own[int(row)] = env.reset()
+            write(row, obs)
+        results = batch.results()
+        columns = {key: results.infos[key] for key in results.infos.keys()}  # noqa: SIM118
+        return results._replace(infos=InfoBatch(columns, own))
+
+
+def _placed(
+    batch: RowBatch, place: Place, rows: slice, out: Mapping[str, np.ndarray]
+) -> RowRequest:
+    """Return the request of some rows of a page, whose results are written there too."""
+    names = ("states_out", "terminated", "truncated", "steps")
+    given = {name: out[name] for name in names}
+    given |= {name: view for name, view in out.items() if name.startswith("obs")}
+    # Backends know one reward a row by its own shape.
+    given["rewards"] = out["rewards"][:, 0] if place.horizon == 1 else out["rewards"]
+    return RowRequest(
+        tuple(action[rows] for action in batch.actions),
+        batch.states_in[rows],
+        ONE_STEP if place.single else batch.dt[rows],
+        batch.reset_first[rows] if place.resets else None,
+        place.infos,
+        place.wants_states,
+        {name: view for name, view in given.items() if not view.dtype.hasobject},
+        unchecked=place.unchecked,
+    )
+
+
+def _reaches(block: bytes) -> bool:
+    """Return whether memory of the driver can be mapped here: it runs on the same machine."""
+    try:
+        pickle.loads(block).close()
+    except (StorageError, OSError):
+        return False
+    return True
+
+
+def _of_batch(error: BaseException, first: int) -> BaseException:
+    """Return the error with rows that are numbered as in the batch, not as in the share."""
+    if isinstance(error, PoisonState):
+        error.row += first
+
+    def shifted(text: str) -> str:
+        return _ROW.sub(lambda found: f"row {int(found[1]) + first}", text)
+
+    if hasattr(error, "__notes__"):
+        error.__notes__ = [shifted(note) for note in error.__notes__]
+    if isinstance(error, WorkerDied | WorkerTimeout) and error.args:
+        error.args = (shifted(str(error.args[0])), *error.args[1:])
+    return error
