@@ -70,6 +70,12 @@ SMALLER: dict[str, dict[str, Any]] = {
     "ppo_atari": {**SMALL_GAMES, "algorithm.epochs": 1},
     "recurrent_ppo_pendulum_no_velocity": {"algorithm.epochs": 2, "collector.moves": 32},
     "dqn_cartpole": EARLY,
+    "r2d1_cartpole_no_velocity": {
+        "algorithm.learning_starts": 512,
+        "algorithm.capacity": 2_000,
+        "algorithm.batch_size": 4,
+        "algorithm.length": 8,
+    },
     "dqn_lunarlander": {**EARLY, "env.max_steps": 60},
     "dqn_atari": SMALL_GAMES_REPLAY,
     "rainbow_atari": SMALL_GAMES_REPLAY,

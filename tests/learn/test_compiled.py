@@ -226,3 +226,30 @@ def test_weights_are_those_before_an_update_that_is_not_finite():
         algorithm._update()
     algorithm.optimizer.write()
     assert all(torch.equal(before[name], part) for name, part in network.state_dict().items())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_advantages_are_those_of_the_definition(plain):
+    from plangym_ext.learn.compiled import advantages
+    from plangym_ext.learn.returns import gae
+
+    rng = np.random.default_rng(0)
+    shape = 40, 7
+    reward, value, final = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
+    terminated, truncated = rng.random(shape) < 0.1, rng.random(shape) < 0.1
+    bootstrap = rng.normal(size=shape[1]).astype(np.float32)
+    assert (terminated & truncated).any(), "a termination counts for more"
+    found = np.empty(shape, np.float32)
+    run = getattr(advantages.gae, "py_func", advantages.gae) if plain else advantages.gae
+    run(reward, value, terminated, truncated, final, bootstrap, 0.97, 0.9, found)
+    wanted = gae(
+        reward,
+        value,
+        terminated,
+        gamma=0.97,
+        lam=0.9,
+        bootstrap=bootstrap,
+        truncated=truncated,
+        final_value=final,
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

@@ -52,12 +52,13 @@ class DeterministicActorCritic(ReplayActorCritic):
             normal = torch.randn_like(numbers)
             numbers = smoothed(numbers, normal, config.target_noise, config.target_noise_clip)
         action = distribution.units.tensor_actions(numbers)
-        q = self._target_critics.module(steps.next_obs, action)
+        q = self._asked(self._target_critics.module)(steps.next_obs, action)
         return bootstrapped(steps.reward, steps.discount, q.amin(dim=0))
 
     def _update_policy(self, steps: Steps) -> dict[str, Any]:
         action = self.network.distribution.actions(self._params(self.network, steps.obs))
-        loss = deterministic_policy_loss(self._critics(steps.obs, action, frozen=True, first=1)[0])
+        q = self._asked(self._critics)(steps.obs, action, frozen=True, first=1)
+        loss = deterministic_policy_loss(q[0])
         return {"policy_loss": loss.detach(), "policy_grad_norm": self._descend("policy", loss)}
 
     def _follow(self, rate: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
+
+#: Weights up to which steps are taken in compiled code, on one processor.
+_SMALL = 200_000
 
 
 def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
@@ -47,11 +51,18 @@ class FlatOptimizer:
         rest = [p for p in learned if p.ndim <= 1 or not decay]
         self._parts = [_Part(parameters) for parameters in (decayed, rest) if parameters]
         self._parameters = [p for part in self._parts for p in part.parameters]
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [part.vector], "weight_decay": decay if part.parameters is decayed else 0.0}
             for part in self._parts
         ]
-        self._optimizer = optimizer_of(groups, config, **options)
+        self._steps: Any = _TorchSteps(groups, config, options)
+        if _is_small(self._parts):
+            # Here and not above: numba is of no use to large networks.
+            from plangym_ext.learn.compiled.vector_steps import VectorSteps
+
+            vectors, decays = [p.vector for p in self._parts], [g["weight_decay"] for g in groups]
+            eps = {"epsilon": options["eps"]} if "eps" in options else {}
+            self._steps = VectorSteps(config.optimizer, vectors, decays, **eps)
         self.rate = at(config.learning_rate, 0)
 
     def read(self) -> None:
@@ -94,24 +105,58 @@ class FlatOptimizer:
         Returns:
             The norm of the gradient before; if it is not finite, no step was taken.
         """
-        norm = math.hypot(*(float(part.vector.grad.norm()) for part in self._parts))
+        norm: float = self._steps.norm()
         if not math.isfinite(norm):
             return norm
-        if norm > max_norm:
-            for part in self._parts:
-                part.vector.grad.mul_(max_norm / norm)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
+        self._steps.step(rate, max_norm / norm if norm > max_norm else 1.0)
         self.rate = rate
         return norm
 
     def state_dict(self) -> Any:
         """Return the moments: tensors and plain values by number of the vector."""
-        return self._optimizer.state_dict()["state"]
+        return self._steps.state_dict()
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
         """Go on from moments; rates remain those of the config."""
+        self._steps.load_state_dict(state)
+
+
+def _is_small(parts: Sequence[_Part]) -> bool:
+    """Return whether a step is over sooner than one of torch's begins."""
+    plain = all(p.vector.device.type == "cpu" and p.vector.dtype is torch.float32 for p in parts)
+    return plain and sum(p.vector.numel() for p in parts) <= _SMALL
+
+
+class _TorchSteps:
+    """Steps of torch's optimiser of vectors; made when it is first needed, which takes a while."""
+
+    def __init__(
+        self, groups: list[dict[str, Any]], config: OptimizerConfig, options: dict[str, Any]
+    ) -> None:
+        self._groups, self._config, self._options = groups, config, options
+
+    @functools.cached_property
+    def _optimizer(self) -> Any:
+        return optimizer_of(self._groups, self._config, **self._options)
+
+    def _gradients(self) -> list[Any]:
+        return [vector.grad for group in self._groups for vector in group["params"]]
+
+    def norm(self) -> float:
+        return math.hypot(*(float(gradient.norm()) for gradient in self._gradients()))
+
+    def step(self, rate: float, scale: float) -> None:
+        if scale != 1.0:
+            for gradient in self._gradients():
+                gradient.mul_(scale)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+
+    def state_dict(self) -> Any:
+        return self._optimizer.state_dict()["state"]
+
+    def load_state_dict(self, state: Mapping[Any, Any]) -> None:
         settings = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": state, "param_groups": settings})
 

@@ -17,6 +17,7 @@ from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
+from plangym_ext.learn.algorithms.torch_compiled import torch_compiled
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.base import Batch
@@ -89,8 +90,13 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
         self._layouts = [None if space is None else SpaceLayout(space) for space in spaces]
         self._device = next(network.parameters()).device
+        #: By the identity of a module, what calls it in compiled code.
+        self._called: dict[int, Any] = {}
         with self._random.used():
             self._build()
+        if config.compile:
+            for module in (network, *self.modules.values()):
+                self._called[id(module)] = torch_compiled(module, type(self).__name__)
 
     def _check_network(self) -> None:
         used = set(getattr(self.network, "inputs_used", ("obs",)))
@@ -210,6 +216,10 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._tensor(batch.weights) if self.config.prioritized else None,
             batch.indices,
         )
+
+    def _asked(self, module: Any) -> Any:
+        """Return what calls a network while it is learned."""
+        return self._called.get(id(module), module)
 
     def _tensors(self, value: Any, which: int) -> Any:
         layout = self._layouts[which]

@@ -31,6 +31,9 @@ class OffPolicyConfig(LearnerConfig):
         beta: how far weights undo them, 0 to 1; usually a schedule that ends at 1.
         target_every: updates from one change of the target networks to the next.
         target_rate: how far they then move; 1 copies, less is Polyak's average.
+        compile: whether networks that autograd learns are called in code that torch compiles,
+            which takes minutes to begin with, and a C++ compiler. It pays for convolutions, if
+            at all.
     """
 
     epsilon: float = 1e-8
@@ -47,6 +50,7 @@ class OffPolicyConfig(LearnerConfig):
     beta: Number = 0.4
     target_every: int = 1
     target_rate: Number = 0.005
+    compile: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -72,6 +76,9 @@ class DQNConfig(OffPolicyConfig):
         double: whether the network itself chooses the action that the target network values.
         exploration: share of random actions; a schedule goes by the steps that were taken in,
             and not by updates.
+        exploration_least: that of the first env; `exploration` is then that of the last, and
+            those between are evenly spaced in their logarithms. None: all envs have the same.
+            Until the first steps were taken in, they have it in any case.
         compiled: whether `DQN` learns in compiled code where a network has dense layers alone,
             which is several times as fast as autograd.
     """
@@ -86,6 +93,7 @@ class DQNConfig(OffPolicyConfig):
     loss: str = "huber"
     double: bool = False
     exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
+    exploration_least: Number | None = None
     compiled: bool = True
 
     def __post_init__(self) -> None:
@@ -93,6 +101,10 @@ class DQNConfig(OffPolicyConfig):
         super().__post_init__()
         self._choice("loss", VALUE_LOSSES)
         self._scheduled("exploration", 0.0, 1.0)
+        if self.exploration_least is not None:
+            # Which have logarithms.
+            for name in ("exploration", "exploration_least"):
+                self._scheduled(name, 1e-6, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

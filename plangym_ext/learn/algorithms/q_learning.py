@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
+from plangym_ext.learn.agents.q_agent import log_spaced
 from plangym_ext.learn.algorithms.off_policy import OffPolicyAlgorithm, Steps, Updated, shown
 from plangym_ext.learn.algorithms.off_policy_config import DQNConfig
 from plangym_ext.learn.algorithms.target_network import TargetNetwork
@@ -48,7 +49,11 @@ class QLearning(OffPolicyAlgorithm):
 
     def prepare(self, agent: Any) -> None:
         """Set the agent's share of random actions; see `Algorithm.prepare`."""
-        agent.epsilon = at(self.config.exploration, self.steps)
+        most, least = self.config.exploration, self.config.exploration_least
+        agent.epsilon = at(most, self.steps)
+        if least is not None and self.replay.num_envs:
+            low = at(least, self.steps)
+            agent.epsilon = log_spaced(self.replay.num_envs, low, at(most, self.steps))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Make all updates that are owed; see `OffPolicyAlgorithm.train`."""
@@ -80,7 +85,7 @@ class QLearning(OffPolicyAlgorithm):
             reset_noise(self._target.module)
 
     def _out(self, network: Any, obs: Any) -> NetworkOutput:
-        found: NetworkOutput = network(shown(obs))[0]
+        found: NetworkOutput = self._asked(network)(shown(obs))[0]
         return found
 
     def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:

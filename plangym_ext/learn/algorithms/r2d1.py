@@ -114,8 +114,8 @@ class R2D1(QLearning):
             carry = self._after(self.network, steps, burn_in)
             target_carry = self._after(self._target.module, steps, burn_in)
             steps = steps.from_row(burn_in)
-            target_q = self._target.module(steps.inputs, target_carry)[0].q
-        q = self.network(steps.inputs, carry)[0].q
+            target_q = self._asked(self._target.module)(steps.inputs, target_carry)[0].q
+        q = self._asked(self.network)(steps.inputs, carry)[0].q
         with torch.no_grad():
             target = self._targets(q.detach(), target_q, steps)
         # The actions of rows in which none was played may be anything.
@@ -144,7 +144,7 @@ class R2D1(QLearning):
         """Return the carry of a network after the burn-in."""
         if not burn_in:
             return steps.carry
-        return network(_rows(steps.inputs, 0, burn_in), steps.carry)[1]
+        return self._asked(network)(_rows(steps.inputs, 0, burn_in), steps.carry)[1]
 
 
 def _rows(inputs: Inputs, begin: int, end: int | None) -> Inputs:

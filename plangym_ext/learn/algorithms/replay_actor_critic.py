@@ -48,26 +48,19 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         """Refuse a network whose actions cannot be learned by this algorithm.
 
         Raises:
-            InvalidOption: it has no policy head, other actions, or normalises observations,
-                whose moments only rollouts add to.
+            InvalidOption: it has no policy head, or other actions.
         """
-        where = type(self).__name__
         if not self._has_policy():
             raise InvalidOption(
-                f"{where}: the network must have a policy head; it has none. Name it in "
-                f"AgentConfig(heads=...)."
-            )
-        if getattr(self.network, "normalizer", None) is not None:
-            raise InvalidOption(
-                f"{where}: the network must take observations as they are; it normalises them. "
-                f"Set normalize_obs=False, or wrap the env with a normalisation of your own."
+                f"{type(self).__name__}: the network must have a policy head; it has none. Name it "
+                f"in AgentConfig(heads=...)."
             )
 
     def _update(self, steps: Steps) -> Updated:
         config = self.config
         with torch.no_grad():
             target = self._target(steps)
-        q = self._critics(steps.obs, steps.action)
+        q = self._asked(self._critics)(steps.obs, steps.action)
         if self._critics.by_action:
             q = self._chosen(q, steps.action)
         loss = critic_loss(q, target, steps.weight)
@@ -108,5 +101,5 @@ class ReplayActorCritic(OffPolicyAlgorithm):
 
     def _params(self, network: Any, obs: Any) -> Any:
         """Return `[N, P]`, the numbers of the policy."""
-        out, _ = network(shown(obs))
+        out, _ = self._asked(network)(shown(obs))
         return out.policy_logits

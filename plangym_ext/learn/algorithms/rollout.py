@@ -85,10 +85,37 @@ class Rollout(NamedTuple):
 
     def rows_by_gae(self, value: Any, discount: float, gae_lambda: float) -> Rows:
         """Return what losses need, with advantages by GAE; `value` is `[T, B]`."""
-        advantage = gae(
-            self.reward, value, self.terminated, gamma=discount, lam=gae_lambda, **self.ends
-        )
+        if self._is_plain:
+            advantage = self._compiled_gae(value, discount, gae_lambda)
+        else:
+            advantage = gae(
+                self.reward, value, self.terminated, gamma=discount, lam=gae_lambda, **self.ends
+            )
         return self.rows(advantage, advantage + value)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the compiled estimate takes these rows: all count, and lie in memory here."""
+        kinds = {self.reward.dtype, self.ends["bootstrap"].dtype, self.ends["final_value"].dtype}
+        return self.valid is None and self.reward.device.type == "cpu" and kinds == {torch.float32}
+
+    def _compiled_gae(self, value: Any, discount: float, gae_lambda: float) -> Any:
+        # Here and not above: numba is loaded where something is learned of such rows.
+        from plangym_ext.learn.compiled import advantages
+
+        found = torch.empty(self.reward.shape)
+        advantages.gae(
+            self.reward.numpy(),
+            value.numpy(),
+            self.terminated.numpy(),
+            self.ends["truncated"].numpy(),
+            self.ends["final_value"].numpy(),
+            self.ends["bootstrap"].numpy(),
+            discount,
+            gae_lambda,
+            found.numpy(),
+        )
+        return found
 
 
 def rollout_of(

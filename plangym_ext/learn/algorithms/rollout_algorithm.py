@@ -7,8 +7,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from plangym_ext.errors import ForeignNetwork, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.config import RolloutConfig
@@ -207,4 +205,4 @@ class RolloutAlgorithm(AgentAlgorithm):
 
 def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
     """Return the mean of each number over the updates of a round."""
-    return {name: float(np.mean([float(row[name]) for row in logged])) for name in logged[0]}
+    return {name: sum(float(row[name]) for row in logged) / len(logged) for name in logged[0]}

@@ -89,12 +89,14 @@ class SAC(ReplayActorCritic):
         if self._critics.by_action:
             log_probs = functional.log_softmax(params, dim=1)
             with torch.no_grad():
-                q = critics(obs)
+                q = self._asked(critics)(obs)
             value = discrete_soft_value(q, log_probs, temperature)
             return value, (log_probs.exp() * log_probs).sum(dim=1)
         noise = TorchNoise(params.shape[:-1], device=params.device)
         action, log_prob = self.network.distribution.rsample_with_log_prob(params, noise)
-        return soft_value(critics(obs, action, frozen=True), log_prob, temperature), log_prob
+        return soft_value(
+            self._asked(critics)(obs, action, frozen=True), log_prob, temperature
+        ), log_prob
 
 
 @final

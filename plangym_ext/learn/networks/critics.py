@@ -12,6 +12,7 @@ from plangym_ext.learn.networks.agent_config import AgentConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
 from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
 
 @final
@@ -27,6 +28,8 @@ class Critics(nn.Module):
         count: E.
         hidden: widths of the dense layers.
         precision: see `dense_layers_product`.
+        normalizer: of observations, a part of the policy's network; None: they are taken as
+            they are.
 
     Attributes:
         weights: of each layer, `[E, out, in]`.
@@ -42,9 +45,10 @@ class Critics(nn.Module):
         count: int,
         hidden: tuple[int, ...],
         precision: str = "float32",
+        normalizer: ObservationNormalizer | None = None,
     ) -> None:
         super().__init__()
-        self.precision = precision
+        self.precision, self.normalizer = precision, normalizer
         self.parts = ObservationParts(observation_space, AgentConfig())
         self.by_action = isinstance(action_space, spaces.Discrete)
         width, out = self.parts.width, 1
@@ -75,6 +79,8 @@ class Critics(nn.Module):
         Returns:
             `[E, N]`; `[E, N, A]` where `by_action`.
         """
+        if self.normalizer is not None:
+            obs = self.normalizer(obs)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             rows = self.parts(obs)
         if self.action is not None:
@@ -89,6 +95,8 @@ class Critics(nn.Module):
 
 def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision: str) -> Critics:
     """Return critics of the actions of a policy network, with weights that torch draws.
+
+    If it normalises observations, they see the same ones.
 
     Args:
         network: such as `make_agent_network` makes.
@@ -107,4 +115,5 @@ def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision
             "make_critics: the network must have the attributes observation_space and "
             "action_space, and no carry; make it with make_agent_network and recurrent='none'."
         )
-    return Critics(found[0], found[1], count=count, hidden=hidden, precision=precision)
+    normalizer = getattr(network, "normalizer", None)
+    return Critics(*found, count=count, hidden=hidden, precision=precision, normalizer=normalizer)

@@ -78,14 +78,25 @@ class ObservationEncoder(nn.Module):
             parts = obs.reshape(len(obs), -1).long() - self._origins.to(obs.device)
             encoded = [functional.one_hot(parts[:, i], n) for i, n in enumerate(self._counts)]
             return torch.cat(encoded, dim=1).float()
-        x = obs.to(torch.float32)
+        return self.scaled(obs, torch.empty(obs.shape, device=obs.device))
+
+    def scaled(self, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """Encode what is not one-hot by means of memory `out`, as large as `obs`, float32."""
+        as_it_is = obs.dtype is torch.float32 and self._low == 0.0 and self._scale == 1.0
+        # In place: of pictures a fresh result takes longer to be given memory than to be computed.
+        x = obs if as_it_is else out.copy_(obs)
         if self._low != 0.0:
-            x = x - self._low
+            x -= self._low
         if self._scale != 1.0:
-            x = x * self._scale
+            x *= self._scale
         if self._axes:
             x = x.permute(self._axes)
         return x.reshape(len(obs), *self.shape)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether `scaled` does all."""
+        return not self._counts
 
 
 def integer_range(space: spaces.Box) -> tuple[float, float] | None:

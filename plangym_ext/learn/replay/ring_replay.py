@@ -81,6 +81,11 @@ class RingReplay(ABC):
         """Return the steps that may be drawn."""
         return 0 if self._ring is None else self._ring.num_valid
 
+    @property
+    def num_envs(self) -> int:
+        """B; 0 until the first `add`."""
+        return 0 if self._ring is None else self._ring.envs
+
     @abstractmethod
     def add(self, tree: ArrayDict) -> None:
         """Copy a fragment in; the oldest steps make room.

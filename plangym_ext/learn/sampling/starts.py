@@ -35,7 +35,10 @@ class Starts(ABC):
 
     @abstractmethod
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return `[N]` float64 >= 0, not all 0: how likely each state is, next to the others."""
+        """Return `[N]` float64 >= 0, not all 0: how likely each state is, next to the others.
+
+        It may be a view of the object's own, which is not to be written to.
+        """
 
     @abstractmethod
     def after(self, episodes: Mapping[str, Ndarray]) -> Self:
@@ -55,7 +58,7 @@ class Starts(ABC):
         """Return what `state_dict` was taken of."""
 
     def table(self) -> npt.NDArray[np.float64]:
-        """Return `[N]` float64, the sums of the weights up to each state, the last one `share`."""
+        """Return `[N]` float64, fresh: sums of weights up to each state, the last `share`."""
         weights = self.weights()
         found: npt.NDArray[np.float64] = np.cumsum(weights) * (self.share / weights.sum())
         # Exactly, or rounding would let a reset, or a state of no weight, be drawn.

@@ -55,7 +55,9 @@ class Cell(NamedTuple):
         rounds = max(1, QUICK // config.steps_per_round) if quick else config.rounds
         if self.who == "ours":
             return {**plain(config), "rounds": rounds}
-        return {**sb3_settings(config), "steps": rounds * config.steps_per_round}
+        steps = rounds * config.steps_per_round
+        # Where speed is measured it has no monitor and no callback.
+        return {**sb3_settings(config), "steps": steps, "bare": self.name in SPEED}
 
 
 def cells(names: list[str], seeds: list[int], who: list[str]) -> Iterator[Cell]:

@@ -5,6 +5,7 @@ The interpreter needs stable_baselines3 alone, and plangym_ext where the env is 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import sys
@@ -20,7 +21,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stable_baselines3.dqn import dqn
 
 from agent_runs.curve import Curve
@@ -47,12 +48,7 @@ def main() -> None:
         __import__("plangym_ext.envs")
     began = time.perf_counter()
     curve = Curve(settings["steps"])
-    envs: Any = make_vec_env(
-        settings["env"],
-        settings["num_envs"],
-        seed=settings["seed"],
-        env_kwargs=settings["env_kwargs"],
-    )
+    envs = made(settings)
     if settings["normalize"]:
         envs = VecNormalize(envs, **settings["normalize"])
     if settings["algorithm"] == "DQN" and settings["squared"]:
@@ -66,7 +62,7 @@ def main() -> None:
         policy_kwargs=policy(settings["policy"]),
         **keywords(settings["keywords"], envs),
     )
-    model.learn(settings["steps"], callback=_Watch(curve))
+    model.learn(settings["steps"], callback=None if settings["bare"] else _Watch(curve))
     seconds = time.perf_counter() - began
     found = {
         "steps": model.num_timesteps,
@@ -79,6 +75,19 @@ def main() -> None:
     partial = Path(request["out"]).with_suffix(".part")
     partial.write_text(json.dumps(found, indent=2))
     partial.replace(request["out"])
+
+
+def made(settings: dict[str, Any]) -> Any:
+    """Return the envs; where speed counts, without what is only to be looked at."""
+    if settings["bare"]:
+        make = functools.partial(gym.make, settings["env"], **settings["env_kwargs"])
+        return DummyVecEnv([make] * settings["num_envs"])
+    return make_vec_env(
+        settings["env"],
+        settings["num_envs"],
+        seed=settings["seed"],
+        env_kwargs=settings["env_kwargs"],
+    )
 
 
 def policy(settings: dict[str, Any]) -> dict[str, Any]:

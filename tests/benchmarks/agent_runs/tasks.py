@@ -46,6 +46,7 @@ _QR_DQN = {
     "algorithm": {"name": "qr_dqn", "epsilon": 0.01 / 128},
 }
 _ACROBOT = {"env": {"id": "Acrobot-v1"}}
+_T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,35 @@ LEARNING: Mapping[str, Task] = {
     ),
     "recurrent_ppo_cartpole_no_velocity": Task(
         "recurrent_ppo_cartpole_no_velocity", 102_400, aim=500.0, source="rl-zoo3", sb3=False
+    ),
+    "r2d1_cartpole_no_velocity": Task(
+        "r2d1_cartpole_no_velocity", 102_400, aim=500.0, source="the most there is", sb3=False
+    ),
+    "r2d1 TMaze": Task(
+        "r2d1_cartpole_no_velocity",
+        51_200,
+        changed=_T_MAZE,
+        aim=4.0,
+        source="the most there is",
+        sb3=False,
+    ),
+    "dqn TMaze, without memory": Task(
+        "dqn_cartpole",
+        51_200,
+        changed={
+            **_T_MAZE,
+            "collector": {"num_envs": 16, "moves": 16},
+            "algorithm": {
+                "learning_rate": 1e-3,
+                "learning_starts": 2_000,
+                "updates_per_step": 0.0625,
+                "target_every": 100,
+                "exploration": {"start": 1.0, "end": 0.05, "over": 20_000},
+            },
+        },
+        aim=1.95,
+        source="the most without memory",
+        sb3=False,
     ),
     "recurrent_ppo_pendulum_no_velocity": Task(
         "recurrent_ppo_pendulum_no_velocity", 100_352, aim=-218.0, source="rl-zoo3", sb3=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 
 import numpy as np
 import pytest
@@ -239,6 +240,25 @@ def test_the_share_of_random_actions_goes_by_steps():
     assert seen == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
+def test_each_env_has_a_share_of_random_actions_of_its_own():
+    venv = make_vec("CartPole-v1", 3, backend="kernel", autoreset_mode="same_step")
+    most, least = (Schedule(start=1.0, end=end, over=12) for end in (0.64, 0.01))
+    agent, algorithm = made(venv, exploration=most, exploration_least=least)
+    seen = []
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        for _ in range(4):
+            rounds(sampler, agent, algorithm, 1)
+            seen.append(agent.epsilon.tolist())
+    assert seen[0] == 1.0  # how many envs there are is not known yet
+    middle = 0.505, (0.505 * 0.82) ** 0.5, 0.82
+    for found, wanted in zip(
+        seen[1:], (middle, (0.01, 0.08, 0.64), (0.01, 0.08, 0.64)), strict=True
+    ):
+        assert found == pytest.approx(wanted)
+    with pytest.raises(InvalidOption, match=r"exploration\.end must be a finite number in \[1e-06"):
+        DQN.config_class(exploration=Schedule(start=1.0, end=0.0, over=1), exploration_least=0.1)
+
+
 def test_the_target_network_is_a_copy_and_follows():
     one = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     target = TargetNetwork(one)
@@ -291,6 +311,30 @@ def test_observations_are_normalised_by_what_was_seen_before_this_round():
     assert float(part.count) == 96
     theirs = algorithm.modules["target"].normalizer.parts[0]
     assert 0 < float(theirs.count) < 96
+
+
+def test_without_a_compiler_compile_is_refused_in_a_line(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    with venv, pytest.raises(InvalidOption, match=r"DQN: compile=True needs a C\+\+") as error:
+        made(venv, compile=True)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif("PYTEST_LONG" not in os.environ, reason="compiles for a minute")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own
+def test_networks_that_torch_compiles_learn_the_same():
+    found = []
+    for options in ({}, {"compile": True}):
+        venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
+        agent, algorithm = made(venv, compiled=False, double=True, **options)
+        with SerialSampler(venv, agent, 8, seed=0) as sampler:
+            rounds(sampler, agent, algorithm, 3)
+        assert algorithm.updates > 4
+        found.append(list(agent.network.state_dict().values()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 # Going on -----------------------------------------------------------------------------------

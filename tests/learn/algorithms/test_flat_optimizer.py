@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from plangym_ext.learn import A2CConfig  # noqa: E402
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer  # noqa: E402
+from plangym_ext.learn.algorithms import flat_optimizer as module  # noqa: E402
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer  # noqa: E402
+from plangym_ext.learn.compiled import optimizers  # noqa: E402
 from plangym_ext.learn.trainers.optimizers import make_optimizer  # noqa: E402
 
 
@@ -65,3 +67,40 @@ def test_weights_that_were_changed_from_outside_are_gone_on_from():
     optimizer.read()
     optimizer.step(loss_of(net, 0), 0.0, 0.5)
     assert torch.equal(numbers(net), numbers(other))
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "sgd"])
+def test_compiled_steps_go_on_from_torchs_and_torchs_from_them(name, l2, monkeypatch):
+    config = A2CConfig(optimizer=name, learning_rate=0.02, l2=l2)
+    compiled, mixed = network(), network()
+    mine = flat_optimizer(compiled, config)
+    monkeypatch.setattr(module, "_SMALL", 0)
+    plain = flat_optimizer(mixed, config)
+    assert type(mine._steps) is not type(plain._steps)
+    for step in range(6):
+        if step == 3:  # each goes on from what the other one remembers
+            told = copy.deepcopy(mine.state_dict()), copy.deepcopy(plain.state_dict())
+            assert [sorted(part) for part in told[0].values()] == [
+                sorted(part) for part in told[1].values()
+            ]
+            mine.load_state_dict(told[1])
+            plain.load_state_dict(told[0])
+        mine.step(loss_of(compiled, step), 0.02, 0.5)
+        plain.step(loss_of(mixed, step), 0.02, 0.5)
+        torch.testing.assert_close(numbers(compiled), numbers(mixed), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
+def test_the_compiled_part_is_the_same_as_python(name, monkeypatch):
+    found = []
+    for plain in (False, True):
+        if plain:
+            kernel = getattr(optimizers, name)
+            monkeypatch.setattr(optimizers, name, getattr(kernel, "py_func", kernel))
+        net = network()
+        optimizer = flat_optimizer(net, A2CConfig(optimizer=name, l2=0.1))
+        for step in range(3):
+            optimizer.step(loss_of(net, step), 0.02, 0.5)
+        found.append(numbers(net))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)

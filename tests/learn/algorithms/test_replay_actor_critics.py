@@ -266,6 +266,29 @@ def test_a_saved_algorithm_goes_on_bit_for_bit(name, options):
     goes_on_bit_for_bit(begin, whole=5, before=2, least=20)
 
 
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_normalised_observations_are_what_all_networks_see(name):
+    def begin():
+        venv = make_vec("Pendulum-v1", 3, autoreset_mode="same_step")
+        return venv, *made(venv, name, seed=5, network={"normalize_obs": True})
+
+    goes_on_bit_for_bit(begin, whole=5, before=2, least=20)
+    venv, agent, algorithm = begin()
+    with SerialSampler(venv, agent, 4, seed=0) as sampler:
+        rounds(sampler, agent, algorithm, 4)
+        seen = torch.from_numpy(sampler.tree["obs"].to_ndarray()[:3, 0])
+        action = torch.zeros(3, 1)
+    normalizer, critics = agent.network.normalizer, algorithm.modules["critics"]
+    assert float(normalizer.parts[0].count) == 4 * 4 * 3
+    assert not torch.allclose(normalizer(seen), seen)
+    found = critics(seen, action)
+    # Those of the target are what they were before this round was added.
+    theirs = algorithm.modules["target_critics"].normalizer
+    assert float(theirs.parts[0].count) == 3 * 4 * 3
+    critics.normalizer = None
+    torch.testing.assert_close(critics(normalizer(seen), action), found)
+
+
 # What cannot be ---------------------------------------------------------------------------
 
 
@@ -278,8 +301,6 @@ def test_policies_that_cannot_be_learned_are_refused():
             TD3(make_agent_network(*space, SoftPolicyConfig(), seed=0))
         with pytest.raises(InvalidOption, match="actions of a Box alone"):
             made(other, "ddpg")
-        with pytest.raises(InvalidOption, match="must take observations as they are"):
-            made(venv, "sac", network={"normalize_obs": True})
         with pytest.raises(InvalidOption, match="policy head"):
             made(venv, "sac", network={"heads": ("value",)})
 

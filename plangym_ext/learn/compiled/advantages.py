@@ -1,0 +1,47 @@
+"""Advantages of a fragment in compiled code; the definition is in `learn.returns`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.core.jit import kernel
+
+
+@kernel
+def gae(
+    reward: Any,
+    value: Any,
+    terminated: Any,
+    truncated: Any,
+    final_value: Any,
+    bootstrap: Any,
+    gamma: float,
+    lam: float,
+    out: Any,
+) -> None:
+    """Write generalised advantage estimates; see `plangym_ext.learn.returns.gae`.
+
+    Args:
+        reward: `[T, B]` float32.
+        value: `[T, B]` float32, of the observation before each row.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        final_value: `[T, B]` float32, of the last observation where one is truncated.
+        bootstrap: `[B]` float32, of the observation after the last row.
+        gamma: discount.
+        lam: λ.
+        out: `[T, B]` float32, written.
+    """
+    kind = reward.dtype.type
+    discount, decay = kind(gamma), kind(gamma * lam)
+    for b in range(reward.shape[1]):
+        following, advantage = bootstrap[b], kind(0)
+        for t in range(reward.shape[0] - 1, -1, -1):
+            if terminated[t, b]:
+                following, advantage = kind(0), kind(0)
+            elif truncated[t, b]:
+                following, advantage = final_value[t, b], kind(0)
+            delta = reward[t, b] + discount * following - value[t, b]
+            advantage = delta + decay * advantage
+            out[t, b] = advantage
+            following = value[t, b]
