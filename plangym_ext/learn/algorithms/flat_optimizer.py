@@ -51,7 +51,7 @@ class FlatOptimizer:
         rest = [p for p in learned if p.ndim <= 1 or not decay]
         self._parts = [_Part(parameters) for parameters in (decayed, rest) if parameters]
         self._parameters = [p for part in self._parts for p in part.parameters]
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [part.vector], "weight_decay": decay if part.parameters is decayed else 0.0}
             for part in self._parts
         ]

@@ -104,9 +104,17 @@ class Rollout(NamedTuple):
         from plangym_ext.learn.compiled import advantages
 
         found = torch.empty(self.reward.shape)
-        ends = (self.ends[name] for name in ("truncated", "final_value", "bootstrap"))
-        arrays = (part.numpy() for part in (self.reward, value, self.terminated, *ends))
-        advantages.gae(*arrays, discount, gae_lambda, found.numpy())
+        advantages.gae(
+            self.reward.numpy(),
+            value.numpy(),
+            self.terminated.numpy(),
+            self.ends["truncated"].numpy(),
+            self.ends["final_value"].numpy(),
+            self.ends["bootstrap"].numpy(),
+            discount,
+            gae_lambda,
+            found.numpy(),
+        )
         return found
 
 

@@ -56,15 +56,18 @@ class VectorSteps:
         for (weights, gradient), memory, decay in parts:
             if self._kind == "rmsprop":
                 optimizers.rmsprop(
-                    weights, gradient, *memory, scale, rate, _ALPHA, self._epsilon, decay
+                    weights, gradient, memory[0], scale, rate, _ALPHA, self._epsilon, decay
                 )
             elif self._kind == "sgd":
-                first = self._count == 1
-                optimizers.sgd(weights, gradient, *memory, first, scale, rate, _MOMENTUM, decay)
+                begins = self._count == 1
+                optimizers.sgd(weights, gradient, memory[0], begins, scale, rate, _MOMENTUM, decay)
             else:
                 size = rate, *_BETAS, self._epsilon, decay
                 decoupled = self._kind == "adamw"
-                optimizers.adam(weights, gradient, *memory, self._count, scale, *size, decoupled)
+                first, second = memory
+                optimizers.adam(
+                    weights, gradient, first, second, self._count, scale, *size, decoupled
+                )
 
     def state_dict(self) -> dict[int, dict[str, Any]]:
         """Return the moments by number of the vector, as torch's optimisers do."""
