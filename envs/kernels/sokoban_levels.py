@@ -8,7 +8,8 @@ import numpy as np
 
 from plangym_ext.envs.kernels.sokoban import cursor, generator, place_player, set_cursor
 from plangym_ext.envs.sokoban.cells import PLAYER, PLAYER_ON_TARGET
-from plangym_ext.envs.sokoban.generator import _generate, new_work
+from plangym_ext.envs.sokoban.draws import new_work
+from plangym_ext.envs.sokoban.generator import _generate
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 

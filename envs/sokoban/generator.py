@@ -8,8 +8,6 @@ The kernels also run as plain Python (`NUMBA_DISABLE_JIT=1`) with the same resul
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +22,7 @@ from plangym_ext.envs.sokoban.cells import (
     TARGET,
     WALL,
 )
+from plangym_ext.envs.sokoban.draws import Work, draw, new_work
 
 # Caves and walks tried before a size is given up; even crowded sizes need few.
 _MAX_ATTEMPTS = 500
@@ -34,62 +33,8 @@ _PULLS_PER_BOX, _MAX_PULL = 16, 4
 # gym-sokoban's cave: chance to turn at a step, and steps per unit of H + W.
 _TURN, _STEPS_PER_SIDE = 0.35, 1.7
 
-_LOW32 = 0xFFFFFFFF
-# Random words are made so many at a time: a loop over them runs on whole vectors.
-_NUM_WORDS = 128
 # Cells that the player has not entered (yet), and those that it cannot enter.
 _UNREACHED, _CLOSED = -1, -2
-
-
-class Work(NamedTuple):
-    """Arrays of one generation; C is H * W cells, K boxes, P longest solution."""
-
-    cells: NDArray[np.uint8]  # [C] codes without the player
-    best_cells: NDArray[np.uint8]  # [C], best position met so far
-    boxes: NDArray[np.int64]  # [K] cells of the boxes
-    distance: NDArray[np.int64]  # [C] walking steps to the nearest target
-    arrived: NDArray[np.int8]  # [C] action that entered the cell, below 0 if none did
-    queue: NDArray[np.int64]  # [C]
-    path: NDArray[np.int8]  # [P] actions of the backward play
-    random: NDArray[np.int64]  # [3]: two 32-bit keys and a counter
-    words: NDArray[np.int64]  # [_NUM_WORDS] 32-bit numbers, those up to the counter used
-
-
-@kernel
-def _mix(word: int) -> int:
-    """Scramble a 32-bit number, one to one."""
-    word ^= word >> 16
-    word = (word * 0x7FEB352D) & _LOW32
-    word ^= word >> 15
-    word = (word * 0x846CA68B) & _LOW32
-    return word ^ (word >> 16)
-
-
-@kernel
-def _fill_words(work: Work) -> None:
-    """Make the words that follow the counter.
-
-    Hashes of a counter: they need no more than 64-bit signed products, which Python and
-    compiled code treat alike. Source: mixing constants of "lowbias32", C. Wellons,
-    hash-prospector (public domain).
-    """
-    first, second, counter = int(work.random[0]), int(work.random[1]), int(work.random[2])
-    for k in range(_NUM_WORDS):
-        # The counter is hashed before the first key is added: otherwise the numbers of
-        # seed 2 would be those of seed 0, two draws later.
-        word = _mix((counter + 1 + k) & _LOW32)
-        word = _mix((word + first) & _LOW32)
-        work.words[k] = _mix((word + second) & _LOW32)
-
-
-@kernel
-def _draw(work: Work, n: int) -> int:
-    """Draw a uniform integer in [0, n), n < 2**31."""
-    used = int(work.random[2]) % _NUM_WORDS
-    if used == 0:
-        _fill_words(work)
-    work.random[2] += 1
-    return (int(work.words[used]) * n) >> 32
 
 
 @kernel
@@ -107,18 +52,18 @@ def _carve(work: Work, height: int, width: int, steps: int) -> None:
     """Dig a connected cave with a small brush that walks `steps` at random, in place."""
     cells = work.cells
     cells[:] = WALL
-    row, col = 1 + _draw(work, height - 2), 1 + _draw(work, width - 2)
-    heading = _draw(work, 4)
+    row, col = 1 + draw(work, height - 2), 1 + draw(work, width - 2)
+    heading = draw(work, 4)
     for _ in range(steps):
-        if _draw(work, 1000) < 1000 * _TURN:
-            heading = _draw(work, 4)
+        if draw(work, 1000) < 1000 * _TURN:
+            heading = draw(work, 4)
         sign = 2 * (heading & 1) - 1
         row = min(max(row + (sign if heading < 2 else 0), 1), height - 2)
         col = min(max(col + (0 if heading < 2 else sign), 1), width - 2)
         cells[row * width + col] = FLOOR
         # The brush also takes up to two neighbours: straight, bent, or one twice.
         for _ in range(2):
-            near = row * width + col + _stride(width, _draw(work, 4))
+            near = row * width + col + _stride(width, draw(work, 4))
             cells[near] = FLOOR
     # It digs into the outer wall, too, which is put back at once.
     for k in range(width):
@@ -137,7 +82,7 @@ def _take_floor(work: Work) -> int:
         count += work.cells[cell] == FLOOR
     if count == 0:
         return -1
-    return work.queue[_draw(work, count)]
+    return work.queue[draw(work, count)]
 
 
 @kernel
@@ -232,7 +177,7 @@ def _choose_pull(work: Work, width: int) -> int:
             count += is_reached & ((beyond == FLOOR) | (beyond == TARGET))
     if count == 0:
         return -1
-    first, second = work.queue[_draw(work, count)], work.queue[_draw(work, count)]
+    first, second = work.queue[draw(work, count)], work.queue[draw(work, count)]
     gain = _gain(work, width, second) - _gain(work, width, first)
     return second if gain > 0 else first
 
@@ -265,7 +210,7 @@ def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tupl
     box, action = choice // 4, choice % 4
     step = _stride(width, action)
     cells = work.cells
-    for _ in range(1 + _draw(work, _MAX_PULL)):
+    for _ in range(1 + draw(work, _MAX_PULL)):
         ahead = player + step
         if not FLOOR <= cells[ahead] <= TARGET:
             break
@@ -344,28 +289,11 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
         work.cells[:] = work.best_cells
         # The last pull would give away the first push: the player walks on.
         reached = _flood(work, width, player)
-        start = work.queue[_draw(work, reached)]
+        start = work.queue[draw(work, reached)]
         length = _walk(work, width, player, start, length)
         work.cells[start] = PLAYER_ON_TARGET if work.cells[start] == TARGET else PLAYER
         return length
     return -1
-
-
-@kernel
-def new_work(seed: int, size: int, num_boxes: int) -> Work:
-    """Return fresh arrays for a board of `size` cells."""
-    return Work(
-        np.zeros(size, np.uint8),
-        np.zeros(size, np.uint8),
-        np.zeros(num_boxes, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int8),
-        # `_choose_pull` lists four pulls per box in it.
-        np.zeros(max(size, 4 * num_boxes), np.int64),
-        np.zeros(16 * size, np.int8),
-        np.array([seed & _LOW32, seed >> 32, 0], np.int64),
-        np.zeros(_NUM_WORDS, np.int64),
-    )
 
 
 def generate_level(

@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "a network learns from planning, or an agent from playing"),
     "sweep": ("sweep", "many training runs: values of settings, and seeds"),
     "eval": ("evaluate", "play episodes with what was trained, or compare several players"),
+    "audit": ("audit", "what a critic says of states, against returns from these states"),
     "states": ("draw_states", "keep states that a player comes through, to begin from"),
     "plot": ("plot", "curves of runs, seeds together"),
     "report": ("report", "one page about runs, which needs no network"),

@@ -63,6 +63,9 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="tasks by name")
     parser.add_argument("--quick", action="store_true", help="few rounds and episodes, to try it")
+    parser.add_argument(
+        "--finished", action="store_true", help="play nothing: the table of what is there"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/paired"), help="folder of cells")
     parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     return parser.parse_args()
@@ -152,6 +155,8 @@ def main() -> None:
             continue
         for kind in KINDS:
             file = options.out / f"{number}-{kind}.json"
+            if options.finished and not file.exists():
+                continue
             if not file.exists():
                 print(f"{name}, {kind}", flush=True)
                 write_json(file, measured(task, kind, options.out, quick=options.quick))

@@ -20,6 +20,7 @@ from published import ROOT, Command, published, tox_environments
 REDUCED: dict[str, str] = {
     "agents.py": "--rounds 1",
     "arrays.py": "--rounds 2",
+    "audit.py": "--quick --only CartPole",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
@@ -52,6 +53,7 @@ REDUCED_CLI: dict[str, str] = {
     "sweep": "--rounds 1 --seeds 1",
     "eval": "--episodes 2 --max-steps 20",
     "states": "--count 10",
+    "audit": "--rollouts 1 --max-steps 20",
     "doctor": "--steps 5",
     "plot": "",
     "report": "",

@@ -42,7 +42,7 @@ def test_help_loads_no_simulator_and_no_compiler():
     # What makes a command line slow to answer is what it imports.
     script = (
         "import sys; from plangym_ext.run.cli import main\n"
-        "for command in ('plan', 'train', 'eval', 'states'):\n"
+        "for command in ('plan', 'train', 'eval', 'states', 'audit'):\n"
         "    try: main([command, '--help'])\n"
         "    except SystemExit: pass\n"
         "print(sorted({'numba', 'gymnasium', 'torch', 'ale_py', 'mujoco'} & set(sys.modules)))"
