@@ -19,6 +19,7 @@ pytest.importorskip("ray", reason="the ray backend")
 import ray_cluster
 
 import plangym_ext
+from plangym_ext.planners import MCTS
 from plangym_ext.workers.ray import ray_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster")]
@@ -85,6 +86,18 @@ class TestCartPole(RayContract):
 
     options: ClassVar = {"max_episode_steps": 15}
     num_steps = 40
+
+    @pytest.mark.parametrize("options", [{}, {"wave_size": 4, "waves_in_flight": 3}], ids=str)
+    def test_searches_find_what_they_find_on_the_serial_backend(
+        self, serial, candidate, pool, options
+    ):
+        planner = MCTS(24, rollout_depth=5, **options)
+        found = []
+        for env in (serial, candidate):
+            rngs = [np.random.default_rng(seed) for seed in range(3)]
+            plans = planner.plan_batch(env, pool[:3], rngs=rngs)
+            found.append([(plan.visits.tolist(), plan.q.tolist()) for plan in plans])
+        assert found[0] == found[1]
 
 
 class TestHalfCheetah(RayContract):

@@ -30,6 +30,8 @@ REDUCED: dict[str, str] = {
     "paired.py": "--quick --only CartPole",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
     "ratios.py": "--out ratios.svg",
+    "ray_kills.py": "--kills 2",
+    "ray_scaling.py": "--rounds 2 --actors 2",
     "replay.py": "--rows 4000 --frames 4000 --rounds 2",
     "resume.py": "--presets dqn_cartpole --kills 1 --rounds 4",
     "returns.py": "--rounds 2",

@@ -164,9 +164,7 @@ def test_a_node_that_dies_is_done_without_and_used_again_when_it_is_back(env, cl
     assert far not in ray_cluster.ready_actors(env)
     assert_right_despite(env, lambda: None, seed=4)
     back = cluster.add_node(num_cpus=1, object_store_memory=ray_cluster.STORE)
-    before = far.deaths
     actor(env, near=False)
     assert_right_despite(env, lambda: None, seed=5)
     assert far in ray_cluster.ready_actors(env)
-    assert far.deaths < before
     cluster.remove_node(back)

@@ -59,7 +59,7 @@ class Actor:
         description: what it says of itself; None until it is ready.
         rate: row steps a second; None if none was seen.
         sent: what it has not answered, oldest first.
-        deaths: how many of its kind have died since one was ready.
+        deaths: how many have died since one was ready.
     """
 
     def __init__(self, index: int, n_workers: int, begin: Callable[[int], Any]) -> None:
@@ -111,7 +111,7 @@ class Actor:
         now = time.monotonic()
         if watched:
             seconds = max(seconds, now - max(sent.since, self._answered))
-        self._answered, self._asked, self.deaths = now, None, 0
+        self._answered, self._asked = now, None
         if sent not in self.sent:  # it has died since
             return
         self.sent.remove(sent)
@@ -197,18 +197,19 @@ class ActorPool:
             except ray.exceptions.RayTaskError:
                 raise
             except ray.exceptions.RayError as error:
-                if actor.deaths >= _MAX_DEATHS:
-                    raise WorkerDied(
-                        f"{actor.where}: {actor.deaths + 1} in a row died while they built the "
-                        f"env; the last because {error}",
-                        worker=actor.index,
-                    ) from error
                 actor.restart()
-                continue
+                if actor.deaths <= _MAX_DEATHS or any(one.description for one in self.actors):
+                    continue
+                actor.deaths, count = 0, actor.deaths
+                raise WorkerDied(
+                    f"{actor.where}: {count} in a row died while they built the env; the last "
+                    f"because {error}",
+                    worker=actor.index,
+                ) from error
             if isinstance(found, ErrorReport):
                 raise found.rebuild(actor.where)
             self._check(found)
-            actor.description = found
+            actor.description, actor.deaths = found, 0
 
     def _not_started(self) -> WorkerTimeout:
         ray = ray_module()

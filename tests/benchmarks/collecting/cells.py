@@ -16,6 +16,7 @@ _SERIAL, _CENTRAL = "ours, serial", "ours, central, two workers"
 _BUSY, _BUSY_TWO = "central, one worker", "central, two workers"
 _BUSY_HALVES = "alternating, a worker for each half"
 _WORKERS = "ours, actors in two workers"
+_ALONE = "ours, envs alone"
 _DUMMY, _SUBPROC = "SB3, DummyVecEnv", "SB3, SubprocVecEnv"
 _TORCHRL, _TIANSHOU, _ENVPOOL = "TorchRL", "Tianshou", "EnvPool"
 _SAMPLE_FACTORY = "Sample Factory, two workers"
@@ -29,6 +30,7 @@ _BY_NAME = {
         Contestant(_BUSY_TWO, "collecting.balanced:two_workers"),
         Contestant(_BUSY_HALVES, "collecting.balanced:alternating"),
         Contestant(_WORKERS, "collecting.ours:in_workers"),
+        Contestant(_ALONE, "collecting.ours:envs_alone"),
         Contestant(_DUMMY, "collecting.peers:dummy", "stable_baselines3"),
         Contestant(_SUBPROC, "collecting.peers:subproc", "stable_baselines3"),
         Contestant(_TORCHRL, "collecting.peers:torchrl", "torchrl"),
@@ -79,7 +81,7 @@ CELLS = [
     Cell(
         task_named("HalfCheetah-v5"),
         16,
-        (_SERIAL, _WORKERS, _DUMMY, _SUBPROC, _ENVPOOL),
+        (_SERIAL, _WORKERS, _ALONE, _DUMMY, _SUBPROC, _ENVPOOL),
         ((_SERIAL, _DUMMY, 3), (_SERIAL, _SUBPROC, 3), (_SERIAL, _ENVPOOL, 1)),
     ),
     Cell(

@@ -49,6 +49,21 @@ def serial(task: Task, rows: int, *, from_states: bool, n_workers: int | None = 
     return _runner(SerialSampler(venv, agent_for(venv), NUM_STEPS), rows)
 
 
+def envs_alone(task: Task, rows: int, *, from_states: bool) -> Runner:
+    """Step the same envs with the same actions again and again: no agent, and nothing is kept."""
+    del from_states
+    venv = made(task, rows)
+    venv.reset(seed=0)
+    venv.action_space.seed(0)
+    actions = venv.action_space.sample()
+
+    def steps() -> None:
+        for _ in range(NUM_STEPS):
+            venv.step(actions)
+
+    return Runner(steps, rows * NUM_STEPS, venv.close, warm_up=2)
+
+
 def in_workers(task: Task, rows: int, *, from_states: bool) -> Runner:
     """`WorkerSampler` with two workers."""
     del from_states

@@ -19,6 +19,7 @@ _MEANINGS = """
   network, preprocessed in the standard way.
 - **ours, serial**: `SerialSampler` over a native vector env, in one process, HalfCheetah on two
   threads; **central**: the same over two workers; **actors**: `WorkerSampler`.
+- **envs alone**: no agent, and nothing is kept: what is left for ours to gain.
 - **SB3**: `collect_rollouts` of its PPO. **TorchRL**, **Tianshou**: their collectors over envs in
   one process. **EnvPool**: two threads, in a plain loop with the same network.
 - **Sample Factory**: two workers and a process that infers for both, without a learner, in a
