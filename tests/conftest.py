@@ -65,6 +65,14 @@ def one_thread_per_process():
 
 
 @pytest.fixture(autouse=True)
+def modules_are_found_where_they_were():
+    """Put `sys.path` back: commands add the current folder, and its folders then are modules."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_left_behind(request):
     """Fail a test that leaves processes, descriptors or shared memory."""
     before = leaks.snapshot()
