@@ -237,12 +237,13 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_like_the_runs_alone(tmp_path, 
     from plangym_ext.run.settings.compose import compose
     from plangym_ext.run.training.runner import Runner
 
-    small = {"rounds": 3, "checkpoint_every": 1, "evaluation": {"every": 0}}
+    # Long enough for the queue, which looks ten times a second, to see it run.
+    small = {"rounds": 80, "checkpoint_every": 1, "evaluation": {"every": 0}}
     (job,) = jobs_of(Sweep([PRESET, small], {}))
     queue, killed = JobQueue(tmp_path, [job]), []
 
     def kill_once():
-        if not killed and list(tmp_path.rglob("checkpoint-00000001.pt")):
+        if not killed and list(tmp_path.rglob("checkpoint-000000[0-6]?.pt")):
             queue.running[0].process.kill()
             killed.append(True)
 
@@ -251,7 +252,7 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_like_the_runs_alone(tmp_path, 
     assert (killed, statuses) == ([True], [0])
     with Runner(compose([PRESET, small]), tmp_path / "alone") as runner:
         runner.run()
-    files = [next((tmp_path / name).rglob("*-00000003.pt")) for name in ("seed-0", "alone")]
+    files = [next((tmp_path / name).rglob("*-00000080.pt")) for name in ("seed-0", "alone")]
     found, want = (tensor_file.load(file)["trainer"]["network"] for file in files)
     assert all(torch.equal(found[name], want[name]) for name in want)
     progress = [(tmp_path / name / "progress.csv").read_bytes() for name in ("seed-0", "alone")]
