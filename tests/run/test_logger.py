@@ -367,3 +367,12 @@ def test_lines_above_leave_the_progress_where_it_was():
     line.update("short")
     line.end("over")
     assert on_screen(screen.getvalue()) == ["kept", "over", ""]
+
+
+def test_a_text_that_is_wider_than_the_terminal_is_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    screen = Terminal()
+    line = ProgressLine(screen, interval=0)
+    line.update("nineteen characters")
+    line.update("a text that would be wrapped")
+    assert on_screen(screen.getvalue()) == ["a text that would …"]

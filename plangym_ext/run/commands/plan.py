@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, MissingExtra
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.files import make_folder, make_vacant, write_json
 from plangym_ext.run.own_player import is_own, make_own
@@ -21,9 +21,6 @@ from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
-
-#: Exit status after Ctrl-C, as shells have it.
-INTERRUPTED = 130
 
 
 class _Stopped(Exception):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import FolderTaken, ForeignCheckpoint, InvalidOption
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
@@ -25,15 +25,14 @@ from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
-    let_settings_pass,
     typed_settings,
 )
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep
 
-#: Exit status after Ctrl-C, as shells have it, and of a sweep of which a run failed.
-INTERRUPTED, FAILED = 130, 1
+#: Exit status of a sweep of which a run failed.
+FAILED = 1
 
 _PLAN = "sweep.json"
 
@@ -83,28 +82,20 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)
-    if sources:
-        add_setting_options(parser, given, sources)
-    else:
-        let_settings_pass(parser, given)
+    add_setting_options(parser, given, sources)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:
-    """Return the preset that was typed, or that of the file."""
-    if given and not given[0].startswith("-"):
-        return [given[0]]
+    """Return the preset that was typed, or else that of the file, and the file's settings."""
+    typed = [given[0]] if given and not given[0].startswith("-") else []
     file = typed_settings(given).get("file")
-    if file and Path(file).exists():
-        return _of_file(Path(file))
-    return []
-
-
-def _of_file(path: Path) -> list[Any]:
+    if not file or not Path(file).exists():
+        return typed
     from plangym_ext.run.experiments.plan import read_sweep
     from plangym_ext.run.settings.settings import nested
 
-    found = read_sweep(path)
-    preset = [found["preset"]] if "preset" in found else []
+    found = read_sweep(Path(file))
+    preset = typed or [found["preset"]] * ("preset" in found)
     return [*preset, nested(found.get("settings", {}))]
 
 
@@ -180,10 +171,11 @@ def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
 
 def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
     """Run the jobs that are not done; return the names of those that failed."""
-    from plangym_ext.run.experiments.queue import OUTCOME, JobQueue
-    from plangym_ext.run.experiments.summary import final_return, is_done, share_done
+    from plangym_ext.run.experiments.outcome import DONE, outcome, write_outcome
+    from plangym_ext.run.experiments.queue import JobQueue
+    from plangym_ext.run.experiments.summary import final_return, share_done
 
-    left = [job for job in jobs if not is_done(options.out / job.name)]
+    left = [job for job in jobs if outcome(options.out / job.name) != DONE]
     if len(left) < len(jobs):
         print(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
     queue = JobQueue(
@@ -205,13 +197,12 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
     def ended(job: Job, status: int, seconds: float) -> None:
         folder = options.out / job.name
-        word = "failed" if status else "done"
-        write_json(folder / OUTCOME, {"status": word, "exit": status, "seconds": round(seconds, 3)})
+        write_outcome(folder, status, seconds)
         if status:
             failed.append(job.name)
         found = final_return(folder)
         told = "" if found is None else f", return {found:.6g}"
-        line.above(f"{word}: {job.name}{told}, {seconds:.0f} s")
+        line.above(f"{outcome(folder)}: {job.name}{told}, {seconds:.0f} s")
 
     try:
         queue.run(look, ended)

@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
+from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
-    let_settings_pass,
     typed_settings,
 )
-
-#: Exit status after Ctrl-C, as shells have it.
-INTERRUPTED = 130
 
 _OUT = Path("runs/train")
 
@@ -59,11 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)
-    # Settings depend on the planner, which takes a compiler with it: not for help alone.
-    if sources:
-        add_setting_options(parser, given, sources)
-    else:
-        let_settings_pass(parser, given)
+    add_setting_options(parser, given, sources)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.run import sweep
 from plangym_ext.run.cli import main
 from plangym_ext.run.experiments import queue as queues
+from plangym_ext.run.experiments.outcome import write_outcome
 from plangym_ext.run.experiments.plan import Sweep, jobs_of, read_sweep
 from plangym_ext.run.experiments.queue import RETRIES, JobQueue
 from plangym_ext.run.experiments.summary import final_return, scores, share_done
 from plangym_ext.run.experiments.variants import Range, grid, read_over, sampled
-from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.logger import Logger
 
 pytest.importorskip("torch")
@@ -112,6 +114,18 @@ def test_a_file_says_what_the_command_line_says(tmp_path, capsys):
     path.write_text("seed = 2\n")
     with pytest.raises(UnknownName, match="'seed'; a sweep has"):
         read_sweep(path)
+
+
+def test_a_preset_that_is_typed_takes_the_place_of_the_files_and_not_of_its_settings(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'preset = "{PRESET}"\n[settings]\nrounds = 3\n"algorithm.discount" = 0.5\n')
+    given = ["a2c_cartpole", "--file", str(path), "--rounds", "4"]
+    parser = argparse.ArgumentParser()
+    sweep.add_arguments(parser, given)
+    (job,) = jobs_of(sweep._asked(parser.parse_args(given)))
+    assert job.settings["algorithm"]["name"] == "a2c"
+    assert job.settings["algorithm"]["discount"] == 0.5
+    assert job.settings["rounds"] == 4
 
 
 @pytest.mark.parametrize(
@@ -217,14 +231,14 @@ def test_scores_are_of_the_runs_that_are_done(tmp_path):
             if number == 3:
                 logger.log(job.steps, {"eval/return": 30.0})
                 logger.log(2 * job.steps, {"return": 5.0})
-        write_json(tmp_path / job.name / "outcome.json", {"status": "done"})
+        write_outcome(tmp_path / job.name, 0, 1.0)
     assert [final_return(tmp_path / job.name) for job in jobs] == [0, 1, 2, 30]
     assert share_done(jobs[3], tmp_path) == 1
     assert [(row.variant, row.values) for row in scores(tmp_path, jobs)] == [
         ("high", [2, 30]),
         ("low", [0, 1]),
     ]
-    write_json(tmp_path / jobs[3].name / "outcome.json", {"status": "failed"})
+    write_outcome(tmp_path / jobs[3].name, 1, 1.0)
     assert scores(tmp_path, jobs)[0].values == [2]
     assert final_return(tmp_path / "nothing") is None
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from browser import opened
 
 from plangym_ext import StateSet, make
 from plangym_ext.planners import MCTS, RandomShooting, play
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.audit_page import audit_page
 from plangym_ext.run.evaluating.value_audit import ValueAudit, audit_values, rank_correlation
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 def pendulum_states(count):
@@ -151,13 +148,9 @@ def test_a_run_with_a_planner_has_no_critic_to_audit(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_browser_draws_the_page_without_a_network(run_folder, tmp_path):
-    if BROWSER is None:
-        pytest.skip("no chromium: apt-get install chromium")
     typed = ["--count", "6", "--rollouts", "2", "--max-steps", "40", "--out", str(tmp_path)]
     assert main(["audit", str(run_folder), *typed]) == 0
     shot = tmp_path / "page.png"
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=980,1200"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={shot}"]
-    command += ["--host-resolver-rules=MAP * ~NOTFOUND", (tmp_path / "audit.html").as_uri()]
-    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    no_network = "--host-resolver-rules=MAP * ~NOTFOUND"
+    opened(tmp_path / "audit.html", f"--screenshot={shot}", no_network, size="980,1200")
     assert shot.stat().st_size > 5000
