@@ -3,13 +3,14 @@
     python tests/benchmarks/control.py --page docs/benchmarks.md
 
 It is planning with the true model: nothing is learned, and the planner steps the simulator
-itself from its exact state. Episodes are kept in the JSON file as they end: run the program
-again to go on after an interrupt.
+itself from its exact state. Episodes are kept in the JSON file, the first steps of one that was
+interrupted too: run the program again to go on with the next.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,15 +71,15 @@ def part(kept: Kept) -> Iterator[str]:
     yield "decision | seconds a decision |\n|---|---:|---:|---|---:|---:|---:|---:|---:|\n"
     machines: set[str] = set()
     for task, learned in suite.LEARNED.items():
-        for cell, steps in _kept_cells(kept, task):
-            rows = list(kept.episodes(cell).values())
+        for planner in suite.PLANNERS:
+            rows, steps = _longest(kept, task, planner)
             if not rows:
                 continue
             described = ", ".join(f"{key} {value}" for key, value in rows[0]["machine"].items())
             machines.add(f"- {rows[0]['date']}: {described}.\n")
             others = " | ".join("" if one is None else str(one) for one in learned)
             figures = " | ".join(_figures(rows))
-            yield f"| {task} | {others} | {cell.planner} | {steps:,} | {figures} |\n"
+            yield f"| {task} | {others} | {planner} | {steps:,} | {figures} |\n"
     yield "\n"
     yield from sorted(machines)
 
@@ -91,12 +92,13 @@ def _figures(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield f"{sum(row['seconds'] for row in rows) / decisions:.2f}"
 
 
-def _kept_cells(kept: Kept, task: str) -> Iterator[tuple[Cell, int]]:
-    """Cells of a task in the file, whole episodes first."""
-    lengths = {int(key.split()[1]) for key in kept.cells}
-    for steps in sorted(lengths, reverse=True):
-        for cell in suite.cells([task], list(suite.PLANNERS), 1, steps):
-            yield cell, steps
+def _longest(kept: Kept, task: str, planner: str) -> tuple[list[dict[str, Any]], int]:
+    """What is kept of a planner in a task: the longest episodes, and their env steps."""
+    for steps in sorted({int(key.split()[1]) for key in kept.cells}, reverse=True):
+        rows = list(kept.episodes(suite.cell_of(task, planner, 1, steps)).values())
+        if rows:
+            return rows, steps
+    return [], 0
 
 
 def described() -> dict[str, Any]:
@@ -104,17 +106,32 @@ def described() -> dict[str, Any]:
     return {key: value for key, value in machine.described().items() if key != "plangym"}
 
 
+def play(cell: Cell, seed: int, steps: int, kept: Kept, line: ProgressLine) -> None:
+    """Play an episode, and keep it, its first steps too: an interrupt loses little."""
+
+    def say(text: str) -> None:
+        line.update(f"{cell.key} {seed}: {text}")
+
+    def keep(rows: dict[str, Any], so_far: int) -> None:
+        kept.add(dataclasses.replace(cell, protocol=f"suite, {so_far} steps"), rows)
+
+    suite.run(cell, seed, steps, say, keep)
+
+
 def main() -> None:
     options = parsed()
     began, line = time.monotonic(), ProgressLine()
     kept = Kept(options.out, described())
-    wanted = suite.cells(options.tasks, options.planners, options.seeds, options.steps)
+    wanted = [
+        suite.cell_of(task, planner, options.seeds, options.steps)
+        for task in options.tasks
+        for planner in options.planners
+    ]
     for cell in wanted:
         for (seed,) in kept.missing(cell):
             if time.monotonic() - began > options.stop_after:
                 continue
-            say = lambda text, cell=cell, seed=seed: line.update(f"{cell.key} {seed}: {text}")  # noqa: E731
-            kept.add(cell, suite.run(cell, seed, options.steps, say))
+            play(cell, seed, options.steps, kept, line)
     line.end(f"{time.monotonic() - began:.0f} s")
     for cell in wanted:
         if kept.episodes(cell):
