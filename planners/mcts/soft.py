@@ -40,7 +40,7 @@ class SoftSearch(TreeSearch):
     """
 
     policy_temperature: float = 0.1
-    epsilon: float = 0.1
+    epsilon: float = 0.2
 
     #: What a node is worth; see `planners.trees.soft`.
     rule: ClassVar[int]

@@ -32,6 +32,7 @@ REDUCED: dict[str, str] = {
     "ratios.py": "--out ratios.svg",
     "ray_kills.py": "--kills 2",
     "ray_scaling.py": "--rounds 2 --actors 2",
+    "regret.py": "--only tree --seeds 2 --simulations 8",
     "replay.py": "--rows 4000 --frames 4000 --rounds 2",
     "resume.py": "--presets dqn_cartpole --kills 1 --rounds 4",
     "returns.py": "--rounds 2",
