@@ -41,6 +41,7 @@ REDUCED: dict[str, str] = {
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "starts.py": "--only NarrowPath --seeds 0 --steps 2000",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
+    "shares.py": "--quick --only a2c --rounds 1",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
     "updates_from_replay.py": "--only sac --who ours --rounds 1 --seconds 0.1",
     "updates.py": "--only A2C --rounds 1 --seconds 0.02",
