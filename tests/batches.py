@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+import leaks
 import numpy as np
 
 
@@ -21,3 +25,12 @@ def warm_up(env, states):
 def pids(env):
     """Return the process ids of the workers."""
     return [worker.process.pid for worker in env.batch_env]
+
+
+def stop(pid):
+    """Stop a process, and return when it stands: a signal takes effect some time after it is sent.
+
+    Until then the process may run on, for as long as it waits for a processor.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    assert leaks.wait_until(lambda: leaks.is_stopped(pid)), f"process {pid} did not stop"

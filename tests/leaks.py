@@ -146,6 +146,12 @@ def is_running(pid: int) -> bool:
     return stat is not None and stat[3] not in "ZX"
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a process stands still until it is told to go on: after SIGSTOP."""
+    stat = _stat(pid)
+    return stat is not None and stat[3] == "T"
+
+
 def wait_until(condition, timeout: float = 5.0) -> bool:
     """Return whether `condition()` becomes true before the deadline."""
     deadline = time.monotonic() + timeout

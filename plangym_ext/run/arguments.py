@@ -1,9 +1,12 @@
-"""Parsers of what is typed on the command line."""
+"""What commands share of their arguments and exit statuses."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 
 
 def at_least(low: int) -> Callable[[str], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ class ProgressLine:
             return
         self._next = now + self._interval
         if self._live:
+            text = _fitting(text)
             # Blanks wipe what a longer text before it left.
             self._stream.write("\r" + text.ljust(self._width))
             self._width, self._text = len(text), text
@@ -80,3 +82,9 @@ class ProgressLine:
             self._stream.write("\n")
             self._stream.flush()
             self._width, self._text = 0, ""
+
+
+def _fitting(text: str) -> str:
+    """Return a text that the terminal shows in one line: a wrapped one cannot be rewritten."""
+    width = shutil.get_terminal_size().columns - 1
+    return text if len(text) <= width else text[: width - 1] + "…"

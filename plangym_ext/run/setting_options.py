@@ -21,12 +21,17 @@ def add_setting_options(
     Args:
         parser: of the command.
         given: what was typed; a planner or trainer named there brings its own settings.
-        sources: presets and files; see `compose`.
+        sources: presets and files; see `compose`. Without any no setting is known: those that
+            were typed pass, for the command to refuse.
 
     Raises:
         PlangymExtError: the sources cannot be put together.
     """
     typed = typed_settings(given)
+    # Settings depend on the planner, which takes a compiler with it: not for help alone.
+    if not sources:
+        _let_pass(parser, typed)
+        return
     config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
     free = []
     for setting in listed(config):
@@ -66,10 +71,10 @@ def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[
         )
 
 
-def let_settings_pass(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Let settings pass that were typed before it is known whose they are; the command refuses."""
+def _let_pass(parser: argparse.ArgumentParser, typed: Mapping[str, str]) -> None:
+    """Let settings pass that were typed before it is known whose they are."""
     known = parser._option_string_actions
-    for key in typed_settings(given):
+    for key in typed:
         if f"--{key}" not in known:
             parser.add_argument(f"--{key}", help=argparse.SUPPRESS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import threading
 import urllib.error
 import urllib.request
 
 import pytest
+from browser import answer_of
 
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.run.cli import main
@@ -19,7 +19,6 @@ from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.run_page.content import content, page, signature
 from plangym_ext.run.run_page.server import PageServer
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 PARAMS = {
     "env": {"id": "CartPole-v1"},
     "algorithm": {"name": "ppo", "note": "</script><b>"},
@@ -195,23 +194,10 @@ _USE = """<script>
 
 @pytest.mark.slow
 def test_a_reader_with_a_browser_sees_curves_settings_and_episodes(runs):
-    if BROWSER is None:
-        pytest.skip("no chromium: apt-get install chromium")
     text = page(content([runs], lambda path: path.as_uri()))
     used = runs / "used.html"
     used.write_text(text.replace("<head>", "<head>" + _WATCH).replace("</body>", _USE + "</body>"))
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,800"]
-    quiet = ["--disable-extensions", "--no-first-run", f"--user-data-dir={runs / 'profile'}"]
-    run = subprocess.run(
-        [*command, *quiet, "--virtual-time-budget=2000", "--dump-dom", used.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    found = re.search(r'<pre id="answer">(.*?)</pre>', run.stdout, re.S)
-    assert found, run.stderr[-2000:]
-    seen = json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
+    seen = answer_of(used, 2000)
     assert seen["faults"] == []
     assert seen["title"] == "CartPole-v1, ppo"
     assert seen["main"] == ["return", "loss"]

@@ -4,19 +4,16 @@ import base64
 import io
 import json
 import re
-import shutil
-import subprocess
 import zlib
 
 import numpy as np
 import pytest
+from browser import answer_of
 
 from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.run.cli import main
 from plangym_ext.run.tree_page.drawn import best_line, columns, drawn_nodes
 from plangym_ext.run.tree_page.png import png, reduced
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 def small_tree():
@@ -207,25 +204,12 @@ _USE = """<script>
 @pytest.fixture(scope="module")
 def seen(page):
     """What a reader with a browser sees."""
-    if BROWSER is None:
-        pytest.skip("no chromium: apt-get install chromium")
     text = page.read_text()
     assert text.count("<head>") == 1
     text = text.replace("<head>", "<head>" + _WATCH).replace("</body>", _USE + "</body>")
     used = page.with_name("used.html")
     used.write_text(text)
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,800"]
-    quiet = ["--disable-extensions", "--no-first-run", f"--user-data-dir={page.parent / 'profile'}"]
-    run = subprocess.run(
-        [*command, *quiet, "--virtual-time-budget=20000", "--dump-dom", used.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    found = re.search(r'<pre id="answer">(.*?)</pre>', run.stdout, re.S)
-    assert found, run.stderr[-2000:]
-    answer = json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
+    answer = answer_of(used, 20000)
     assert "failed" not in answer, answer
     return answer
 

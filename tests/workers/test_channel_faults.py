@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import toy_envs
+from batches import stop
 
 import plangym_ext
 from plangym_ext.errors import WorkerDied, WorkerTimeout
@@ -99,7 +100,7 @@ def test_worker_that_reads_nothing_is_late():
     with ExternalProcess(Interrupting) as process:
         process.send_timeout = 0.3
         process.describe()
-        os.kill(process.process.pid, signal.SIGSTOP)
+        stop(process.process.pid)
         with pytest.raises(WorkerTimeout, match=r"did not answer 'call' within 0\.3 s"):
             process.call("echo", np.zeros(10_000_000, np.uint8))
 

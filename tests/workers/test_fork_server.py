@@ -14,6 +14,7 @@ import leaks
 import numpy as np
 import pytest
 import toy_envs
+from batches import stop
 
 import plangym_ext
 from plangym_ext.workers import fork_server
@@ -165,7 +166,7 @@ def test_a_server_that_does_not_answer_is_given_up():
     probes(1, 1).close()
     server = fork_server.current()
     server._socket.settimeout(0.3)
-    os.kill(server.pid, signal.SIGSTOP)
+    stop(server.pid)
     with probes(1, 1) as venv:
         assert venv.call("parent") != (server.pid,)
         assert not leaks.is_running(server.pid)

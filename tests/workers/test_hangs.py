@@ -1,15 +1,13 @@
 """Workers that do not get on: named with their stack, replaced, and no other worker with them."""
 
 import functools
-import os
-import signal
 import time
 
 import leaks
 import numpy as np
 import pytest
 import toy_envs
-from batches import pids
+from batches import pids, stop
 from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
@@ -125,7 +123,7 @@ def test_stopped_worker_is_replaced(n_workers, serial, walk):
     with parallel(0.5, n_workers=n_workers) as env:
         before = pids(env)
         env.step_batch([0] * 16, walk)
-        os.kill(before[0], signal.SIGSTOP)
+        stop(before[0])
         with pytest.raises(WorkerTimeout, match=r"worker 0 .*\n?It gave no stack") as caught:
             env.step_batch([0] * 16, walk)
         assert caught.value.workers == (0,)
@@ -141,7 +139,7 @@ def test_close_while_workers_are_stuck():
     for k, worker in enumerate(env.batch_env):
         worker.reset(seed=0)
         if k == 3:
-            os.kill(found[k], signal.SIGSTOP)
+            stop(found[k])
         else:
             worker.step((toy_envs.SLEEP, toy_envs.NATIVE)[k % 2], blocking=False)
     begun = time.monotonic()

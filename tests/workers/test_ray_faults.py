@@ -9,6 +9,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+from batches import stop
 from contract.backend_contract import assert_equal
 from gymnasium import spaces
 from leaks import children
@@ -122,7 +123,7 @@ def test_an_actor_that_is_stopped_is_named_and_replaced(env):
     pid = one.description["pid"]
     actions, states = batch(6)
     pending = env.step_batch_async(actions, states)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     with pytest.raises(WorkerTimeout, match=rf"actor \d \(pid {pid} on .*rows \d+ to \d+"):
         pending.wait(2)
     assert_right_despite(env, lambda: None, seed=7)

@@ -19,7 +19,7 @@ _INTERVAL = 0.1
 #: Times that a run is started again after a signal killed it, such as that of a full memory.
 RETRIES = 2
 
-OUTCOME, SETTINGS, LOG = "outcome.json", "settings.json", "train.log"
+SETTINGS, LOG = "settings.json", "train.log"
 _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
 
 

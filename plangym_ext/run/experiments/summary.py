@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.experiments.outcome import DONE, outcome
 from plangym_ext.run.experiments.plan import Job
-from plangym_ext.run.experiments.queue import OUTCOME
 from plangym_ext.run.logs.runs import read_run
 
 #: Share of a run's rounds, at its end, whose mean return is taken where none was evaluated.
@@ -35,12 +34,6 @@ class Score(NamedTuple):
     mean: float
     low: float
     high: float
-
-
-def is_done(folder: Path) -> bool:
-    """Return whether a run has ended as it should."""
-    path = folder / OUTCOME
-    return path.exists() and json.loads(path.read_text())["status"] == "done"
 
 
 def final_return(folder: Path) -> float | None:
@@ -81,7 +74,7 @@ def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
     """Return the variants with a run that is done, the best first."""
     values: dict[str, list[float]] = {}
     for job in jobs:
-        found = final_return(folder / job.name) if is_done(folder / job.name) else None
+        found = final_return(folder / job.name) if outcome(folder / job.name) == DONE else None
         if found is not None:
             values.setdefault(job.variant, []).append(found)
     rows = [Score(name, own, *mean_interval(own)) for name, own in values.items()]

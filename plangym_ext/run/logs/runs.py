@@ -24,6 +24,7 @@ LENGTH_PARAMS = frozenset(
         "rounds",
         "checkpoint_every",
         "weights_every",
+        "wandb",
         "evaluation.record",
         "evaluation.stop_at",
         "env.n_workers",
@@ -59,12 +60,22 @@ class Group(NamedTuple):
 
 def read_run(folder: Path) -> Run:
     """Read a run, also while it is going on."""
-    names, rows = parse_table(AppendedFile(folder / "progress.csv").whole_lines())
-    cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
-    table = np.array(cells, np.float64).reshape(len(cells), len(names))
     path = folder / "params.json"
     params = dict(_flat(json.loads(path.read_text()))) if path.exists() else {}
-    return Run(folder, params, dict(zip(names, table.T, strict=True)))
+    return Run(folder, params, read_columns(folder / "progress.csv"))
+
+
+def read_columns(path: Path) -> dict[str, Floats]:
+    """Return the columns of a log, `[rows]` each; none of a file that is not there.
+
+    Rows that are being written are left out.
+    """
+    if not path.exists():
+        return {}
+    names, rows = parse_table(AppendedFile(path).whole_lines())
+    cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
+    table = np.array(cells, np.float64).reshape(len(cells), len(names))
+    return dict(zip(names, table.T, strict=True))
 
 
 def find_groups(folders: Iterable[Path]) -> list[Group]:

@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from plangym_ext.run.logs.appended import AppendedFile
-from plangym_ext.run.logs.csv_file import parse_table
-from plangym_ext.run.logs.runs import Run, find_groups, shared_names
+from plangym_ext.run.experiments.outcome import outcome
+from plangym_ext.run.logs.runs import Run, find_groups, read_columns, shared_names
 
 #: Rows of a log that are drawn; of longer ones every n-th, and the last.
 _ROWS = 1500
@@ -83,9 +80,9 @@ def _of_run(run: Run, name: str, address: Address) -> dict[str, Any]:
         "name": name,
         "settings": run.params,
         "total": _total(run.params),
-        "ended": _ended(run.folder),
+        "ended": outcome(run.folder),
         "columns": _columns(run.columns),
-        "timings": _columns(_table(run.folder / "timings.csv")),
+        "timings": _columns(read_columns(run.folder / "timings.csv")),
         "evaluation": _evaluation(run.folder / "eval.json"),
         "episodes": _episodes(run.folder / EPISODES, address),
     }
@@ -98,21 +95,6 @@ def _total(settings: Mapping[str, Any]) -> int | None:
         return int(settings["rounds"] * one_round)
     except (KeyError, TypeError):
         return None
-
-
-def _ended(folder: Path) -> str:
-    """Return how a run of a sweep has ended; empty if it is not known."""
-    path = folder / "outcome.json"
-    return str(json.loads(path.read_text())["status"]) if path.exists() else ""
-
-
-def _table(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    names, rows = parse_table(AppendedFile(path).whole_lines())
-    cells = [[float(cell or "nan") for cell in row] for row in rows if len(row) == len(names)]
-    table = np.array(cells, np.float64).reshape(len(cells), len(names))
-    return dict(zip(names, table.T, strict=True))
 
 
 def _columns(columns: Mapping[str, Any]) -> dict[str, list[float | None]]:

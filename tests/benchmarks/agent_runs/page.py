@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agent_runs.intervals import interquartile_mean, interval
 from agent_runs.tasks import LEARNING, SPEED
+from plangym_ext.run.bootstrap import mean_interval
 
 Rows = Mapping[str, Mapping[str, list[Mapping[str, Any]]]]
 _NAMES = {"ours": "ours", "sb3": "SB3"}
@@ -70,8 +70,8 @@ def _shown(values: list[Any]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    low, high = interval(known)
-    return f"{interquartile_mean(known):.1f} [{low:.1f}, {high:.1f}]"
+    mean, low, high = mean_interval(known, statistic="iqm")
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _speed(rows: Rows) -> Iterator[str]:
@@ -121,10 +121,10 @@ def reached(rows: Rows, presets: Callable[[str], str | None]) -> dict[str, Any]:
         values = [run["evaluation"] for run in by_who.get("ours", [])]
         if preset is None or not values or None in values:
             continue
-        low, high = interval(values)
+        mean, low, high = mean_interval(values, statistic="iqm")
         runs = by_who["ours"]
         found[preset] = {
-            "return": round(interquartile_mean(values), 2),
+            "return": round(mean, 2),
             "interval": [round(low, 2), round(high, 2)],
             "seeds": len(values),
             "steps": runs[0]["steps"],

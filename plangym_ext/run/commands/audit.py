@@ -1,0 +1,185 @@
+"""`plangym-ext audit RUN`: what a critic says of states, against returns from these states.
+
+The agent of a run plays on from stored states, several times from each. DIR/audit.html shows how
+well its values agree with the returns, and where they do not; it needs no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plangym_ext.errors import CannotDraw, IncompleteState, InvalidOption, MissingExtra
+from plangym_ext.run.arguments import at_least
+from plangym_ext.run.commands.evaluate import add_changes, changes
+from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+from plangym_ext.run.files import make_folder, write_json
+
+if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
+    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.run.evaluating.value_audit import ValueAudit
+    from plangym_ext.run.training.trained import Trained
+
+_WORST = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; `--env.NAME` has any names.
+    """
+    parser.add_argument("checkpoint", type=Path, metavar="RUN", help="a run, or a checkpoint")
+    parser.add_argument(
+        "--starts",
+        type=Path,
+        metavar="FILE",
+        help="states to audit, written by `states` (default: some that the agent comes through)",
+    )
+    parser.add_argument(
+        "--count", type=at_least(2), default=100, metavar="N", help="states, without --starts"
+    )
+    parser.add_argument(
+        "--rollouts", type=at_least(1), default=8, metavar="K", help="from each state"
+    )
+    parser.add_argument(
+        "--max-steps",
+        type=at_least(1),
+        default=1000,
+        metavar="M",
+        help="of a rollout; what follows is worth what the critic says",
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of states and rollouts")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write (default: the folder of the run)"
+    )
+    add_import_option(parser)
+    add_changes(parser, given)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, print the numbers, write `audit.html` and `audit.json`."""
+    from plangym_ext.learn.agents.agent_planner import AgentPlanner
+    from plangym_ext.planners import visited_states
+    from plangym_ext.run.evaluating.value_audit import audit_values
+    from plangym_ext.run.training.starts import AgentValue
+    from plangym_ext.run.training.trained import Trained
+
+    search_current_folder()
+    import_modules(options)
+    path = options.checkpoint
+    out = options.out or (path if path.is_dir() else path.parent)
+    changed = changes(options)
+    with Trained(path, **changed) as trained:
+        agent = _agent(trained)
+        assert trained.config.algorithm is not None
+        make_folder(out)
+        # As it played while its critic learned.
+        player = AgentPlanner(agent=agent, mode="sample")
+        if options.starts is None:
+            limits = {"max_steps": trained.max_steps, "num_episodes": 20}
+            states = visited_states(trained.env, player, options.count, seed=options.seed, **limits)
+        else:
+            from plangym_ext.core.state_set import StateSet
+
+            states = StateSet.load(options.starts, trained.env)
+        audit = audit_values(
+            trained.env,
+            player,
+            AgentValue(agent, trained.env.action_space),
+            states,
+            discount=trained.config.algorithm.config.discount,
+            rollouts=options.rollouts,
+            max_steps=options.max_steps,
+            seed=options.seed,
+        )
+        _write(out, trained, audit, options, changed)
+    for name, value in audit.summary().items():
+        print(f"{name.replace('_', ' '):<20} {value:.4g}")
+    print(f"wrote {out / 'audit.html'}")
+    return 0
+
+
+def _agent(trained: Trained) -> Any:
+    """Return the agent of a run; refuse what has no critic, and envs that cannot be restored."""
+    if trained.config.agent is None:
+        raise InvalidOption(
+            f"audit: {trained.path} is of a run with a planner; its network is judged by `eval`, "
+            f"with the search and without. Name a run with an agent."
+        )
+    if trained.env.exact is False:
+        raise IncompleteState(
+            f"audit: the states of {trained.env.name} are not exact, so nothing can be played on "
+            f"from them. `plangym-ext doctor {trained.config.env.id}` says why."
+        )
+    return trained.player.agent
+
+
+def _write(
+    out: Path,
+    trained: Trained,
+    audit: ValueAudit,
+    options: argparse.Namespace,
+    changed: dict[str, Any],
+) -> None:
+    """Write the page and the numbers."""
+    from plangym_ext.core.whole_file import replacing
+    from plangym_ext.run.evaluating.audit_page import audit_page
+
+    worst = audit.worst(_WORST).tolist()
+    title = f"{trained.config.env.id}, {trained.path.name}: values"
+    assert trained.config.algorithm is not None
+    settings = trained.config.algorithm.config
+    notes = [
+        f"{len(audit.said)} states, {options.rollouts} rollouts from each by the agent as it plays "
+        f"while it learns, {audit.steps:,} steps; discount {settings.discount}.",
+        "What the env draws is the same in all rollouts from a state: its generator is a part of "
+        "the state.",
+    ]
+    if getattr(settings, "normalize_reward", False) or getattr(settings, "clip_reward", None):
+        notes.append(
+            "The critic learned from rewards that were normalised or clipped, and the returns are "
+            "of rewards as they are: their order can be compared, their size cannot."
+        )
+    frames = _frames(trained, audit.states, worst, options.checkpoint, changed)
+    with replacing(out / "audit.html") as file:
+        file.write(audit_page(audit, title, notes, worst, frames))
+    content = {
+        "checkpoint": trained.path.name,
+        "env": trained.config.env.id,
+        "rollouts": options.rollouts,
+        "steps": audit.steps,
+        **audit.summary(),
+        "worst": worst,
+        "said": audit.said.tolist(),
+        "returned": audit.returned.tolist(),
+    }
+    write_json(out / "audit.json", content)
+
+
+def _frames(
+    trained: Trained,
+    states: StateSet,
+    chosen: Sequence[int],
+    path: Path,
+    changed: dict[str, Any],
+) -> dict[int, Any]:
+    """Return a picture `[H, W, 3]` of each chosen state; none where nothing is drawn."""
+    if "rgb_array" not in trained.env.metadata.get("render_modes", ()):
+        return {}
+    from plangym_ext.run.training.trained import Trained as Drawn
+
+    drawn = {**changed, "env": {**changed.get("env", {}), "render_mode": "rgb_array"}}
+    try:
+        with Drawn(path, **drawn) as other:
+            other.env.reset(seed=0)
+            found = {}
+            for state in chosen:
+                other.env.set_state(states.states[state])
+                found[state] = other.env.render()
+            return found
+    except (MissingExtra, CannotDraw):
+        return {}

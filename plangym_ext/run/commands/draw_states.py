@@ -1,0 +1,73 @@
+"""`plangym-ext states PLAYER --out FILE`: keep states that a player comes through.
+
+PLAYER is a checkpoint, the folder of a run, or a planner, `NAME:option=value,...`. Evaluations
+(`eval --starts FILE`), audits and samplers begin episodes from such states.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.run.arguments import at_least
+from plangym_ext.run.commands.evaluate import add_changes, changes
+from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; `--env.NAME` and `--planner.NAME` have any names.
+    """
+    parser.add_argument("who", metavar="PLAYER", help="a file, a run, or a planner")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="where to write, such as s.npz"
+    )
+    parser.add_argument(
+        "--count", type=at_least(1), default=100, metavar="N", help="how many states are drawn"
+    )
+    parser.add_argument(
+        "--episodes", type=at_least(1), default=20, metavar="K", help="played side by side"
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the first episode")
+    parser.add_argument(
+        "--max-steps",
+        type=at_least(1),
+        metavar="M",
+        help="moves per episode (default: the run's, or 1000)",
+    )
+    parser.add_argument("--env-id", metavar="ID", help="what a planner plays")
+    add_import_option(parser)
+    add_changes(parser, given)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, draw states, write them."""
+    from plangym_ext.planners import visited_states
+    from plangym_ext.run.evaluating.contest import Contest
+
+    search_current_folder()
+    import_modules(options)
+    if not options.out.parent.is_dir():
+        raise InvalidOption(f"--out must be a file in a folder that exists; got {options.out}.")
+    with Contest(
+        [options.who],
+        env_id=options.env_id,
+        changed=changes(options),
+        max_steps=options.max_steps,
+    ) as contest:
+        found = visited_states(
+            contest.env,
+            contest.players[options.who],
+            options.count,
+            seed=options.seed,
+            max_steps=contest.max_steps,
+            num_episodes=options.episodes,
+        )
+        found.save(options.out, contest.env)
+        print(f"wrote {len(found)} states of {contest.env.name} to {options.out}")
+    return 0

@@ -1,0 +1,255 @@
+"""`plangym-ext eval PLAYER...`: play episodes with what was trained, or compare several players.
+
+PLAYER is a checkpoint, or the folder of a run, of which the newest one is taken. Arguments of
+the env and options of the planner can be changed: `--env.num_boxes 3`,
+`--planner.num_simulations 64`.
+
+Two players or more, of which some may be planners (`NAME:option=value,...`), play the same
+episodes: of equal seeds, or from the states of a file (`--starts`). What is told of them are
+differences to the first one, each with the interval of the pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption
+from plangym_ext.run.arguments import at_least
+from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.video import recorded
+
+if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
+    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.planners.episode import Episode
+
+_CHANGED = ("env", "planner")
+#: Played where nothing else is said.
+_EPISODES = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; `--env.NAME` and `--planner.NAME` have any names.
+    """
+    parser.add_argument(
+        "players", nargs="+", metavar="PLAYER", help="a file or a run; of several, also planners"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=at_least(1),
+        metavar="K",
+        help="played side by side (default: 20, or one from every state of --starts)",
+    )
+    parser.add_argument(
+        "--starts", type=Path, metavar="FILE", help="states to begin from, written by `states`"
+    )
+    parser.add_argument(
+        "--player",
+        metavar="NAME",
+        help='"network" alone, or the search of the "planner", or module:Class of a planner of '
+        "your own (default: as the run was evaluated)",
+    )
+    parser.add_argument(
+        "--seed", type=at_least(0), help="of the first episode (default: the run's)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where to write (default: the folder of the run, or that of the file; of several "
+        "players, runs/eval)",
+    )
+    parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+    parser.add_argument(
+        "--max-steps",
+        type=at_least(1),
+        metavar="M",
+        help="moves per episode (default: the first run's, or 1000)",
+    )
+    parser.add_argument(
+        "--width",
+        type=float,
+        metavar="W",
+        help="of several players: tell how many episodes make an interval of a difference W wide",
+    )
+    parser.add_argument("--env-id", metavar="ID", help="what is played if all are planners")
+    add_import_option(parser)
+    add_changes(parser, given)
+
+
+def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Add `--env.NAME` and `--planner.NAME` as they were typed; the help does not list them."""
+    from plangym_ext.run.setting_options import typed_settings
+
+    for key in typed_settings(given):
+        if key.partition(".")[0] in _CHANGED and "." in key:
+            parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, print the means, write `eval.json` or `paired.json`, and perhaps `episode.mp4`."""
+    from plangym_ext.run.evaluating.contest import Contest
+
+    search_current_folder()  # the checkpoint may name an env of a module there
+    import_modules(options)
+    changed = changes(options)
+    alone = len(options.players) == 1
+    if alone:
+        out = options.out or _folder(_existing(options.players[0]))
+    else:
+        _check_several(options)
+        out = options.out or Path("runs/eval")
+    with Contest(
+        options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
+    ) as contest:
+        make_folder(out)
+        starts = None if options.starts is None else contest.starts(options.starts)
+        episodes = _played(contest, options, starts)
+        (_write_one if alone else _write_paired)(out, contest, options, episodes)
+    if options.video:
+        _write_video(options, changed, out / "episode.mp4")
+        print(f"wrote {out / 'episode.mp4'}")
+    return 0
+
+
+def _existing(name: str) -> Path:
+    """Return the path of a checkpoint or run that is evaluated alone."""
+    if not Path(name).exists():
+        raise DamagedCheckpoint(
+            f"{name}: there is no such checkpoint. Name a file, or the folder of a run. A planner "
+            f"alone plays by `plangym-ext plan`, or beside others here."
+        )
+    return Path(name)
+
+
+def _check_several(options: argparse.Namespace) -> None:
+    """Refuse what means nothing for several players, before anything is played."""
+    if options.video:
+        raise InvalidOption("--video films one player. Leave it out, or name one player alone.")
+    if options.width is not None and not options.width > 0:
+        raise InvalidOption(f"--width must be a number > 0; got {options.width:g}.")
+    if len(set(options.players)) < len(options.players):
+        raise InvalidOption(f"eval: each player once; got {' '.join(options.players)}.")
+    if options.episodes == 1:
+        raise InvalidOption("--episodes must be 2 or more for an interval of differences; got 1.")
+
+
+def _played(
+    contest: Any, options: argparse.Namespace, starts: StateSet | None
+) -> dict[str, list[Episode]]:
+    """Have every player play the episodes."""
+    from plangym_ext.run.evaluating.contest import told
+
+    count = options.episodes or (_EPISODES if starts is None else len(starts))
+    found, line = {}, ProgressLine()
+    for name in contest.players:
+        found[name] = contest.play(
+            name,
+            count,
+            seed=options.seed,
+            starts=starts,
+            callback=lambda move, name=name: line.update(told(name, move)),
+        )
+    line.leave()
+    return found
+
+
+def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what tells how it was played."""
+    import plangym_ext
+
+    return {
+        "env": contest.env.name,
+        "seed": contest.seed if options.seed is None else options.seed,
+        "starts": None if options.starts is None else str(options.starts),
+        "max_steps": contest.max_steps,
+        "version": plangym_ext.__version__,
+    }
+
+
+def _of_each(episodes: Sequence[Episode]) -> dict[str, list[Any]]:
+    return {
+        "returns": [episode.return_ for episode in episodes],
+        "lengths": [episode.length for episode in episodes],
+        "terminated": [episode.terminated for episode in episodes],
+    }
+
+
+def _write_one(
+    out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
+) -> None:
+    """Write `eval.json` of one player, and print its mean."""
+    from plangym_ext.run.training.evaluation import summary
+
+    ((name, episodes),) = played.items()
+    trained, values = contest.trained[name], summary(episodes)
+    player = trained.config.evaluation.player
+    about = {"checkpoint": trained.path.name, "player": player, **_about(contest, options)}
+    write_json(out / "eval.json", {**about, **_of_each(episodes), **values})
+    print(
+        f"{trained.config.env.id}, {player}: mean return "
+        f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
+        f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
+    )
+    print(f"wrote {out / 'eval.json'}", flush=True)
+
+
+def _write_paired(
+    out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
+) -> None:
+    """Write `paired.json` of several players, and print their differences."""
+    from plangym_ext.run.evaluating.paired import paired_summary, table
+
+    found = paired_summary(played, options.width)
+    episodes = {name: _of_each(one) for name, one in played.items()}
+    write_json(out / "paired.json", {**_about(contest, options), **found, "episodes": episodes})
+    print(table(found))
+    print(f"wrote {out / 'paired.json'}", flush=True)
+
+
+def _folder(checkpoint: Path) -> Path:
+    """Return the folder for results, unless one is given."""
+    return checkpoint if checkpoint.is_dir() else checkpoint.parent
+
+
+def changes(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is to differ from the run's own settings."""
+    from plangym_ext.run.settings.settings import Text, nested
+
+    typed = {
+        key: Text(value)
+        for key, value in vars(options).items()
+        if key.partition(".")[0] in _CHANGED and "." in key
+    }
+    found = {section: nested(typed).get(section, {}) for section in _CHANGED}
+    given = {"player": getattr(options, "player", None), "seed": options.seed}
+    return {**found, **{key: value for key, value in given.items() if value is not None}}
+
+
+def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Path) -> None:
+    """Play the first episode again, alone, and film it."""
+    from plangym_ext.planners.episode import play
+    from plangym_ext.run.training.trained import Trained
+
+    filmed = {**changed, "env": {**changed["env"], "render_mode": "rgb_array"}}
+    with Trained(options.players[0], **filmed) as trained:
+        seed, env = trained.config.evaluation.seed, trained.env
+        most = options.max_steps or trained.max_steps
+        line = ProgressLine()
+        with recorded(path, env, seed) as video:
+            assert video is not None
+
+            def film(move: Any) -> None:
+                video.add(env.render())
+                line.update(f"filming: step {move.step + 1}, return {move.total:g}")
+
+            play(env, trained.player, seed=seed, max_steps=most, callback=film)
+        line.end("filmed")

@@ -1,0 +1,322 @@
+"""`plangym-ext plan ENV_ID`: a planner plays one episode.
+
+`plangym-ext plan --planner NAME --help` lists the options of that planner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import InvalidOption, MissingExtra
+from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.own_player import is_own, make_own
+from plangym_ext.run.planner_options import add_planner_options, chosen_options
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.video import first_frame, recorded
+
+
+class _Stopped(Exception):
+    """The move that was played when Ctrl-C was pressed is over."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; the planner named there brings its own options.
+    """
+    from plangym_ext.planners import PLANNERS
+
+    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
+    parser.add_argument(
+        "--planner",
+        default="mcts",
+        metavar="NAME",
+        help=f"one of: {', '.join(PLANNERS)}; or module:function, which takes the env and "
+        f"returns a planner or an agent of your own",
+    )
+    parser.add_argument(
+        "--max-steps",
+        type=at_least(1),
+        default=1000,
+        metavar="M",
+        help="moves after which to stop",
+    )
+    parser.add_argument(
+        "--n-workers",
+        type=at_least(0),
+        default=None,
+        metavar="W",
+        help="worker processes; 0 plans in this process (default: the fastest way for this env)",
+    )
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed of the env and the planner"
+    )
+    parser.add_argument(
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over the episode that is in DIR"
+    )
+    parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
+    parser.add_argument(
+        "--tree",
+        type=Path,
+        default=None,
+        metavar="FILE.html",
+        help="also write one page that shows the tree of every move; no network needed",
+    )
+    parser.add_argument(
+        "--tree-nodes",
+        type=at_least(1),
+        default=400,
+        metavar="N",
+        help="nodes that the page draws of each tree, the most visited",
+    )
+    add_env_options(parser, given)
+    add_planner_options(parser, given, default="mcts")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, show progress, write `episode.json` and perhaps `episode.mp4`.
+
+    Ctrl-C ends the episode after the move; what was played until then is kept.
+    """
+    from plangym_ext.planners import play
+
+    import_modules(options, [options.env, options.planner])
+    chosen, planner = _named_planner(options)
+    started = time.monotonic()
+    target = options.out / "episode.mp4" if options.video else None
+    make_folder(options.out)
+    make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
+    line = ProgressLine()
+    with (
+        _env(options, line) as env,
+        Interrupts("ending the move and saving") as interrupts,
+        recorded(target, env, options.seed) as video,
+    ):
+        if planner is None:
+            planner = make_own(options.planner, env)
+        page = _page(options, env, planner)
+        shown = _Shown(options, line, env, video, page, interrupts)
+        line.update(f"{env.name}: searching the first move", force=True)
+        with contextlib.suppress(_Stopped):
+            play(env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step)
+        line.end(shown.text(time.monotonic() - started))
+    if page is not None:
+        page.write(options.tree)
+    seconds = time.monotonic() - started
+    _write_episode(options, chosen, planner, shown, seconds)
+    _tell(options, shown, seconds)
+    return INTERRUPTED if shown.interrupted else 0
+
+
+def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+    """Return the options and the planner; no planner yet if it is made for the env."""
+    from plangym_ext.planners import load_planner
+
+    if is_own(options.planner):
+        return {}, None
+    planner: Any = load_planner(options.planner)
+    chosen = chosen_options(options)
+    if options.tree:
+        _check_tree(options.planner, planner)
+        chosen["return_tree"] = True
+    return chosen, planner(**chosen)
+
+
+def _write_episode(
+    options: argparse.Namespace, chosen: dict[str, Any], planner: Any, shown: _Shown, seconds: float
+) -> None:
+    """Write `episode.json`."""
+    import numpy as np
+
+    import plangym_ext
+
+    write_json(
+        options.out / "episode.json",
+        {
+            "env": options.env,
+            "env_arguments": env_arguments(options),
+            "planner": options.planner,
+            "num_simulations": planner.num_simulations,
+            "options": chosen,
+            "seed": options.seed,
+            "return": shown.return_,
+            "length": shown.moves,
+            "actions": np.asarray(shown.actions).tolist(),
+            "terminated": shown.terminated,
+            "truncated": shown.truncated,
+            "interrupted": shown.interrupted,
+            "model_steps": shown.model_steps,
+            "full_moves": shown.full_moves,
+            "seconds": round(seconds, 3),
+            "compile_seconds": round(shown.compile_seconds, 3),
+            "version": plangym_ext.__version__,
+        },
+    )
+
+
+def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
+    """Say what was played and written."""
+    if shown.interrupted:
+        print(f"interrupted after {shown.moves} moves, which are kept")
+    compiling = f", {shown.compile_seconds:.1f} s of it compiling"
+    if shown.compile_seconds < 0.1 * seconds:
+        compiling = ""
+    print(
+        f"{options.env}: return {shown.return_:g} in {shown.moves} moves, "
+        f"{shown.model_steps} model steps, {seconds:.1f} s{compiling}"
+    )
+    if shown.full_moves:
+        print(
+            f"the tree was full at {shown.full_moves} of {shown.moves} moves, for which there "
+            f"were fewer simulations than asked for; raise --capacity"
+        )
+    print(f"wrote {options.out / 'episode.json'}")
+    if options.video:
+        print(f"wrote {options.out / 'episode.mp4'}")
+    if options.tree:
+        print(f"wrote {options.tree}")
+
+
+class _Shown:
+    """What is shown of each move: the progress line, the frame, the tree."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        line: ProgressLine,
+        env: Any,
+        video: Any,
+        page: Any,
+        interrupts: Interrupts,
+    ) -> None:
+        self._options, self._line, self._env, self._video = options, line, env, video
+        self._page, self._interrupts = page, interrupts
+        # The picture of a move was drawn after the move before it.
+        self._draws = page is not None and "rgb_array" in env.metadata.get("render_modes", ())
+        self._frame = self._first_frame() if self._draws else None
+        self._started = time.monotonic()
+        self.moves, self.return_, self.model_steps = 0, 0.0, 0
+        self.compile_seconds = 0.0
+        self.actions: list[Any] = []
+        self.terminated = self.truncated = self.interrupted = False
+        self.full_moves = 0  # whose tree ran out of room
+
+    def step(self, move: Any) -> None:
+        """Take one played move.
+
+        Raises:
+            _Stopped: Ctrl-C was pressed before the move was over.
+        """
+        self.moves, self.return_ = move.step + 1, move.total
+        self.actions.append(move.action)
+        self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
+        self.model_steps += move.plan.budget.model_steps
+        self.compile_seconds += move.plan.budget.compile_seconds
+        self.full_moves += move.plan.full
+        self._line.update(self.text(time.monotonic() - self._started))
+        frame = self._env.render() if self._draws or self._video is not None else None
+        if self._video is not None:
+            self._video.add(frame)
+        if self._page is not None:
+            self._page.add(move, self._frame)
+        self._frame = frame
+        if self._interrupts.seen and not (self.terminated or self.truncated):
+            self.interrupted = True
+            raise _Stopped
+
+    def _first_frame(self) -> Any:
+        """Return what the page begins with; without a package to draw with it has no pictures."""
+        try:
+            return first_frame(self._env, self._options.seed)
+        except MissingExtra as error:
+            self._draws = False
+            self._line.above(f"the page of trees has no pictures: {error}")
+            return None
+
+    def text(self, seconds: float) -> str:
+        """Return the progress line."""
+        rate = self.model_steps / max(seconds, 1e-9)
+        return (
+            f"step {self.moves}/{self._options.max_steps}  return {self.return_:g}  "
+            f"{rate:,.0f} model steps/s"
+        )
+
+
+def _env(options: argparse.Namespace, line: ProgressLine) -> Any:
+    import plangym_ext
+    from plangym_ext.registry import find_spec
+
+    find_spec(options.env)
+    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
+    if options.video or (options.tree and _renders(options.env)):
+        arguments["render_mode"] = "rgb_array"
+    with line.passing(f"making {options.env}"):
+        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        line.above(f"{env.name}: {env.backend_note}")
+    return env
+
+
+def _renders(name: str) -> bool:
+    """Return whether an env draws pictures, as its class says."""
+    import gymnasium as gym
+
+    from plangym_ext.registry import find_spec
+
+    entry = find_spec(name).entry_point
+    env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    return "rgb_array" in getattr(env, "metadata", {}).get("render_modes", ())
+
+
+def _check_tree(name: str, planner: Any) -> None:
+    """Refuse to show the trees of a planner that grows none."""
+    from plangym_ext.planners import PLANNERS, load_planner, options_of
+
+    if not any(option.name == "return_tree" for option in options_of(planner)):
+        growing = [
+            other
+            for other in PLANNERS
+            if any(option.name == "return_tree" for option in options_of(load_planner(other)))
+        ]
+        raise InvalidOption(
+            f"--tree needs a planner that grows a tree: {', '.join(growing)}; got {name!r}."
+        )
+
+
+def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
+    """Return the recorder of the page of trees; None if not asked for."""
+    if not options.tree:
+        return None
+    from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
+
+    if not hasattr(env.action_space, "n"):
+        raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
+    limits = [
+        f"{value:,} {unit}"
+        for value, unit in (
+            (planner.num_simulations, "simulations"),
+            (planner.max_model_steps, "model steps"),
+            (planner.max_seconds, "s"),
+        )
+        if value is not None
+    ]
+    searched = f", {' or '.join(limits)} a move" if limits else ""
+    subtitle = f"{options.planner}{searched}, seed {options.seed}"
+    first = int(getattr(env.action_space, "start", 0))
+    return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)

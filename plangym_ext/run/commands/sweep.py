@@ -1,0 +1,218 @@
+"""`plangym-ext sweep PRESET --over KEY=VALUES`: many training runs as one experiment.
+
+`plangym-ext sweep ppo_cartpole --over algorithm.learning_rate=1e-3,3e-4 --seeds 3` runs every
+combination of the values with every seed, so many processes at a time, each in a folder of its
+own. Ranges such as `log(1e-5, 1e-2)` are drawn from, with `--sample N`. Settings of all runs are
+given as for `train`: `--algorithm.epochs 4`. With `--resume` the same command goes on after an
+interrupt or a crash; `plangym-ext plot DIR` draws the curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plangym_ext.errors import FolderTaken, ForeignCheckpoint, InvalidOption
+from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.env_options import add_import_option, import_modules
+from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.setting_options import (
+    add_setting_options,
+    chosen_settings,
+    typed_settings,
+)
+
+if TYPE_CHECKING:
+    from plangym_ext.run.experiments.plan import Job, Sweep
+
+#: Exit status of a sweep of which a run failed.
+FAILED = 1
+
+_PLAN = "sweep.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; the preset there decides on the settings that there are.
+    """
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        metavar="PRESET",
+        help="settings to begin with, named first: one that `train --list` lists, or a file",
+    )
+    parser.add_argument(
+        "--over",
+        action="append",
+        default=[],
+        metavar="KEY=VALUES",
+        help="a setting and its values, with commas between them, or with semicolons if they "
+        "have commas; with --sample also log(LOW, HIGH), uniform(LOW, HIGH) or int(LOW, HIGH); "
+        "may be given again",
+    )
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="a sweep as .toml, .yaml or .json"
+    )
+    parser.add_argument(
+        "--sample", type=at_least(1), metavar="N", help="draw N variants (default: all there are)"
+    )
+    parser.add_argument(
+        "--seeds", type=at_least(1), metavar="N", help="of each variant (default: 1)"
+    )
+    parser.add_argument(
+        "--processes", type=at_least(1), default=1, metavar="N", help="runs at a time"
+    )
+    parser.add_argument(
+        "--gpus", type=at_least(0), default=0, metavar="N", help="accelerators to share out"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/sweep"), metavar="DIR", help="where to write"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the sweep in DIR")
+    parser.add_argument("--dry-run", action="store_true", help="name the runs, and run none")
+    add_import_option(parser)
+    sources = _sources(given)
+    parser.set_defaults(sources=sources)
+    add_setting_options(parser, given, sources)
+
+
+def _sources(given: Sequence[str]) -> list[Any]:
+    """Return the preset that was typed, or else that of the file, and the file's settings."""
+    typed = [given[0]] if given and not given[0].startswith("-") else []
+    file = typed_settings(given).get("file")
+    if not file or not Path(file).exists():
+        return typed
+    from plangym_ext.run.experiments.plan import read_sweep
+    from plangym_ext.run.settings.settings import nested
+
+    found = read_sweep(Path(file))
+    preset = typed or [found["preset"]] * ("preset" in found)
+    return [*preset, nested(found.get("settings", {}))]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what is left of the sweep; print what each variant has reached."""
+    from plangym_ext.run.experiments.plan import jobs_of
+    from plangym_ext.run.experiments.summary import lines, scores
+
+    import_modules(options)
+    jobs = jobs_of(_asked(options))
+    if options.dry_run:
+        print("\n".join(job.name for job in jobs))
+        return 0
+    make_folder(options.out)
+    with FolderLock(options.out):
+        _keep_plan(jobs, options)
+        failed = _run_all(jobs, options)
+    found = scores(options.out, jobs)
+    write_json(options.out / "scores.json", {row.variant: row._asdict() for row in found})
+    print("\n".join(lines(found)))
+    for name in failed:
+        print(f"failed: {options.out / name}; see train.log there", file=sys.stderr)
+    print(f"wrote {options.out / 'scores.json'}")
+    return FAILED if failed else 0
+
+
+def _asked(options: argparse.Namespace) -> Sweep:
+    """Return the sweep of the file, with what was typed over it."""
+    from plangym_ext.run.experiments.plan import Sweep, read_sweep
+
+    if not options.sources:
+        raise InvalidOption("name a preset or a file of settings first, then options")
+    said = read_sweep(options.file) if options.file else {}
+    over = dict(said.get("over", {}))
+    for text in options.over:
+        key, equals, values = text.partition("=")
+        if not equals:
+            raise InvalidOption(f"--over must be KEY=VALUES; got {text!r}.")
+        over[key.strip()] = values
+    return Sweep(
+        sources=[*options.sources, chosen_settings(options)],
+        over=over,
+        levels=said.get("levels", ()),
+        seeds=options.seeds or said.get("seeds", 1),
+        sample=options.sample or said.get("sample"),
+    )
+
+
+def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
+    """Write down which runs there are; refuse a folder where one of them had other settings."""
+    from plangym_ext.run.settings.settings import differences
+
+    path = options.out / _PLAN
+    runs = {job.name: job.settings for job in jobs}
+    if path.exists():
+        if not options.resume:
+            raise FolderTaken(
+                f"there is a sweep in {options.out}: go on with it by --resume, or name another "
+                f"folder with --out"
+            )
+        kept = json.loads(path.read_text())["runs"]
+        changed = [name for name in kept if name in runs and kept[name] != runs[name]]
+        if changed:
+            found = differences(runs[changed[0]], kept[changed[0]])
+            raise ForeignCheckpoint(
+                f"{path}: the run {changed[0]!r} was begun with other settings: "
+                f"{'; '.join(found[:6])}. Go on with its own, or name another folder with --out; "
+                f"new variants and seeds may be added."
+            )
+        runs = {**kept, **runs}
+    write_json(path, {"runs": runs})
+
+
+def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
+    """Run the jobs that are not done; return the names of those that failed."""
+    from plangym_ext.run.experiments.outcome import DONE, outcome, write_outcome
+    from plangym_ext.run.experiments.queue import JobQueue
+    from plangym_ext.run.experiments.summary import final_return, share_done
+
+    left = [job for job in jobs if outcome(options.out / job.name) != DONE]
+    if len(left) < len(jobs):
+        print(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
+    queue = JobQueue(
+        options.out,
+        left,
+        processes=min(options.processes, max(1, len(left))),
+        gpus=options.gpus,
+        imports=options.imports or (),
+    )
+    line = ProgressLine()
+    failed: list[str] = []
+
+    def look() -> None:
+        done = len(jobs) - len(queue.waiting) - len(queue.running)
+        if not line.is_due:
+            return
+        shares = [f"{one.job.name} {share_done(one.job, options.out):.0%}" for one in queue.running]
+        line.update(f"{done} of {len(jobs)} runs have ended; {', '.join(shares)}")
+
+    def ended(job: Job, status: int, seconds: float) -> None:
+        folder = options.out / job.name
+        write_outcome(folder, status, seconds)
+        if status:
+            failed.append(job.name)
+        found = final_return(folder)
+        told = "" if found is None else f", return {found:.6g}"
+        line.above(f"{outcome(folder)}: {job.name}{told}, {seconds:.0f} s")
+
+    try:
+        queue.run(look, ended)
+    except KeyboardInterrupt:
+        line.leave()
+        print(
+            f"interrupted; the runs have saved where they are, in {options.out}. Go on with the "
+            f"same command and --resume.",
+            file=sys.stderr,
+        )
+        raise SystemExit(INTERRUPTED) from None
+    line.leave()
+    return failed

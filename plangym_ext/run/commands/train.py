@@ -1,0 +1,128 @@
+"""`plangym-ext train PRESET`: a network learns from planning, or from what an agent played.
+
+Settings come from a preset, from files given with `--config`, and from the command line,
+the later over the earlier: `plangym-ext train cartpole --trainer.learning_rate 3e-4`.
+`plangym-ext train PRESET --help` lists them all, and `--list` the presets. With `--resume` the
+same command goes on after an interrupt, a crash or a power cut, and comes to the same end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
+from plangym_ext.run.arguments import INTERRUPTED
+from plangym_ext.run.env_options import add_import_option, import_modules
+from plangym_ext.run.setting_options import (
+    add_setting_options,
+    chosen_settings,
+    typed_settings,
+)
+
+_OUT = Path("runs/train")
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; the preset and the files there decide on the defaults.
+    """
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        metavar="PRESET",
+        help="settings to begin with, named first: one that --list lists, or a file",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list the presets, and what runs of them have reached"
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="settings over the preset's: .toml, .yaml or .json; may be given again",
+    )
+    parser.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run in DIR, if there is one"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no table")
+    add_import_option(parser)
+    sources = _sources(given)
+    parser.set_defaults(sources=sources)
+    add_setting_options(parser, given, sources)
+
+
+def _sources(given: Sequence[str]) -> list[Any]:
+    """Return the preset and the files that were typed, or the settings of the run to resume."""
+    found: list[Any] = [given[0]] if given and not given[0].startswith("-") else []
+    for position, word in enumerate(given):
+        name, equals, value = word.partition("=")
+        if name == "--config":
+            found += [value] if equals else given[position + 1 : position + 2]
+    own = Path(typed_settings(given).get("out", str(_OUT))) / "config.json"
+    if not found and "--resume" in given and own.exists():
+        return [own]
+    return found
+
+
+def preset_lines() -> Iterator[str]:
+    """Yield name and meaning of each preset, and below them what runs of it have reached."""
+    from plangym_ext.run.settings.presets import PRESETS
+    from plangym_ext.run.settings.reached import reached
+
+    found = reached()
+    for name, preset in PRESETS.items():
+        yield name
+        yield f"    {preset.about}"
+        yield f"    {found.get(name, 'not measured')}"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train; write settings, log and checkpoints into DIR."""
+    if options.list:
+        print("\n".join(preset_lines()))
+        return 0
+    if not options.sources or (options.preset and options.preset not in options.sources):
+        raise InvalidOption("name a preset or a file of settings first, then options")
+    from plangym_ext.run.settings.compose import compose
+    from plangym_ext.run.training.runner import Runner
+
+    config = compose([*options.sources, chosen_settings(options)])
+    import_modules(options, [config.env.id])
+    try:
+        runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
+    except FolderBusy:
+        raise
+    except FolderTaken:
+        raise FolderTaken(
+            f"there is a run in {options.out}: go on with it by --resume, or name another "
+            f"folder with --out"
+        ) from None
+    with runner:
+        if runner.note:
+            print(runner.note, flush=True)
+        if runner.round:
+            print(f"going on after round {runner.round} of {config.rounds}", flush=True)
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            print(
+                f"interrupted in round {runner.round} of {config.rounds}; the last checkpoint is "
+                f"{runner.newest_checkpoint}. Go on with the same command and --resume.",
+                file=sys.stderr,
+            )
+            return INTERRUPTED
+    # After the table, which leaves its line when it is closed.
+    print(
+        f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
+        f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
+    )
+    print(f"wrote {runner.newest_checkpoint}")
+    return 0

@@ -1,0 +1,24 @@
+"""How a run of a sweep has ended: a small file in its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from plangym_ext.run.files import write_json
+
+DONE, FAILED = "done", "failed"
+_FILE = "outcome.json"
+
+
+def outcome(folder: Path) -> str:
+    """Return `DONE` or `FAILED`; empty while the run in a folder has not ended."""
+    path = folder / _FILE
+    return str(json.loads(path.read_text())["status"]) if path.exists() else ""
+
+
+def write_outcome(folder: Path, exit_status: int, seconds: float) -> None:
+    """Write down that a run has ended, with the exit status of its process."""
+    status = FAILED if exit_status else DONE
+    said = {"status": status, "exit": exit_status, "seconds": round(seconds, 3)}
+    write_json(folder / _FILE, said)

@@ -1,0 +1,95 @@
+"""Players that are compared on the same episodes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
+from plangym_ext.run.cli import main
+from plangym_ext.run.evaluating.paired import difference
+
+
+def test_what_pairs_have_in_common_is_not_in_their_interval():
+    rng = np.random.default_rng(0)
+    shared = rng.normal(100.0, 10.0, 50)
+    found = difference(shared, shared + 3.0)
+    # Every pair differs by 3: nothing is unsure.
+    assert (found["mean"], found["low"], found["high"]) == pytest.approx((3.0, 3.0, 3.0))
+    # Apart, each mean has a deviation of 10 / sqrt(50): 1.96 * sqrt(2) of it each way.
+    half = 1.96 * np.sqrt(2) * shared.std() / np.sqrt(50)
+    assert found["unpaired_low"] == pytest.approx(3.0 - half, abs=0.1 * half)
+    assert found["unpaired_high"] == pytest.approx(3.0 + half, abs=0.1 * half)
+
+
+def test_without_anything_in_common_pairs_are_worth_nothing():
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(0.0, 1.0, (2, 400))
+    _, low, high = mean_interval(second - first)
+    _, low_unpaired, high_unpaired = unpaired_interval(first, second)
+    assert high - low == pytest.approx(high_unpaired - low_unpaired, rel=0.15)
+
+
+def test_episodes_for_a_width_by_hand():
+    # Deviation 2, width 1: (2 * 1.96 * 2 / 1) ^ 2 = 61.5.
+    assert episodes_for([-2.0, 2.0, -2.0, 2.0, 0.0], 1.0) == 62
+    assert episodes_for([5.0, 5.0], 0.1) == 1
+    rng = np.random.default_rng(0)
+    few = rng.normal(0.0, 3.0, 100)
+    more = rng.normal(0.0, 3.0, episodes_for(few, 0.8))
+    _, low, high = mean_interval(more)
+    assert high - low == pytest.approx(0.8, rel=0.15)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Two short runs, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    typed = ["--evaluation.every=0", "--collector.num_envs=2", "--quiet"]
+    for name, rounds in (("a", 1), ("b", 2)):
+        assert main(["train", "ppo_cartpole", "--out", name, f"--rounds={rounds}", *typed]) == 0
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_players_are_compared_from_the_same_states(runs, capsys):
+    assert main(["states", "a", "--out", "s.npz", "--count=12", "--episodes=3"]) == 0
+    assert "wrote 12 states of CartPole-v1 to s.npz" in capsys.readouterr().out
+    planner = "shooting:num_simulations=2"
+    typed = ["eval", "a", "b", planner, "--starts", "s.npz", "--width", "5", "--max-steps", "30"]
+    assert main(typed) == 0
+    out = capsys.readouterr().out
+    assert "differences to a" in out
+    assert "an interval 5 wide takes" in out
+    found = json.loads((runs / "runs" / "eval" / "paired.json").read_text())
+    assert list(found["episodes"]) == ["a", "b", planner]
+    assert all(len(one["returns"]) == 12 for one in found["episodes"].values())
+    first, second = (found["episodes"][name]["returns"] for name in ("a", "b"))
+    assert found["differences"][0]["mean"] == np.mean(np.subtract(second, first))
+    # Alone, the same player plays the same episodes.
+    assert main(["eval", "b", "--starts", "s.npz", "--max-steps", "30"]) == 0
+    alone = json.loads((runs / "b" / "eval.json").read_text())
+    assert alone["returns"] == second
+    assert alone["starts"] == "s.npz"
+
+
+@pytest.mark.slow
+def test_what_cannot_be_compared_is_refused(runs, capsys):
+    def error(*typed):
+        assert main(["eval", *typed]) == 2
+        return capsys.readouterr().err
+
+    assert "none of the players is a checkpoint" in error("mcts", "shooting")
+    assert "nowhere is no checkpoint or run that exists, and planner must be" in error(
+        "a", "nowhere"
+    )
+    assert "there is no such checkpoint" in error("nowhere")
+    assert "each player once" in error("a", "a")
+    assert "--width must be a number > 0; got 0" in error("a", "b", "--width", "0")
+    assert "--episodes must be 2 or more" in error("a", "b", "--episodes", "1")
+    assert "--video films one player" in error("a", "b", "--video")
+    typed = ["--evaluation.every=0", "--quiet", "--rounds=1", "--env.kwargs.sutton_barto_reward=1"]
+    assert main(["train", "ppo_cartpole", "--out", "c", *typed]) == 0
+    assert "c plays in another env than a" in error("a", "c")

@@ -1,0 +1,315 @@
+"""Training runs: what they write, how they end, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training_runs import log, small, weights
+
+from plangym_ext.errors import (
+    DamagedCheckpoint,
+    FolderTaken,
+    ForeignCheckpoint,
+    ForeignNetwork,
+    InvalidOption,
+    LossNotFinite,
+)
+from plangym_ext.learn import NetworkConfig, make_network
+from plangym_ext.run.training.callbacks import Callback, StopAt
+from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
+from plangym_ext.run.training.runner import Runner
+from plangym_ext.run.training.trained import Trained
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+
+
+class Fails(Callback):
+    """Raises in the middle of a round, as a bug or a full disk would."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_episodes(self, runner, records):
+        if runner.round == self.at:
+            raise RuntimeError("in the middle of a round")
+
+
+def test_a_run_writes_settings_log_and_two_checkpoints(tmp_path):
+    config = small({"seed": 3})
+    with Runner(config, tmp_path) as runner:
+        runner.run()
+    assert (runner.round, runner.steps, runner.stopped) == (6, 6 * 4 * 12, "")
+    names = [path.name for path in Checkpoints(tmp_path).paths()]
+    assert names == ["checkpoint-00000004.pt", "checkpoint-00000006.pt"]
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 3
+    params = json.loads((tmp_path / "params.json").read_text())
+    assert params["seed"] == 3
+    assert "torch" in params["versions"]
+    rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [48 * n for n in range(1, 7)]
+    assert [("eval/return" in row) for row in rows] == [False, False, True] * 2
+    assert runner.trainer.updates == rows[-1]["updates"] > 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"replay": {"kind": "prioritized"}},
+        {"trainer": {"name": "td", "target_rate": 0.5, "batch_size": 16}},
+        {"collector": {"n_workers": 2}},
+        {"planner": {"keep_tree": True}},
+    ],
+    ids=["uniform", "prioritized", "td", "workers", "keep_tree"],
+)
+def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
+    config = small(changed)
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Fails(at=5)]) as runner,
+        pytest.raises(RuntimeError, match="in the middle"),
+    ):
+        runner.run()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        assert runner.round == 4
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
+    levels = tmp_path / "held_out.txt"
+    levels.write_text("; 0\n######\n#@ $.#\n#    #\n#    #\n#    #\n######\n")
+    config = small(
+        {
+            "env": {"max_steps": 6},
+            "planner": {"num_simulations": 2},
+            "network": {"channels": [4]},
+            "rounds": 4,
+            "collector": {"n_workers": 0, "num_envs": 3, "moves": 6},
+            # The size and the boxes are those of the levels.
+            "evaluation": {"env": {"levels": str(levels), "dim": None, "num_boxes": None}},
+        },
+        preset="sokoban_6x6",
+    )
+    with Runner(config, tmp_path / "whole") as whole:
+        whole.run()
+    # Two moves solve the one level of the evaluation, and any search finds them.
+    assert b'"eval/return": 11.0' in log(tmp_path / "whole")[1]
+    with (
+        Runner(config, tmp_path / "broken", callbacks=[Fails(at=3)]) as runner,
+        pytest.raises(RuntimeError),
+    ):
+        runner.run()
+    with Runner(config, tmp_path / "broken", resume=True) as runner:
+        runner.run()
+    assert weights(runner.network) == weights(whole.network)
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+def test_balancing_by_an_unknown_attribute_is_an_error(tmp_path):
+    config = small({"replay": {"kind": "balanced", "balance_by": "colour"}})
+    with Runner(config, tmp_path) as runner, pytest.raises(InvalidOption, match="'colour'"):
+        runner.run()
+
+
+def test_a_run_can_be_made_longer(tmp_path):
+    with Runner(small({"rounds": 2}), tmp_path) as runner:
+        runner.run()
+    with Runner(small({"rounds": 3}), tmp_path, resume=True) as runner:
+        assert runner.round == 2
+        runner.run()
+    assert runner.round == 3
+
+
+def test_resuming_where_there_is_nothing_begins(tmp_path):
+    with Runner(small({"rounds": 1}), tmp_path, resume=True) as runner:
+        runner.run()
+    assert runner.round == 1
+
+
+def test_callbacks_are_called_at_the_joints_and_can_end_the_run(tmp_path):
+    seen = []
+
+    class Notes(Callback):
+        def on_start(self, runner):
+            seen.append("start")
+
+        def on_evaluation(self, runner, episodes):
+            seen.append(f"evaluation {len(episodes)}")
+
+        def on_round(self, runner, values):
+            seen.append(f"round {runner.round}")
+
+        def on_checkpoint(self, runner, path):
+            seen.append(path.name[-6:])
+
+        def on_end(self, runner):
+            seen.append("end")
+
+    callbacks = [Notes(), StopAt(1.0)]
+    with Runner(small(), tmp_path, callbacks=callbacks) as runner:
+        runner.run()
+    # An evaluation of CartPole is always above 1: the run ends at the first.
+    assert runner.stopped.startswith("the evaluation's mean return is")
+    assert seen == [
+        *["start", "000.pt", "round 1", "round 2", "002.pt"],
+        *["evaluation 2", "round 3", "003.pt", "end"],
+    ]
+    with Runner(small(), tmp_path, resume=True, callbacks=[Notes()]) as runner:
+        runner.run()
+    assert runner.round == 3, "a run that had come to its end stays ended"
+
+
+# What is refused ----------------------------------------------------------------------
+
+
+def files(folder):
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "tfevents" not in path.name
+    }
+
+
+@pytest.fixture
+def finished(tmp_path):
+    folder = tmp_path / "run"
+    with Runner(small({"rounds": 2}), folder) as runner:
+        runner.run()
+    return folder
+
+
+def test_a_folder_with_another_run_is_left_alone(finished):
+    before = files(finished)
+    with pytest.raises(FolderTaken):
+        Runner(small({"seed": 9}), finished)
+    assert files(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"env": {"id": "Acrobot-v1"}}, "env.id: 'CartPole-v1' there, 'Acrobot-v1' here"),
+        ({"network": {"hidden": [8]}}, r"network.hidden: \[64, 64\] there, \[8\] here"),
+        ({"seed": 1}, "seed: 0 there, 1 here"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(finished, changed, message):
+    before = files(finished)
+    with pytest.raises(ForeignCheckpoint, match=message):
+        Runner(small({"rounds": 2}, changed), finished, resume=True)
+    assert files(finished) == before
+
+
+def test_a_checkpoint_that_was_cut_short_is_refused(finished):
+    newest = Checkpoints(finished).latest()
+    newest.write_bytes(newest.read_bytes()[:-100])
+    before = files(finished)
+    with pytest.raises(DamagedCheckpoint, match=newest.name):
+        Runner(small({"rounds": 2}), finished, resume=True)
+    with pytest.raises(DamagedCheckpoint):
+        Trained(finished)
+    assert files(finished) == before
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(DamagedCheckpoint, match="there is no such checkpoint"):
+        read_checkpoint(tmp_path / "none.pt")
+    with pytest.raises(DamagedCheckpoint, match="no checkpoint in this folder"):
+        Trained(tmp_path)
+
+
+def test_another_network_or_env_is_refused(finished):
+    def other(observation_space, action_space):
+        return make_network(observation_space, action_space, NetworkConfig(hidden=(8,)), seed=0)
+
+    before = files(finished)
+    with pytest.raises(ForeignNetwork, match="weights are those of another network"):
+        Runner(small({"rounds": 2}), finished, resume=True, make_network=other)
+    with pytest.raises(ForeignNetwork):
+        Trained(finished, make_network=other)
+
+    def another_env():
+        import plangym_ext
+
+        return plangym_ext.make("Acrobot-v1")
+
+    with pytest.raises(ForeignCheckpoint, match="trained on the observation space"):
+        Runner(small({"rounds": 2}), finished, resume=True, make_env=another_env)
+    assert files(finished) == before
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_checkpoint(finished):
+    class Poison(Callback):
+        def on_episodes(self, runner, records):
+            # Once something is learned from: the next search would refuse such values itself.
+            if len(runner.replay) >= runner.config.replay.min_rows:
+                runner.network.heads.bias.data[:] = float("inf")
+
+    with (
+        Runner(
+            small({"rounds": 9}),
+            finished.parent / "other",
+            callbacks=[Poison()],
+        ) as runner,
+        pytest.raises(LossNotFinite),
+    ):
+        runner.run()
+    kept = read_checkpoint(Checkpoints(finished.parent / "other").latest())
+    assert kept["round"] <= runner.round
+    assert all(bool(tensor.isfinite().all()) for tensor in kept["trainer"]["network"].values())
+
+
+# Kills --------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_killed_comes_to_the_same_end():
+    program = ROOT / "tests" / "benchmarks" / "resume.py"
+    done = subprocess.run(
+        [sys.executable, program, "--kills", "2", "--rounds", "6"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal, bit for bit" in done.stdout
+
+
+def test_prioritised_replay_learns_a_gaussian_policy(tmp_path):
+    config = small(
+        {
+            "env": {"id": "Pendulum-v1", "max_steps": 10, "kwargs": {}},
+            # Actions that differ little, so that the policy becomes narrow.
+            "planner": {
+                "name": "predictive-sampling",
+                "num_simulations": 4,
+                "horizon": 3,
+                "noise_std": 0.02,
+            },
+            "network": {"value_scale": 1.0},
+            "trainer": {
+                "name": "supervised",
+                "policy_target": "action",
+                "value_target": None,
+                "learning_rate": 0.003,
+                "batch_size": 16,
+            },
+            "replay": {"kind": "prioritized", "min_rows": 16},
+            "evaluation": {"every": 0},
+            "updates": 20,
+        },
+    )
+    with Runner(config, tmp_path) as runner:
+        runner.run()
+        assert runner.trainer.updates >= 100
+        rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    # Densities have no upper bound: this is what a priority cannot be.
+    assert min(row["train/policy_loss"] for row in rows if "train/policy_loss" in row) < 0
