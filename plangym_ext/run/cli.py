@@ -11,8 +11,8 @@ import plangym_ext
 from plangym_ext.errors import PlangymExtError, suggestion
 from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.commands import COMMANDS, load_command
+from plangym_ext.run.commands.completion import ASKED, answer
 from plangym_ext.run.compiling_shown import compiling_shown
-from plangym_ext.run.completion import ASKED, answer
 from plangym_ext.run.misspelt import closest_option
 
 #: Exit status of a call that could not be understood, as argparse has it.

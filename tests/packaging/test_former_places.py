@@ -11,7 +11,9 @@ import pytest
     ("former", "present", "name"),
     [
         ("run.training.compose", "run.settings.compose", "compose"),
+        ("run.paired", "run.evaluating.paired", "difference"),
         ("run.training.config", "run.settings.config", "RunConfig"),
+        ("run.value_audit", "run.evaluating.value_audit", "audit_values"),
         ("vectorization.adapters.legacy_info", "vector.adapters.legacy_info", "LegacyInfo"),
     ],
 )

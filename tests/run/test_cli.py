@@ -170,4 +170,8 @@ def test_the_list_of_commands_loads_none_of_them():
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "plangym_ext.run.cli" in loaded
-    assert not loaded & {"numpy", "plangym_ext.run.plan", "plangym_ext.run.settings.config"}
+    assert not loaded & {
+        "numpy",
+        "plangym_ext.run.commands.plan",
+        "plangym_ext.run.settings.config",
+    }

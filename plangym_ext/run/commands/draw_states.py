@@ -12,8 +12,8 @@ from pathlib import Path
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
-from plangym_ext.run.evaluate import add_changes, changes
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 def run(options: argparse.Namespace) -> int:
     """Play, draw states, write them."""
     from plangym_ext.planners import visited_states
-    from plangym_ext.run.contest import Contest
+    from plangym_ext.run.evaluating.contest import Contest
 
     search_current_folder()
     import_modules(options)

@@ -11,7 +11,7 @@ import pytest
 from plangym_ext.planners import PLANNERS
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import COMMANDS
-from plangym_ext.run.completion import SCRIPTS, candidates
+from plangym_ext.run.commands.completion import SCRIPTS, candidates
 from plangym_ext.run.settings.presets import PRESETS
 from plangym_ext.run.settings.sections import ALGORITHMS
 

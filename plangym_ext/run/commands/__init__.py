@@ -25,4 +25,4 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def load_command(name: str) -> Any:
     """Return the module of a command: it has `add_arguments` and `run`."""
-    return importlib.import_module(f"plangym_ext.run.{COMMANDS[name][0]}")
+    return importlib.import_module(f"{__name__}.{COMMANDS[name][0]}")

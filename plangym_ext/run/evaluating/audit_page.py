@@ -7,8 +7,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plangym_ext.run.evaluating.value_audit import ValueAudit
 from plangym_ext.run.tree_page.png import png, reduced
-from plangym_ext.run.value_audit import ValueAudit
 
 #: Pixels of a frame's longer side, and of the plot.
 _FRAME, _SIDE, _MARGIN = 240, 460, 52

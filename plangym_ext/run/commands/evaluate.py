@@ -96,7 +96,7 @@ def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play, print the means, write `eval.json` or `paired.json`, and perhaps `episode.mp4`."""
-    from plangym_ext.run.contest import Contest
+    from plangym_ext.run.evaluating.contest import Contest
 
     search_current_folder()  # the checkpoint may name an env of a module there
     import_modules(options)
@@ -146,7 +146,7 @@ def _played(
     contest: Any, options: argparse.Namespace, starts: StateSet | None
 ) -> dict[str, list[Episode]]:
     """Have every player play the episodes."""
-    from plangym_ext.run.contest import told
+    from plangym_ext.run.evaluating.contest import told
 
     count = options.episodes or (_EPISODES if starts is None else len(starts))
     found, line = {}, ProgressLine()
@@ -206,7 +206,7 @@ def _write_paired(
     out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `paired.json` of several players, and print their differences."""
-    from plangym_ext.run.paired import paired_summary, table
+    from plangym_ext.run.evaluating.paired import paired_summary, table
 
     found = paired_summary(played, options.width)
     episodes = {name: _of_each(one) for name, one in played.items()}

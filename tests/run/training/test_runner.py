@@ -25,7 +25,7 @@ from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Fails(Callback):

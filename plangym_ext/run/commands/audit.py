@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import CannotDraw, IncompleteState, InvalidOption, MissingExtra
 from plangym_ext.run.arguments import at_least
+from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
-from plangym_ext.run.evaluate import add_changes, changes
 from plangym_ext.run.files import make_folder, write_json
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.state_set import StateSet
+    from plangym_ext.run.evaluating.value_audit import ValueAudit
     from plangym_ext.run.training.trained import Trained
-    from plangym_ext.run.value_audit import ValueAudit
 
 _WORST = 10
 
@@ -64,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
     """Play, print the numbers, write `audit.html` and `audit.json`."""
     from plangym_ext.learn.agents.agent_planner import AgentPlanner
     from plangym_ext.planners import visited_states
+    from plangym_ext.run.evaluating.value_audit import audit_values
     from plangym_ext.run.training.starts import AgentValue
     from plangym_ext.run.training.trained import Trained
-    from plangym_ext.run.value_audit import audit_values
 
     search_current_folder()
     import_modules(options)
@@ -127,7 +127,7 @@ def _write(
 ) -> None:
     """Write the page and the numbers."""
     from plangym_ext.core.whole_file import replacing
-    from plangym_ext.run.audit_page import audit_page
+    from plangym_ext.run.evaluating.audit_page import audit_page
 
     worst = audit.worst(_WORST).tolist()
     title = f"{trained.config.env.id}, {trained.path.name}: values"

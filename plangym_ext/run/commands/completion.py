@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.commands import COMMANDS, load_command
-from plangym_ext.run.listing import KINDS
+from plangym_ext.run.commands.listing import KINDS
 
 #: With this in place of a command, the program says how the words that follow may go on.
 ASKED = "__complete"

@@ -274,7 +274,7 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_like_the_runs_alone(tmp_path, 
 
 
 def test_a_folder_with_another_sweep_is_refused(tmp_path, monkeypatch, capsys):
-    from plangym_ext.run import sweep
+    from plangym_ext.run.commands import sweep
 
     ran = []
     monkeypatch.setattr(sweep, "_run_all", lambda jobs, _: ran.append(len(jobs)) or [])

@@ -1,0 +1,1 @@
+"""Players compared on the same episodes, and critics on the same states."""

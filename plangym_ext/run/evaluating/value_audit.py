@@ -1,0 +1,153 @@
+"""What a critic says of stored states, against what stepping on from them returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import num_rows
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.planners.episode import Move, play
+from plangym_ext.planners.model import stacked_obs
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueAudit:
+    """The values of N states, as the critic has them and as they were played.
+
+    Attributes:
+        states: the set.
+        said: `[N]` what the critic says.
+        returned: `[N, K]` discounted returns of the rollouts from each.
+        rest: `[N, K]` how much of each return is what the critic says of the state in which its
+            rollout was cut: the discount there; 0 where it came to an end.
+        steps: of the env, of all rollouts.
+    """
+
+    states: StateSet
+    said: Floats
+    returned: Floats
+    rest: Floats
+    steps: int
+
+    @property
+    def means(self) -> Floats:
+        """`[N]` mean return from each state."""
+        found: Floats = self.returned.mean(axis=1)
+        return found
+
+    @property
+    def deviations(self) -> Floats:
+        """`[N]` standard error of each mean; 0 of a single rollout."""
+        count = self.returned.shape[1]
+        if count == 1:
+            return np.zeros(len(self.said))
+        found: Floats = self.returned.std(axis=1, ddof=1) / np.sqrt(count)
+        return found
+
+    def worst(self, count: int) -> npt.NDArray[np.intp]:
+        """Return the states where the critic is farthest from the mean return, worst first."""
+        found: npt.NDArray[np.intp] = np.argsort(-abs(self.said - self.means), kind="stable")
+        return found[:count]
+
+    def summary(self) -> dict[str, float]:
+        """Return the numbers of the audit.
+
+        "noise" is the deviation of the mean returns that is left because only K rollouts were
+        played; no critic could have a smaller "rmse" but by chance. "rank_correlation" is
+        Spearman's; NaN where all values, or all returns, are the same.
+        """
+        errors = self.said - self.means
+        spread = float(np.var(self.means))
+        return {
+            "rank_correlation": rank_correlation(self.said, self.means),
+            "explained_variance": 1 - float(np.var(errors)) / spread if spread else float("nan"),
+            "bias": float(errors.mean()),
+            "rmse": float(np.sqrt((errors**2).mean())),
+            "noise": float(np.sqrt((self.deviations**2).mean())),
+            "critic_in_returns": float(self.rest.mean()),
+        }
+
+
+def audit_values(
+    env: Any,
+    player: Any,
+    value: Any,
+    states: StateSet,
+    *,
+    discount: float,
+    rollouts: int = 8,
+    max_steps: int = 1000,
+    seed: int = 0,
+) -> ValueAudit:
+    """Step on from every state several times, and compare the returns with a critic.
+
+    The env draws the same in all rollouts from a state, as its generator is part of the state:
+    they differ by what the player draws. A rollout that is cut, by the env or after `max_steps`,
+    goes on with the critic's value of the state that it came to.
+
+    Args:
+        env: that the states belong to.
+        player: a planner or an agent, whose values the critic has learned.
+        value: what the critic says of observations `[n, *obs]`: `[n]`.
+        states: of episodes that go on.
+        discount: of the critic's values.
+        rollouts: K, from each state.
+        max_steps: of a rollout.
+        seed: of the player's draws.
+    """
+    lasts: dict[int, Move] = {}
+
+    def keep(move: Move) -> None:
+        lasts[move.episode] = move
+
+    again = states[np.repeat(np.arange(len(states)), rollouts)]
+    episodes = play(
+        env,
+        player,
+        seed=seed,
+        max_steps=max_steps,
+        num_episodes=len(again),
+        callback=keep,
+        starts=again,
+    )
+    returned = np.array([_discounted(one.rewards, discount) for one in episodes])
+    rest = np.array([0.0 if one.terminated else discount**one.length for one in episodes])
+    cut = np.flatnonzero(rest)
+    if len(cut):
+        after = stacked_obs(env, [lasts[i].obs for i in cut.tolist()])
+        returned[cut] += rest[cut] * _asked(value, after)
+    shape = len(states), rollouts
+    steps = sum(one.length for one in episodes)
+    said = _asked(value, states.obs)
+    return ValueAudit(states, said, returned.reshape(shape), rest.reshape(shape), steps)
+
+
+def rank_correlation(first: Any, second: Any) -> float:
+    """Return Spearman's rank correlation of two `[n]` arrays; equal values share their rank."""
+    ranks = [_ranks(np.asarray(one, np.float64)) for one in (first, second)]
+    if min(np.ptp(one) for one in ranks) == 0:
+        return float("nan")
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    found: Floats = (last - (counts - 1) / 2)[inverse]
+    return found
+
+
+def _discounted(rewards: Floats, discount: float) -> float:
+    return float(rewards @ discount ** np.arange(len(rewards)))
+
+
+def _asked(value: Any, obs: Any) -> Floats:
+    found = np.asarray(value(obs), np.float64)
+    assert found.shape == (num_rows(obs),)
+    return found
