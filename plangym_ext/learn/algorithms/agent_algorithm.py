@@ -46,7 +46,7 @@ class AgentAlgorithm(ABC):
         self.updates = self.steps = 0
         self.group: LearnerGroup = ALONE
 
-    def join(self, group: LearnerGroup) -> None:
+    def join(self, group: LearnerGroup) -> None:  # noqa: ARG002
         """Learn together with the algorithms of other processes, from the weights of the first.
 
         Every update is then made of the mean of all learners' gradients, and what is normalised

@@ -141,9 +141,7 @@ class Learners(Closing):
 
     # As a sampler -----------------------------------------------------------------------
 
-    def collect(
-        self, n: int, version: int = 0, progress: Progress | None = None
-    ) -> Collected:
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
         """Play n steps in every env of this learner, and tell of those of all.
 
         Args:

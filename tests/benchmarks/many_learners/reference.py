@@ -1,4 +1,4 @@
-"""One process that learns from the rows of several learners, in their order and with their draws."""
+"""One process that learns from the rows of several learners, with their draws."""
 
 from __future__ import annotations
 
@@ -75,9 +75,12 @@ class Reference:
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return by how much the weights of two networks differ at most."""
+    """Return by how much the numbers of two networks differ at most, beside 1 plus their size."""
     theirs = second.state_dict()
-    return max(float((mine - theirs[name]).abs().max()) for name, mine in first.state_dict().items())
+    return max(
+        float(((mine - theirs[name]).abs() / (1 + mine.abs())).max())
+        for name, mine in first.state_dict().items()
+    )
 
 
 def _larger(config: RunConfig, *, envs: bool) -> RunConfig:
