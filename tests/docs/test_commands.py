@@ -26,6 +26,7 @@ REDUCED: dict[str, str] = {
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
     "forge.py": "--count 10",
     "kills.py": "--kills 3 --envs cartpole",
+    "learners.py": "--only sac_halfcheetah --rounds 1",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "paired.py": "--quick --only CartPole",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
