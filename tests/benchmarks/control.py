@@ -4,7 +4,8 @@
 
 It is planning with the true model: nothing is learned, and the planner steps the simulator
 itself from its exact state. Episodes are kept in the JSON file, the first steps of one that was
-interrupted too: run the program again to go on with the next. `--page docs/benchmarks.md` writes its part of that page.
+interrupted too: run the program again to go on with the next. `--page docs/benchmarks.md`
+writes its part of that page.
 """
 
 from __future__ import annotations
