@@ -78,14 +78,11 @@ class FrontierSearch(Planner):
     heuristic: Heuristic | None = None
 
     default_simulations: ClassVar[int] = 1000
-    #: `obs [L, *obs] -> (prior [L, A], ignored)` of planners that follow a policy.
-    evaluator: ClassVar[Evaluator | None] = None
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         self._check_function("heuristic")
-        self._check_function("evaluator")
         self.wave_size = self._integer("wave_size", 1)
         self.goal_reward = self._number("goal_reward", -math.inf, math.inf)
         if self.state_key not in ("state", "obs"):
@@ -109,13 +106,17 @@ class FrontierSearch(Planner):
         They grow along a way. Arguments as of `_priority`.
         """
 
+    def _policy(self) -> Evaluator | None:
+        """Return `obs [L, *obs] -> (prior [L, A], ignored)`; None: every action is as likely."""
+        return None
+
     # Planning -------------------------------------------------------------------
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Search from each of B states, or play what was found before."""
         num_actions, origin = request.discrete_actions()
         self._check_pays(num_actions, "expansion")
-        if self.heuristic or self.evaluator or self.state_key == "obs":
+        if self.heuristic or self._policy() or self.state_key == "obs":
             request.needed_obs("a heuristic, an evaluator or state_key 'obs'")
         keys = self._keys(request.states, request.obs)
         kept = self._kept.take(request.env, request.batch)
@@ -274,11 +275,11 @@ class FrontierSearch(Planner):
 
     def _log_priors(self, obs: Any, count: int, request: PlanRequest) -> Floats | None:
         """Return the logarithms of what the policy says of L states, `[L, A]`; None: uniform."""
-        if self.evaluator is None:
+        policy = self._policy()
+        if policy is None:
             return None
         num_actions, _ = request.discrete_actions()
-        # Through the class it would be called as a method.
-        prior, _ = evaluate(self.__dict__["evaluator"], obs, count, num_actions)
+        prior, _ = evaluate(policy, obs, count, num_actions)
         return None if prior is None else np.log(np.maximum(prior, _SMALLEST, dtype=np.float64))
 
 

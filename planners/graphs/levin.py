@@ -24,7 +24,16 @@ class LevinTS(FrontierSearch):
     guarantees".
     """
 
-    evaluator: Evaluator | None = None  # type: ignore[misc]
+    evaluator: Evaluator | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self._check_function("evaluator")
+
+    def _policy(self) -> Evaluator | None:
+        """Return the evaluator."""
+        return self.evaluator
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:  # noqa: ARG002
         """Return the logarithms of steps / probability."""
