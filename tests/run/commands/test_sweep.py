@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
-from plangym_ext.run import sweep
 from plangym_ext.run.cli import main
+from plangym_ext.run.commands import sweep
 from plangym_ext.run.experiments import queue as queues
 from plangym_ext.run.experiments.outcome import write_outcome
 from plangym_ext.run.experiments.plan import Sweep, jobs_of, read_sweep
