@@ -99,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options, [options.env, options.planner])
     chosen, planner = _named_planner(options)
+    _tell_tuned(options.env, options.planner, chosen)
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
@@ -172,6 +173,16 @@ def _write_episode(
             "version": plangym_ext.__version__,
         },
     )
+
+
+def _tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
+    """Say which options are those that were tuned for the env."""
+    from plangym_ext.planners.tuned import tuned_options
+
+    tuned = tuned_options(env, planner)
+    held = [f"{name} {value}" for name, value in tuned.items() if chosen[name] == value]
+    if held:
+        print(f"{planner}: options tuned for {env}: {', '.join(held)}")
 
 
 def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
