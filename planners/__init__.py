@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from plangym_ext.planners.continuous.predictive_sampling import PredictiveSampling
     from plangym_ext.planners.continuous.random_shooting import RandomShooting
     from plangym_ext.planners.episode import Episode, Move, play
+    from plangym_ext.planners.graphs.best_first import BestFirst
+    from plangym_ext.planners.graphs.levin import LevinTS
+    from plangym_ext.planners.graphs.phs import PHS
     from plangym_ext.planners.graphs.search import GraphSearch
     from plangym_ext.planners.mcts.ants import ANTS
     from plangym_ext.planners.mcts.bts import BTS
@@ -51,15 +54,18 @@ __all__ = [
     "MCTS",
     "MENTS",
     "MPPI",
+    "PHS",
     "PLANNERS",
     "STS",
     "TENTS",
     "BanditShooting",
+    "BestFirst",
     "Budget",
     "DiscreteShooting",
     "Episode",
     "FractalMC",
     "GraphSearch",
+    "LevinTS",
     "Move",
     "OpenLoopMCTS",
     "Option",
@@ -83,7 +89,10 @@ _HOME = {
     "FractalMC": "rollouts.fractal",
     "IW": "novelty.iw",
     "RolloutIW": "novelty.rollout_iw",
+    "BestFirst": "graphs.best_first",
     "GraphSearch": "graphs.search",
+    "LevinTS": "graphs.levin",
+    "PHS": "graphs.phs",
     "OpenLoopMCTS": "mcts.open_loop",
     "BanditShooting": "rollouts.bandit_shooting",
     "DiscreteShooting": "rollouts.discrete_shooting",
