@@ -174,7 +174,12 @@ class _Particles:
     def draw_anew(self, request: PlanRequest, divergence: float) -> None:
         """Replace the particles of each state by draws of them; their advantages begin anew."""
         chosen = []
+        # Alone these would be over: what others do makes no difference to them.
+        over = self.ended.reshape(-1, self.count).all(axis=1)
         for b, rng in enumerate(request.rngs):
+            if over[b]:
+                chosen.append(np.flatnonzero(self.rows == b))
+                continue
             # One number for all: the counts differ from the weights by less than one.
             marks = (np.arange(self.count) + rng.random()) / self.count
             found = np.searchsorted(np.cumsum(self.weights(b, divergence)), marks)
@@ -182,7 +187,7 @@ class _Particles:
         at = np.concatenate(chosen)
         for name in ("states", "legal", "policy", "value", "first", "ended", "earned", "ahead"):
             setattr(self, name, getattr(self, name)[at])
-        self.advantage[:] = 0.0
+        self.advantage[~over[self.rows]] = 0.0
 
     def plan(
         self, b: int, num_actions: int, origin: int, divergence: float, seconds: float

@@ -54,7 +54,7 @@ def test_particles_find_a_path_that_chance_hardly_does(models):
         at = obs[:, 0]
         return None, np.where(at > 6, 0.0, at / 6)
 
-    options = {"depth": 6, "resample_every": 1, "divergence": 1.0, "discount": 1.0}
+    options = {"depth": 6, "resample_every": 1, "divergence": 2.0, "discount": 1.0}
     told = planned(SPO(128, evaluator=progress, **options), model)
     assert told.action == 1
     assert told.weights[1] > 0.9
