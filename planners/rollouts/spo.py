@@ -175,7 +175,7 @@ class _Particles:
         """Replace the particles of each state by draws of them; their advantages begin anew."""
         chosen = []
         # Alone these would be over: what others do makes no difference to them.
-        over = self.ended.reshape(-1, self.count).all(axis=1)
+        over: npt.NDArray[np.bool_] = np.all(self.ended.reshape(-1, self.count), axis=1)
         for b, rng in enumerate(request.rngs):
             if over[b]:
                 chosen.append(np.flatnonzero(self.rows == b))
