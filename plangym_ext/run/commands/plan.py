@@ -15,10 +15,11 @@ from typing import Any
 from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
-from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.files import make_folder, make_folder_of, make_vacant, write_json
 from plangym_ext.run.own_player import is_own, make_own
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
 
@@ -102,9 +103,12 @@ def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
+    if options.tree:
+        make_folder_of(options.tree, "--tree")
     make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
     line = ProgressLine()
     with (
+        closing_when_terminated(),
         _env(options, line) as env,
         Interrupts("ending the move and saving") as interrupts,
         recorded(target, env, options.seed) as video,
