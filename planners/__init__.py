@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.bandit_shooting import BanditShooting
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
+    from plangym_ext.planners.rollouts.spo import SPO
     from plangym_ext.planners.trees.file import read_tree, write_tree
     from plangym_ext.planners.visited import demonstrated_states, visited_states
 
@@ -56,6 +57,7 @@ __all__ = [
     "MPPI",
     "PHS",
     "PLANNERS",
+    "SPO",
     "STS",
     "TENTS",
     "BanditShooting",
@@ -96,6 +98,7 @@ _HOME = {
     "OpenLoopMCTS": "mcts.open_loop",
     "BanditShooting": "rollouts.bandit_shooting",
     "DiscreteShooting": "rollouts.discrete_shooting",
+    "SPO": "rollouts.spo",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
     "ANTS": "mcts.ants",

@@ -79,6 +79,10 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.rollouts.fractal:FractalMC",
         "a swarm of walkers that clone the better ones, discrete actions",
     ),
+    "spo": Entry(
+        "plangym_ext.planners.rollouts.spo:SPO",
+        "particles of a policy, drawn anew by their advantages, discrete actions",
+    ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
         "rollouts judged by their first action, discrete actions",
