@@ -15,7 +15,7 @@ from plangym_ext.errors import FolderTaken, NotWritten
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Collected, Sampler
 from plangym_ext.learn.sampling.episode_statistics import PLACE
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.settings.config import RunConfig
@@ -126,7 +126,7 @@ class Runner(Closing):
             if saved is not None:
                 self._load(path, saved)
             if not self.folder.is_dir():
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 # First of all that was made so far: it is released last.
                 self._closers.insert(0, FolderLock(self.folder))
             with self._writing():
