@@ -61,8 +61,13 @@ class RewardNormalizer:
             running = np.where(ended[t], 0.0, running)
         self._sums = running
         self.seen = self.seen.merged(moments_of(sums, valid))
-        deviation = np.sqrt(self.seen.variance + _EPSILON)
-        return (reward / deviation).astype(np.float32)
+        return (reward / self.deviation).astype(np.float32)
+
+    @property
+    def deviation(self) -> np.float64:
+        """What rewards are divided by now."""
+        found: np.float64 = np.sqrt(self.seen.variance + _EPSILON)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments, and the sums of episodes in progress."""

@@ -242,6 +242,12 @@ class Runner(Closing):
         self.round += 1
         self.steps += steps
         values = {"round": self.round, **_summary(collected), **metrics}
+        if collected.forks is not None:
+            # What is played is a small part of what is stepped: both are told.
+            values |= {
+                "branch_steps": collected.forks.cost.model_steps,
+                "total_steps": self.algorithm.steps,  # type: ignore[attr-defined]
+            }
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
             values |= self._evaluate(seconds)
