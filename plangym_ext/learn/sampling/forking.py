@@ -142,7 +142,7 @@ class ForkingSampler(LocalSampler):
         played = np.arange(len(origin))
         again, drawn = played, noise
         if self._common:
-            played, again = _distinct(origin, first.action)
+            played, again = distinct(origin, first.action)
             drawn = noise.of(origin * self._count)  # as the first branch of its state draws
         branches = play_branches(
             self._env,
@@ -219,7 +219,7 @@ def _arrays(source: Any) -> Iterator[Ndarray]:
     return (array.to_ndarray(copy=False) for _, array in found)
 
 
-def _distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
+def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
     """Return which of M branches are unlike all before them, and which of these each is like.
 
     Args:

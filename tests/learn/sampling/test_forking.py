@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
-from sampling_envs import Oracle, Tally, assert_same, copied
+from sampling_envs import Oracle, Tally, assert_same, copied, oracle_venv
 
 from plangym_ext import make, make_vec
 from plangym_ext.errors import IncompleteState, InvalidOption
@@ -17,6 +17,7 @@ from plangym_ext.learn import (
     Agent,
     AgentConfig,
     ForkingSampler,
+    Inputs,
     SerialSampler,
     make_agent_network,
 )
@@ -194,7 +195,8 @@ def branched(env, agent, state, action, drawn, horizon):
     for h in range(horizon):
         state, obs, reward, terminated, truncated, _ = env.step(action, state)
         rewards.append(reward)
-        inputs = SimpleInputs(obs, drawn(h + 1))
+        shown = obs[None], np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros(1, bool)
+        inputs = Inputs(*shown, drawn(h + 1))
         if terminated:
             return rewards, 0.0
         if truncated or h + 1 == horizon:
@@ -203,17 +205,12 @@ def branched(env, agent, state, action, drawn, horizon):
     raise AssertionError
 
 
-def SimpleInputs(obs, noise):  # noqa: N802
-    from plangym_ext.learn import Inputs
-
-    return Inputs(obs[None], np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros(1, bool), noise)
-
-
 @pytest.mark.parametrize("common", [False, True], ids=["apart", "common"])
 def test_branches_are_those_of_a_plain_loop(common):
-    with make("CartPole-v1", backend="serial") as env, cartpole_sampler(
-        common_random_numbers=common
-    ) as sampler:
+    with (
+        make("CartPole-v1", backend="serial") as env,
+        cartpole_sampler(common_random_numbers=common) as sampler,
+    ):
         sampler.collect()
         before = sampler._actors[0].state_dict()["envs"]
         found = sampler.collect()
@@ -238,6 +235,10 @@ def test_branches_are_those_of_a_plain_loop(common):
                 length = int(forks.branches.length[one])
                 assert forks.branches.reward[:, one].tolist() == rewards + [0.0] * (5 - length)
                 assert (len(rewards), np.float32(rest)) == (length, forks.branches.rest[one])
+
+
+def oracle():
+    return Oracle(0)
 
 
 def forks_of(sampler, count=2):
@@ -305,10 +306,11 @@ def test_rows_that_wait_are_not_forked():
         def value(self, inputs, carry):
             return np.zeros(len(inputs.first), np.float32)
 
-    venv = make_vec([lambda i=i: Oracle(i) for i in range(3)], None, autoreset_mode="same_step")
     with (
-        make(lambda: Oracle(0)) as env,
-        ForkingSampler(venv, Ended(), 6, env, every=1, horizon=2, on_end="wait") as sampler,
+        make(oracle) as env,
+        ForkingSampler(
+            oracle_venv(3), Ended(), 6, env, every=1, horizon=2, on_end="wait"
+        ) as sampler,
     ):
         found = sampler.collect()
         valid = copied(found.data)["valid"]
@@ -320,9 +322,12 @@ def test_rows_that_wait_are_not_forked():
 
 def test_what_cannot_be_branched_is_refused():
     def refused(agent, error, match, env=None, **options):
-        with make_vec(Oracle_, 2, autoreset_mode="same_step") as venv:
-            with make(Oracle_) as own, pytest.raises(error, match=match):
-                ForkingSampler(venv, agent, 4, env or own, **options)
+        with (
+            make_vec(oracle, 2, autoreset_mode="same_step") as venv,
+            make(oracle) as own,
+            pytest.raises(error, match=match),
+        ):
+            ForkingSampler(venv, agent, 4, env or own, **options)
 
     refused(Tally(), InvalidOption, "Tally is recurrent")
     loose = SimpleNamespace(exact=False, name="Loose-v0")
@@ -330,7 +335,3 @@ def test_what_cannot_be_branched_is_refused():
     refused(Chance(), InvalidOption, "branches must be an integer >= 2; got 1", branches=1)
     refused(Chance(), InvalidOption, "horizon must be an integer >= 1; got 0", horizon=0)
     refused(Chance(), InvalidOption, "every must be an integer >= 1; got 0", every=0)
-
-
-def Oracle_():  # noqa: N802
-    return Oracle(0)
