@@ -113,6 +113,7 @@ for _family in (
         name="mujoco_task",
         module=f"{_HERE}.mujoco_tasks.task_env",
         codec=f"{_HERE}.mujoco_tasks.task_env:task_part",
+        building=f"{_HERE}.mujoco:quiet_compiler",
         native=_TASKS,
         extra="mujoco",
         headless=_EGL,

@@ -11,6 +11,15 @@ import gymnasium as gym
 
 from plangym_ext.states.families import registered_spec
 
+_SUITE = "plangym_ext.envs.mujoco_tasks.suite"
+#: Class of each task of the Control Suite that there is here, by its name there.
+_SUITE_TASKS = {
+    "acrobot-swingup": f"{_SUITE}.acrobot:AcrobotSwingup",
+    "cheetah-run": f"{_SUITE}.cheetah:CheetahRun",
+    "hopper-hop": f"{_SUITE}.hopper:HopperHop",
+    "humanoid-run": f"{_SUITE}.humanoid:HumanoidRun",
+    "walker-run": f"{_SUITE}.walker:WalkerRun",
+}
 _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plangym_ext/CartPoleNoVelocity-v0": (
         "plangym_ext.envs.no_velocity:cartpole",
@@ -28,6 +37,14 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"max_episode_steps": 120},
     ),
     "plangym_ext/TMaze-v0": ("plangym_ext.envs.t_maze:TMazeEnv", {"max_episode_steps": 200}),
+    **{
+        f"plangym_ext/{name}-v0": (
+            "plangym_ext.envs.mujoco_tasks.task_env:TaskEnv",
+            # So many in every task of the suite, whatever a step lasts.
+            {"max_episode_steps": 1000, "kwargs": {"task": task}},
+        )
+        for name, task in _SUITE_TASKS.items()
+    },
 }
 
 

@@ -35,7 +35,7 @@ class ModelTask(MujocoTask):
             return mujoco.MjModel.from_xml_path(str(model))
         return model
 
-    def draw(self, rng: np.random.Generator) -> Joints:
+    def draw(self, rng: np.random.Generator) -> Joints | None:
         """Return joints at which the model begins, and noise; override for another start."""
         positions, num_velocities = self._start
         noise = self.reset_noise
@@ -43,6 +43,22 @@ class ModelTask(MujocoTask):
             positions + rng.uniform(-noise, noise, positions.size),
             rng.uniform(-noise, noise, num_velocities),
         )
+
+    def begin(self, model: Any, data: Any, rng: np.random.Generator) -> None:
+        """Take a simulation that was just reset to where an episode begins.
+
+        Override it for a start that takes more than joints to say; `draw` then returns None,
+        and the env itself resets the rows of a batch.
+
+        Args:
+            model: the `MjModel`.
+            data: an `MjData` of it; written to, its derived fields too.
+            rng: the env's generator.
+        """
+        joints = self.draw(rng)
+        assert joints is not None, f"{type(self).__name__}: draw gave None; override begin"
+        data.qpos[:], data.qvel[:] = joints
+        mujoco.mj_forward(model, data)
 
     @cached_property
     def _start(self) -> tuple[np.ndarray, int]:

@@ -11,13 +11,14 @@ import numpy as np
 from plangym_ext.envs.mujoco import MujocoPart
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
 from plangym_ext.native.mujoco.task import rows_of
+from plangym_ext.states.families import load_named
 
 
 class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
     """One simulation, and the functions of a task over rows of one.
 
     Args:
-        task: a `ModelTask`, or its class.
+        task: a `ModelTask`, its class, or "module:name" of the class.
         render_mode: "rgb_array" or None.
         width, height: of pictures, in pixels.
     """
@@ -26,12 +27,13 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def __init__(
         self,
-        task: ModelTask | type[ModelTask],
+        task: ModelTask | type[ModelTask] | str,
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
     ) -> None:
-        self.task = task() if isinstance(task, type) else task
+        found: Any = load_named(task)
+        self.task: ModelTask = found() if isinstance(found, type) else found
         self.model = self.task.load_model()
         self.data = mujoco.MjData(self.model)
         self.frame_skip, self.render_mode = self.task.frame_skip, render_mode
@@ -50,8 +52,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         """Start a fresh episode at what the task draws."""
         super().reset(seed=seed)
         mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:], self.data.qvel[:] = self.task.draw(self.np_random)
-        mujoco.mj_forward(self.model, self.data)
+        self.task.begin(self.model, self.data, self.np_random)
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
@@ -62,6 +63,8 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         mujoco.mj_step(self.model, self.data, nstep=self.frame_skip)
         if task.contact_forces:
             mujoco.mj_rnePostConstraint(self.model, self.data)
+        if task.derives_after:
+            mujoco.mj_step1(self.model, self.data)
         after = rows_of(self.data, task.reads)
         rewards, infos = task.reward(before, after, np.asarray(action, np.float32)[None])
         ended = task.terminated(after)

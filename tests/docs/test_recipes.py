@@ -13,6 +13,7 @@ RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 NEEDS = {
     "cleanrl_ppo.py": "torch",
     "ray_search.py": "ray",
+    "record_video.py": "moviepy",
     "rllib_ppo.py": "ray.rllib",
     "skrl_random.py": "skrl",
     "stable_baselines3_ppo.py": "stable_baselines3",

@@ -22,6 +22,9 @@ FOLDERS = {
 }
 
 
+_SUFFIXES = (".html", ".json", ".py", ".xml")
+
+
 def clean_env():
     return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
@@ -44,14 +47,15 @@ def tree():
     found = {}
     for folder, target in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".html", ".json") or path.name == "py.typed":
+            if path.suffix in _SUFFIXES or path.name in ("LICENSE", "NOTICE", "py.typed"):
                 found[f"{target}/{path.relative_to(ROOT / folder).as_posix()}"] = path
     return found
 
 
 def test_list_of_packages_is_complete():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    expected = {str(Path(name).parent).replace("/", ".") for name in tree()}
+    modules = [Path(name) for name in tree() if name.endswith(".py")]
+    expected = {str(module.parent).replace("/", ".") for module in modules}
     assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(expected)
 
 

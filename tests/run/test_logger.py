@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -268,6 +270,76 @@ def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
         quiet(tmp_path, tensorboard=True)
     with quiet(tmp_path, tensorboard=None) as logger:
         logger.log(1, {"a": 1})
+
+
+# Weights & Biases -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_on_wandb_has_every_row_and_is_gone_on_with(tmp_path):
+    pytest.importorskip("wandb")
+    # In a process of its own, which it starts another one from.
+    script = """
+import json, struct, sys
+from pathlib import Path
+from plangym_ext.run.logs.logger import Logger
+
+folder = Path(sys.argv[1])
+with Logger(folder, params={"seed": 7}, wandb="games", show=False) as logger:
+    for step in (1, 2, 3):
+        logger.log(step, {"loss": step / 2}, timings={"rate": 8})
+with Logger(folder, params={"seed": 7}, wandb="games", show=False, resume=True) as logger:
+    logger.truncate_after(2)
+    logger.log(3, {"loss": 1.5})
+
+from wandb.proto.wandb_internal_pb2 import Record
+
+def records(data):
+    # Blocks of 32 kB; a record is a checksum, a length and a kind (whole or a part), and data.
+    at, found = 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+        _, size, kind = struct.unpack_from("<IHB", data, at)
+        found += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            yield Record.FromString(found)
+            found = b""
+
+for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+    for record in records(file.read_bytes()):
+        if record.WhichOneof("record_type") == "run":
+            config = {item.key: item.value_json for item in record.run.config.update}
+            print("run", record.run.project, record.run.run_id, config["seed"])
+        if record.WhichOneof("record_type") == "history":
+            row = {(i.key or i.nested_key[0]): json.loads(i.value_json)
+                   for i in record.history.item}
+            print("row", {name: row[name] for name in sorted(row) if name[0] != "_"}, row["_step"])
+"""
+    command = [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)]
+    # Nothing of the user's is read or written, and no server is asked.
+    own = {"WANDB_MODE": "offline", "HOME": str(tmp_path), "WANDB_SILENT": "true"}
+    environment = {**os.environ, **own}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    identity = json.loads((tmp_path / "wandb.json").read_text())["id"]
+    assert [line for line in lines if line.startswith("run")] == [f"run games {identity} 7"] * 2
+    rows = [f"row {{'loss': {step / 2}, 'timings/rate': 8}} {step}" for step in (1, 2, 3)]
+    assert [line.replace(": 1,", ": 1.0,") for line in lines if line.startswith("row")] == [
+        *rows,
+        "row {'loss': 1.5} 3",
+    ]
+
+
+def test_wandb_that_is_asked_for_and_not_there_is_named(tmp_path):
+    if importlib.util.find_spec("wandb"):
+        pytest.skip("it is installed")
+    with pytest.raises(MissingExtra, match=r"pip install .*\.\[wandb\]"):
+        quiet(tmp_path, wandb="games")
 
 
 # What is shown ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Python would make them wait for each other. All that it needs lies in one array 
 
     0   K, env steps; with 0, what is recorded after steps is that of the rows themselves
     1   simulation steps in each (`frame_skip`)
-    2   whether `mj_rnePostConstraint` follows them
+    2   what follows them: 1 for `mj_rnePostConstraint`, plus 2 for `mj_step1`
     3   address of row 0's integration state, and 4 bytes from row to row
     5   the same for the states after the last step, and 6
     7   address of the controls `[K, n, nu]` float64, of 8 n rows, 9 bytes of a control
@@ -34,12 +34,14 @@ from plangym_ext.native.mujoco.library import batch_library
 
 #: Where the fields begin in a job.
 FIELDS_AT = 20
+#: Bits of what follows the simulation steps.
+FORCES, DERIVED = 1, 2
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _CONTROL = int(mujoco.mjtState.mjSTATE_CTRL)
 _JOINTS = int(mujoco.mjtState.mjSTATE_QPOS | mujoco.mjtState.mjSTATE_QVEL)
 _CALLED = (
     *("mj_setState", "mj_getState", "mj_step", "mj_rnePostConstraint"),
-    *("mj_resetData", "mj_forward"),
+    *("mj_resetData", "mj_forward", "mj_step1"),
 )
 
 
@@ -72,6 +74,7 @@ def compiled_play() -> Any:
     forward: Any = types.ExternalFunction("mj_forward", work)
     simulate: Any = types.ExternalFunction("mj_step", work)
     find_forces: Any = types.ExternalFunction("mj_rnePostConstraint", work)
+    derive: Any = types.ExternalFunction("mj_step1", work)
     copy: Any = types.ExternalFunction("memcpy", address(address, address, address))
 
     @cfunc(types.void(address, pointers, types.int32, pointer_to(integer)))
@@ -102,8 +105,11 @@ def compiled_play() -> Any:
             set_state(model, data, address(job[7] + cell * job[9]), types.int32(_CONTROL))
             for _ in range(job[1]):
                 simulate(model, data)
-            if job[2]:
+            if job[2] & FORCES:
                 find_forces(model, data)
+            # After the forces, which are those of the last simulation step's contacts.
+            if job[2] & DERIVED:
+                derive(model, data)
             for at in range(before_end, after_end, 3):
                 size = job[at + 1]
                 copy(address(job[at + 2] + cell * size), address(memory + job[at]), address(size))

@@ -15,7 +15,7 @@ import numpy as np
 from plangym_ext.core.own_process import fork_count
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco.library import BatchConfig, batch_library
-from plangym_ext.native.mujoco.play import FIELDS_AT, compiled_play
+from plangym_ext.native.mujoco.play import DERIVED, FIELDS_AT, FORCES, compiled_play
 from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -116,7 +116,8 @@ class MujocoPlayer:
         self._library = batch_library()
         self._play = compiled_play()
         self._model, self._n_threads = model, n_threads
-        self._frame_skip, self._forces = frame_skip, task.contact_forces
+        self._frame_skip = frame_skip
+        self._follows = FORCES * task.contact_forces + DERIVED * task.derives_after
         self._num_controls = model.nu
         self.state_size = mujoco.mj_stateSize(model, _INTEGRATION)
         other = mujoco.MjData(model)
@@ -276,7 +277,7 @@ class MujocoPlayer:
         fields = [*self._carried, *self._before, *self._after]
         positions = FIELDS_AT + 3 * len(fields)
         job = np.zeros(positions + 2 * num_rows, np.int64)
-        job[:3] = played.shape[0], self._frame_skip, self._forces
+        job[:3] = played.shape[0], self._frame_skip, self._follows
         job[7:10] = _address(played.actions), played.shape[1], 8 * self._num_controls
         job[10] = 0 if played.states is None else _address(played.states)
         job[11:13] = 8 * self.state_size, self._pointer

@@ -27,10 +27,12 @@ class MujocoTask(ABC):
     Attributes:
         reads: fields of `mjData` that the functions use of a step's outcome. Those that are
             derived (positions of bodies, forces, ...) are those of its last simulation
-            step, as MuJoCo leaves them.
+            step, as MuJoCo leaves them, unless `derives_after`.
         reads_before: fields that `reward` compares with.
         contact_forces: whether `mj_rnePostConstraint` runs after each step, for `cacc`,
             `cfrc_int` and `cfrc_ext`.
+        derives_after: whether `mj_step1` runs after each step: what is derived of positions
+            and velocities is then that of the step's outcome.
         kept: positions that a reset draws and the env keeps beside the simulation too, as
             `MujocoPart` has them in its states; None for none.
     """
@@ -38,6 +40,7 @@ class MujocoTask(ABC):
     reads: tuple[str, ...] = ("qpos", "qvel")
     reads_before: tuple[str, ...] = ()
     contact_forces: bool = False
+    derives_after: bool = False
     kept: slice | None = None
 
     @abstractmethod

@@ -16,12 +16,13 @@ from plangym_ext.run.logs.csv_file import STEP, CsvFile
 from plangym_ext.run.logs.jsonl_file import JsonlFile
 from plangym_ext.run.logs.table import LiveTable
 from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_is_there
+from plangym_ext.run.logs.wandb_run import WandbRun
 
 PROGRESS = "progress.csv"
 
 
 class Logger(Closing):
-    """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv` and TensorBoard.
+    """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv`, and for services.
 
     Everything that the run computes goes to the progress files, which are the same bytes
     for the same run, resumed or not; everything that clocks say goes to `timings.csv`.
@@ -32,6 +33,8 @@ class Logger(Closing):
         resume: go on with the log in the folder; call `truncate_after` with the step of
             the checkpoint. False refuses a folder with a log.
         tensorboard: also write event files; None: if tensorboard is installed.
+        wandb: project on Weights & Biases where a run with these numbers is kept as well; empty:
+            none.
         total: steps of the whole run, for the progress bar; None if unknown.
         show: whether to show the table and the bar.
         columns: of the table; None: as many as fit.
@@ -48,6 +51,7 @@ class Logger(Closing):
         params: Mapping[str, Any] | None = None,
         resume: bool = False,
         tensorboard: bool | None = None,
+        wandb: str = "",
         total: int | None = None,
         show: bool = True,
         columns: list[str] | None = None,
@@ -63,10 +67,12 @@ class Logger(Closing):
         self._lines = JsonlFile(self._folder / "progress.jsonl")
         self._timings = CsvFile(self._folder / "timings.csv")
         self._files: list[Any] = [self._progress, self._lines, self._timings]
-        self._events: TensorBoardFile | None = None
+        self._services: list[TensorBoardFile | WandbRun] = []
         if tensorboard_is_there() if tensorboard is None else tensorboard:
-            self._events = TensorBoardFile(self._folder)
-            self._files.append(self._events)
+            self._services.append(TensorBoardFile(self._folder))
+        if wandb:
+            self._services.append(WandbRun(self._folder, wandb, params))
+        self._files += self._services
         self._table = LiveTable(total, columns, stream) if show else None
         self._start_clock()
 
@@ -107,8 +113,8 @@ class Logger(Closing):
         self._progress.add(row)
         self._lines.add(row)
         self._timings.add({STEP: step, "seconds": seconds, **timed})
-        if self._events is not None:
-            self._events.add({**row, **{f"timings/{n}": v for n, v in timed.items() if n != STEP}})
+        for service in self._services:
+            service.add({**row, **{f"timings/{n}": v for n, v in timed.items() if n != STEP}})
         if self._table is not None:
             self._table.row(step, {n: v for n, v in {**row, **timed}.items() if n != STEP})
 

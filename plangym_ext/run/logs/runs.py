@@ -24,6 +24,7 @@ LENGTH_PARAMS = frozenset(
         "rounds",
         "checkpoint_every",
         "weights_every",
+        "wandb",
         "evaluation.record",
         "evaluation.stop_at",
         "env.n_workers",

@@ -183,6 +183,7 @@ class RunConfig:
             one at the end.
         weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
             which `eval` plays; 0: none.
+        wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
     """
@@ -202,6 +203,7 @@ class RunConfig:
     updates: int = 16
     checkpoint_every: int = 10
     weights_every: int = 0
+    wandb: str = ""
     device: str = "cpu"
     threads: int = 1
 

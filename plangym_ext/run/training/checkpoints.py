@@ -20,6 +20,7 @@ FREE = (
     "rounds",
     "checkpoint_every",
     "weights_every",
+    "wandb",
     "env.trust",
     "env.n_workers",
     "collector.timeout",

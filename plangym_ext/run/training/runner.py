@@ -172,7 +172,13 @@ class Runner(Closing):
         params = {**plain(self.config), "versions": versions()}
         total = self.config.rounds * self.config.steps_per_round
         log = Logger(
-            self.folder, params=params, resume=resume, total=total, show=show, columns=list(_SHOWN)
+            self.folder,
+            params=params,
+            resume=resume,
+            wandb=self.config.wandb,
+            total=total,
+            show=show,
+            columns=list(_SHOWN),
         )
         if resume:
             log.truncate_after(self.steps)

@@ -170,7 +170,7 @@ def test_a_worker_that_hangs_is_named_and_the_round_can_be_played_again(tmp_path
     env = parts.env()
     alone = parts.collector(env, parts.evaluator(parts.network(env)), range(4))
     wanted, told = played(alone), []
-    settings = compose([SETTINGS, {"collector": {"n_workers": 2, "timeout": 2.0}}])
+    settings = compose([SETTINGS, {"collector": {"n_workers": 2, "timeout": 5.0}}])
     parts = Parts(settings, hanging(tmp_path, 9 + 8))
     with plangym_ext.make("CartPole-v1", n_workers=0) as spaces:
         collector = WorkerCollector(parts, parts.network(spaces))

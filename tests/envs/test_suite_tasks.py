@@ -1,0 +1,85 @@
+"""The Control Suite's tasks: exact states, what dm_control was recorded to do, the indicator.
+
+`test_suite_against_dm_control.py` compares them bit for bit where dm_control is installed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.envs.mujoco_tasks.suite import tolerance
+
+RECORDED = json.loads(Path(__file__).with_name("suite_recorded.json").read_text())
+
+
+@pytest.fixture(params=RECORDED)
+def task(request):
+    return request.param
+
+
+def make(task, **options):
+    return plangym_ext.make(f"plangym_ext/{task}-v0", **options)
+
+
+@pytest.mark.slow
+def test_states_are_exact(task):
+    with make(task, backend="serial") as env:
+        report = plangym_ext.check_env(env, num_steps=20)
+        assert report.exact, str(report)
+        # The limit, and the simulator's own codec.
+        assert [method for _, method, _ in report.layers][-1] == "codec"
+
+
+@pytest.mark.slow
+def test_what_dm_control_did_is_done_again(task):
+    # It was recorded with MuJoCo 3.17; other versions round otherwise, and contacts multiply
+    # what they differ by: with 4.0 to 5e-15 of rewards, 3e-11 of observations.
+    want = RECORDED[task]
+    with make(task, backend="serial") as env:
+        env.reset(seed=1)
+        data = env.gym_env.unwrapped.data
+        for name, values in want["start"].items():
+            getattr(data, name)[:] = values
+        rng = np.random.default_rng(0)
+        for k, reward in enumerate(want["rewards"], start=1):
+            found = env.step(rng.uniform(-1, 1, env.action_space.shape).astype(np.float32))
+            assert found.reward == pytest.approx(reward, rel=0, abs=1e-11), f"step {k}"
+            if str(k) in want["observations"]:
+                expected = want["observations"][str(k)]
+                np.testing.assert_allclose(found.obs, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_held_actions_sum_their_rewards():
+    # TD-MPC2 and others hold each action for two steps: 500 decisions an episode.
+    with make("acrobot-swingup") as one, make("acrobot-swingup", frameskip=2) as two:
+        state, *_ = one.reset(seed=3)
+        action = np.full(1, 0.5, np.float32)
+        first = one.step(action, state)
+        second = one.step(action, first.state)
+        held = two.step(action, state)
+        assert held.reward == first.reward + second.reward
+        np.testing.assert_array_equal(held.obs, second.obs)
+
+
+@pytest.mark.parametrize("run", [tolerance.gaussian, tolerance.linear])
+def test_the_indicator_is_one_inside_and_what_was_asked_for_at_the_margin(run):
+    values = np.array([2.0, 3.0, 2.5, 1.5, 3.5])
+    found = run(values, 2.0, 3.0, 0.5, 0.25)
+    np.testing.assert_allclose(found, [1, 1, 1, 0.25, 0.25], rtol=1e-12)
+    # Halfway to the margin: 0.25 ** (1/4) of the bell, half of 0.75 less on the line.
+    halfway = run(np.array([1.75]), 2.0, np.inf, 0.5, 0.25)[0]
+    expected = {tolerance.gaussian: 0.25**0.25, tolerance.linear: 0.625}
+    assert halfway == pytest.approx(expected[run])
+
+
+def test_lines_and_parabolas_end_at_nought():
+    np.testing.assert_array_equal(
+        tolerance.linear(np.array([5.0, 0, -9]), 10, np.inf, 10), [0.5, 0, 0]
+    )
+    np.testing.assert_array_equal(tolerance.quadratic(np.array([0.0, 0.5, -2]), 1), [1, 0.75, 0])
+    np.testing.assert_array_equal(tolerance.within(np.array([0.5, 0.6, 2.1]), 0.6, 2), [0, 1, 0])
