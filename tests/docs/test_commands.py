@@ -25,6 +25,7 @@ REDUCED: dict[str, str] = {
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
     "forge.py": "--count 10",
+    "forked.py": "--quick --only CartPole --seeds 0",
     "kills.py": "--kills 3 --envs cartpole",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "paired.py": "--quick --only CartPole",

@@ -86,9 +86,9 @@ TASKS = {
             "normalize_reward": True,
         },
         {"gae": (64, 32), "forked": (64, 16)},
-        16,
-        300_000,
-        200_000,
+        8,
+        60_000,
+        100_000,
     ),
 }
 #: Name -> what advantages are estimated from, and whether branches draw alike.
