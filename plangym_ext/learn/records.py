@@ -11,8 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.games import Step
 from plangym_ext.planners.masks import stacked_masks
 from plangym_ext.planners.plans import Budget, Plan
+
+#: Records have no states.
+_NO_STATE = np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,11 +120,15 @@ class EpisodeRecorder:
             truncated: the env cut it.
             legal: `[A]` bool, what may be played next; None: everything.
         """
+        self.take(plan, Step(_NO_STATE, obs, float(reward), terminated, truncated, legal))
+
+    def take(self, plan: Plan, step: Step) -> None:
+        """Take in a step of a game; see `add`."""
         self._plans.append(plan)
-        self._observations.append(copy.deepcopy(obs))
-        self._legal.append(legal)
-        self._rewards.append(float(reward))
-        self._ended = (bool(terminated), bool(truncated))
+        self._observations.append(copy.deepcopy(step.obs))
+        self._legal.append(step.legal)
+        self._rewards.append(step.reward)
+        self._ended = bool(step.terminated), bool(step.truncated)
 
     def since(self, first: int) -> EpisodeRecorder:
         """Return a recorder of the steps from the one of this number on; they are not copied."""

@@ -11,6 +11,7 @@ import pytest
     ("former", "present", "name"),
     [
         ("run.training.compose", "run.settings.compose", "compose"),
+        ("learn.algorithms.replay_algorithm", "learn.trainers.base", "ReplayAlgorithm"),
         ("run.paired", "run.evaluating.paired", "difference"),
         ("run.training.config", "run.settings.config", "RunConfig"),
         ("run.value_audit", "run.evaluating.value_audit", "audit_values"),

@@ -19,6 +19,8 @@ from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_i
 from plangym_ext.run.logs.wandb_run import WandbRun
 
 PROGRESS = "progress.csv"
+#: Numbers by name.
+Numbers = Mapping[str, float]
 
 
 class Logger(Closing):
@@ -88,13 +90,7 @@ class Logger(Closing):
         # The seconds of a resumed run go on from those it had.
         self._began = time.monotonic() - self._timings.last.get("seconds", 0.0)
 
-    def log(
-        self,
-        step: int,
-        values: Mapping[str, float],
-        *,
-        timings: Mapping[str, float] | None = None,
-    ) -> None:
+    def log(self, step: int, values: Numbers, *, timings: Numbers | None = None) -> None:
         """Write one row and show it.
 
         Args:
@@ -154,7 +150,7 @@ class Logger(Closing):
             self._table.close()
 
 
-def _row(step: int, values: Mapping[str, float]) -> dict[str, int | float]:
+def _row(step: int, values: Numbers) -> dict[str, int | float]:
     """Return the step and the values as Python's own numbers, or refuse them."""
     row: dict[str, int | float] = {STEP: at_least("Logger.log: step", step, 0)}
     for name, value in values.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, final
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from plangym_ext.run.training.slot import Finished, Slot, SlotState
 
 
 class Collector:
-    """Plays games in lockstep; where one ends the next begins.
+    """Samples whole episodes that a planner plays, in lockstep; where one ends the next begins.
+
+    Its data are the episodes' records (see `Sampler`).
 
     Every wave of the search is one batch of the env and one call of the evaluator, for all
     games together (Alpacka's LocalBatchStepper).
@@ -47,21 +49,11 @@ class Collector:
         self._slots = [Slot(number, seed) for number in slots]
         self._begun = False
 
-    def collect(
-        self,
-        moves: int,
-        version: int = 0,  # noqa: ARG002 - the planner asks the network itself
-        on_move: Progress | None = None,
-    ) -> tuple[list[Finished], Budget]:
-        """Play so many moves in every game.
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
+        """Play n moves in every game; see `Sampler.collect`.
 
-        Args:
-            moves: how many.
-            version: of the weights; they are those of now.
-            on_move: called after each, with how many have been played in all games together.
-
-        Returns:
-            The episodes that ended, in the order of (move, slot), and what all plans cost.
+        The planner asks the network itself, in whichever version it is. `progress` is called
+        after each move, with how many have been played in all games together.
         """
         if not self._begun:
             for slot in self._slots:
@@ -72,19 +64,14 @@ class Collector:
         self._planner.reset()
         finished: list[Finished] = []
         cost = Budget()
-        for move in range(moves):
+        for move in range(n):
             cost += self._move()
             rows = [row for row, slot in enumerate(self._slots) if self._is_over(slot)]
-            over = [self._slots[row] for row in rows]
-            finished += [Finished(move, *pair) for pair in self._records(over)]
-            for slot in over:
-                slot.begin(self._env)
             if rows:
-                # Another game begins there, which has nothing to do with the last one.
-                self._planner.forget_rows(np.array(rows))
-            if on_move is not None:
-                on_move((move + 1) * len(self._slots))
-        return finished, cost
+                finished += self._finish(move, rows)
+            if progress is not None:
+                progress((move + 1) * len(self._slots))
+        return collected(finished, cost, version)
 
     def _move(self) -> Budget:
         """Plan and play a move in every game."""
@@ -93,36 +80,30 @@ class Collector:
         steps, self._infos = step_games(self._env, games, plans)
         for slot, plan, step in zip(self._slots, plans, steps, strict=True):
             slot.game.take(step)
-            slot.recorder.add(
-                plan,
-                step.obs,
-                step.reward,
-                terminated=step.terminated,
-                truncated=step.truncated,
-                legal=step.legal,
-            )
+            slot.recorder.take(plan, step)
         self._planner.take_rewards(np.array([step.reward for step in steps]))
         return sum((plan.budget for plan in plans), Budget())
 
     def _is_over(self, slot: Slot) -> bool:
         return slot.game.ended or len(slot.recorder) >= self._max_steps
 
-    def _records(self, slots: list[Slot]) -> list[tuple[int, Any]]:
-        """Return number and record of slots whose game is over."""
+    def _finish(self, move: int, rows: Sequence[int]) -> list[Finished]:
+        """Return the episodes that are over in some rows, and begin the next ones there."""
+        over = [self._slots[row] for row in rows]
         values: Any = None
-        if slots and self._value is not None:
+        if self._value is not None:
             # One call for all of them; targets do not look at it after a termination.
-            values = self._value(np.stack([slot.game.obs for slot in slots]))
-        return [
-            (
-                slot.number,
-                slot.recorder.record(
-                    self._attributes_of(self._slots.index(slot)),
-                    None if values is None else float(values[i]),
-                ),
-            )
-            for i, slot in enumerate(slots)
-        ]
+            values = self._value(np.stack([slot.game.obs for slot in over]))
+        found = []
+        for i, (row, slot) in enumerate(zip(rows, over, strict=True)):
+            value = None if values is None else float(values[i])
+            record = slot.recorder.record(self._attributes_of(row), value)
+            found.append(Finished(move, slot.number, record))
+        for slot in over:
+            slot.begin(self._env)
+        # What is planned there has nothing to do with the game before.
+        self._planner.forget_rows(np.array(rows))
+        return found
 
     def _attributes_of(self, row: int) -> dict[str, Any]:
         """Return the fields of the last step's info that are wanted, as plain values."""
@@ -164,58 +145,24 @@ class Collector:
         self._env.close()
 
 
-class GameCollector(Protocol):
-    """Plays games, here or in workers; see `Collector`."""
+def collected(finished: Sequence[Finished], cost: Budget, version: int) -> Collected:
+    """Return episodes in the order of (move, slot), with the statistics that are logged of them."""
+    records = [one.record for one in finished]
+    episodes = episode_rows(
+        [record.return_ for record in records],
+        [record.length for record in records],
+        [record.terminated for record in records],
+        step=np.array([one.move for one in finished], np.int64),
+        row=np.array([one.slot for one in finished], np.int64),
+        **{
+            name: [record.attributes[name] for record in records]
+            for name in (records[0].attributes if records else ())
+        },
+    )
+    return Collected(records, episodes, cost, version)
 
-    def collect(
-        self, moves: int, version: int = 0, on_move: Progress | None = None
-    ) -> tuple[list[Finished], Budget]:
-        """Play so many moves in every game."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two rounds."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on bit for bit."""
-
-    def close(self) -> None:
-        """Close env and workers."""
-
-
-@final
-class PlanSampler:
-    """Samples whole episodes that a planner plays; its data are their records.
-
-    Args:
-        games: a `Collector`, or one that has workers play.
-    """
-
-    def __init__(self, games: GameCollector) -> None:
-        self._games = games
-
-    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
-        """Play n moves in every game; see `Sampler.collect`."""
-        finished, cost = self._games.collect(n, version, progress)
-        records = [one.record for one in finished]
-        episodes = episode_rows(
-            [record.return_ for record in records],
-            [record.length for record in records],
-            [record.terminated for record in records],
-            **{
-                name: [record.attributes[name] for record in records]
-                for name in (records[0].attributes if records else ())
-            },
-        )
-        return Collected(records, episodes, cost, version)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the games in progress; see `Sampler.state_dict`."""
-        return self._games.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with games that were saved; any number of workers can have played them."""
-        self._games.load_state_dict(state)
-
-    def close(self) -> None:
-        """Close env and workers."""
-        self._games.close()
+def finished_of(found: Collected) -> list[Finished]:
+    """Return the episodes that `collected` was given."""
+    moves, slots = (found.episodes[name].tolist() for name in ("step", "row"))
+    return [Finished(*one) for one in zip(moves, slots, found.data, strict=True)]

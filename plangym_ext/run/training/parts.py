@@ -146,7 +146,7 @@ class Parts:
 
     def algorithm(self, network: Any) -> Algorithm:
         """Make what learns: that of an agent, or a trainer and a replay, empty."""
-        from plangym_ext.learn.algorithms.replay_algorithm import ReplayAlgorithm
+        from plangym_ext.learn.trainers.base import ReplayAlgorithm
 
         if self.config.algorithm is not None:
             found: Algorithm = self.config.algorithm.make(network, self.config.seed)

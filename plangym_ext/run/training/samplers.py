@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from plangym_ext.learn.sampling.collected import Sampler
-from plangym_ext.run.training.collector import PlanSampler
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.starts import make_starts
 from plangym_ext.run.training.worker_collector import WorkerCollector
@@ -25,5 +24,5 @@ def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
         return parts.agent_sampler(asked, exact=env.exact is not False, starts=starts, env=env)
     settings = parts.config.collector
     if settings.n_workers:
-        return PlanSampler(WorkerCollector(parts, network))
-    return PlanSampler(parts.collector(env, asked, range(settings.num_envs)))
+        return WorkerCollector(parts, network)
+    return parts.collector(env, asked, range(settings.num_envs))

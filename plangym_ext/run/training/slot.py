@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,14 @@ SlotState = dict[str, Any]
 
 #: What the record of a game in progress is saved as, if there is any of it.
 _PARTS = ("actions", "rewards", "root_values", "observations", "policies", "visits", "q", "legal")
+
+
+class Finished(NamedTuple):
+    """An episode that has ended, and when."""
+
+    move: int  # of the round, in which it ended
+    slot: int  # where it was played
+    record: EpisodeRecord  # what was played
 
 
 def episode_seed(run_seed: int, slot: int, episode: int) -> int:
@@ -157,18 +165,3 @@ def rng_from(state: Mapping[str, Any]) -> np.random.Generator:
     numbers = {name: int(value) for name, value in state["state"].items()}
     rng.bit_generator.state = {**state, "state": numbers}
     return rng
-
-
-class Finished:
-    """An episode that has ended, and when.
-
-    Attributes:
-        move: of the round, in which it ended.
-        slot: where it was played.
-        record: what was played.
-    """
-
-    __slots__ = ("move", "record", "slot")
-
-    def __init__(self, move: int, slot: int, record: EpisodeRecord) -> None:
-        self.move, self.slot, self.record = move, slot, record

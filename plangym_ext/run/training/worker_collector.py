@@ -11,10 +11,11 @@ import numpy as np
 from plangym_ext.arrays import Array
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import WorkerDied
-from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.planners.plans import Budget
+from plangym_ext.run.training.collector import collected, finished_of
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.training.slot import Finished, SlotState, later_state, steps_of
+from plangym_ext.run.training.slot import SlotState, later_state, steps_of
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.worker_handle import WorkerHandle
 
@@ -28,13 +29,11 @@ class Played(NamedTuple):
     """What a worker answers: its part of a round.
 
     Attributes:
-        finished: the episodes that ended.
-        cost: of all its plans.
+        collected: the episodes that ended, and what they cost.
         changes: of its slots since the last round.
     """
 
-    finished: list[Finished]
-    cost: Budget
+    collected: Collected
     changes: list[SlotState]
 
 
@@ -84,27 +83,19 @@ class WorkerCollector:
             self.close()
             raise
 
-    def collect(
-        self,
-        moves: int,
-        version: int = 0,
-        on_move: Progress | None = None,
-    ) -> tuple[list[Finished], Budget]:
-        """Play so many moves in every game; see `Collector.collect`.
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
+        """Play n moves in every game; see `Sampler.collect`.
 
-        Args:
-            moves: how many.
-            version: of the weights; they travel if it has changed.
-            on_move: called now and then.
+        The weights travel if their version has changed; `progress` is called now and then.
 
         Raises:
             WorkerDied: a worker has died three times in this round.
             WorkerTimeout: a worker took too long over one move of its games, and was stopped.
         """
         try:
-            asked = [self._ask(index, moves, version) for index in range(len(self._workers))]
+            asked = [self._ask(index, n, version) for index in range(len(self._workers))]
             answers = [
-                self._answer(index, pending, moves, version, on_move)
+                self._answer(index, pending, n, version, progress)
                 for index, pending in enumerate(asked)
             ]
         except BaseException:
@@ -113,10 +104,11 @@ class WorkerCollector:
             raise
         for change in [change for answer in answers for change in answer.changes]:
             self._games[change["slot"]] = later_state(self._games.get(change["slot"]), change)
-        finished = [one for answer in answers for one in answer.finished]
+        finished = [one for answer in answers for one in finished_of(answer.collected)]
         # As one process would have met them.
         finished.sort(key=lambda one: (one.move, one.slot))
-        return finished, sum((answer.cost for answer in answers), Budget())
+        cost = sum((answer.collected.cost for answer in answers), Budget())
+        return collected(finished, cost, version)
 
     def _ask(self, index: int, moves: int, version: int) -> Pending[Played] | None:
         """Have a worker play, from where it is or from the games kept here; None if it is dead."""
@@ -138,14 +130,14 @@ class WorkerCollector:
         pending: Pending[Played] | None,
         moves: int,
         version: int,
-        on_move: Progress | None,
+        progress: Progress | None,
     ) -> Played:
         """Wait for what a worker has played; one that dies is replaced, and its successor asked."""
         worker = self._workers[index]
         for deaths_left in reversed(range(_MAX_DEATHS)):
             try:
                 if pending is not None:
-                    found = self._waited(index, pending, on_move)
+                    found = self._waited(index, pending, progress)
                     self._versions[index] = version
                     self._stale.discard(index)
                     return found
@@ -159,7 +151,7 @@ class WorkerCollector:
             pending = self._ask(index, moves, version)
         raise worker.death()
 
-    def _waited(self, index: int, pending: Pending[Played], on_move: Progress | None) -> Played:
+    def _waited(self, index: int, pending: Pending[Played], progress: Progress | None) -> Played:
         """Wait for an answer as long as the worker's games go on."""
         limit = self._timeout
         reached, since = -1, time.monotonic()
@@ -171,8 +163,8 @@ class WorkerCollector:
                 slots = ", ".join(map(str, self._slots[index]))
                 doing = f" in a move of the games {slots}, after {done} moves of this round"
                 raise self._workers[index].hung(limit, doing)
-            if on_move is not None:
-                on_move(sum(int(np.asarray(one)[0]) for one in self._done))
+            if progress is not None:
+                progress(sum(int(np.asarray(one)[0]) for one in self._done))
         return pending.wait()
 
     def state_dict(self) -> dict[str, Any]:
@@ -239,10 +231,10 @@ class _Served:
             self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in games}
         if weights is not None:
             self._evaluator.load(tensors_of(weights), version)
-        finished, cost = self._collector.collect(moves, on_move=self._told)
+        found = self._collector.collect(moves, version, self._told)
         changes = self._collector.changes(self._sent)
         self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in changes}
-        return Played(finished, cost, changes)
+        return Played(found, changes)
 
     def _told(self, moves: int) -> None:
         self._done[0] = moves

@@ -9,7 +9,7 @@ from training_runs import small
 from plangym_ext.errors import IncompleteState
 from plangym_ext.planners import play
 from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.collector import Collector
+from plangym_ext.run.training.collector import Collector, finished_of
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.slot import episode_seed
 from plangym_ext.run.training.worker_collector import WorkerCollector
@@ -37,6 +37,11 @@ def made(config, slots=None):
     return parts.collector(env, evaluator, slots)
 
 
+def played(collector, moves, **options):
+    """Return the episodes that ended in so many moves."""
+    return finished_of(collector.collect(moves, **options))
+
+
 def keys(finished):
     return [(one.move, one.slot, one.record.seed, one.record.actions.tolist()) for one in finished]
 
@@ -44,8 +49,9 @@ def keys(finished):
 def test_a_slot_plays_the_episodes_that_its_seeds_give():
     config = games({"env": {"max_steps": 20}, "seed": 5})
     collector = made(config)
-    finished, cost = collector.collect(50)
-    assert cost.model_steps > 0
+    found = collector.collect(50)
+    assert found.cost.model_steps > 0
+    finished = finished_of(found)
     assert len(finished) >= 8
     one = next(one for one in finished if one.slot == 2)
     seed = episode_seed(5, 2, 0)
@@ -67,7 +73,7 @@ def test_a_game_begins_without_the_plan_of_the_one_before(name):
     config = compose([changed, {"trainer": {"name": "supervised", "policy_target": "action"}}])
     env = Parts(config).env()
     collector = Collector(env, config.planner.make(), range(2), seed=5, max_steps=5)
-    finished, _ = collector.collect(15)
+    finished = played(collector, 15)
     assert len(finished) == 6
     for one in finished:
         seed = episode_seed(5, one.slot, one.move // 5)
@@ -78,14 +84,14 @@ def test_a_game_begins_without_the_plan_of_the_one_before(name):
 
 def test_what_is_played_in_a_slot_does_not_depend_on_the_others():
     config = games({"collector": {"num_envs": 3}})
-    together = keys(made(config).collect(40)[0])
-    apart = [key for slot in range(3) for key in keys(made(config, [slot]).collect(40)[0])]
+    together = keys(played(made(config), 40))
+    apart = [key for slot in range(3) for key in keys(played(made(config, [slot]), 40))]
     assert sorted(apart) == sorted(together)
 
 
 def test_games_that_are_cut_say_what_would_have_followed():
     config = small({"env": {"max_steps": 5}})
-    finished, _ = made(config).collect(5)
+    finished = played(made(config), 5)
     assert len(finished) == 4
     for one in finished:
         assert one.record.length == 5
@@ -99,7 +105,7 @@ def test_attributes_are_taken_from_the_last_info():
         {"env": {"max_steps": 4}, "planner": {"num_simulations": 2}}, preset="sokoban_6x6"
     )
     collector = made(config)
-    finished, _ = collector.collect(8)
+    finished = played(collector, 8)
     assert finished
     for one in finished:
         assert one.record.attributes == {"solved": one.record.terminated}
@@ -113,28 +119,29 @@ def test_games_in_progress_are_saved_and_go_on(moves):
     if moves:
         first.collect(moves)
     state = first.state_dict()
-    wanted = keys(first.collect(40)[0])
+    wanted = keys(played(first, 40))
     second = made(config)
     second.load_state_dict(state)
-    assert keys(second.collect(40)[0]) == wanted
+    assert keys(played(second, 40)) == wanted
 
 
 def test_workers_play_what_one_process_plays():
     config = games()
-    wanted = keys(made(config).collect(30)[0])
+    wanted = keys(played(made(config), 30))
     for workers in (1, 2):
         parts = Parts(games({"collector": {"n_workers": workers}}))
         collector = WorkerCollector(parts, parts.network(parts.env()))
         try:
-            finished, cost = collector.collect(12, version=0)
+            found = collector.collect(12, version=0)
+            finished = finished_of(found)
             state = collector.state_dict()
-            finished += [_later(one, 12) for one in collector.collect(18, version=0)[0]]
+            finished += [_later(one, 12) for one in played(collector, 18)]
             assert keys(finished) == wanted
-            assert cost.model_steps > 0
+            assert found.cost.model_steps > 0
             # One process goes on from what any number of workers saved.
             alone = made(config)
             alone.load_state_dict(state)
-            assert keys([_later(one, 12) for one in alone.collect(18)[0]]) == [
+            assert keys([_later(one, 12) for one in played(alone, 18)]) == [
                 key for key in wanted if key[0] >= 12
             ]
         finally:
@@ -142,8 +149,7 @@ def test_workers_play_what_one_process_plays():
 
 
 def _later(one, moves):
-    one.move += moves
-    return one
+    return one._replace(move=one.move + moves)
 
 
 def test_workers_take_over_the_weights_of_a_new_version():
@@ -152,10 +158,10 @@ def test_workers_take_over_the_weights_of_a_new_version():
     network = parts.network(parts.env())
     collector = WorkerCollector(parts, network)
     try:
-        before = collector.collect(3, version=0)[0][0].record.final_value
+        before = collector.collect(3, version=0).data[0].final_value
         network.heads.bias.data[:] = 1.0
-        same = collector.collect(3, version=0)[0][0].record.final_value
-        after = collector.collect(3, version=1)[0][0].record.final_value
+        same = collector.collect(3, version=0).data[0].final_value
+        after = collector.collect(3, version=1).data[0].final_value
     finally:
         collector.close()
     # A value of 1 times the preset's scale; the version before was asked until then.

@@ -15,6 +15,7 @@ from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training import worker_collector
 from plangym_ext.run.training.callbacks import Callback
+from plangym_ext.run.training.collector import finished_of
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.worker_collector import WorkerCollector
@@ -66,9 +67,7 @@ def played(collector, after_round=lambda _: None):
     found = []
     try:
         for number, moves in enumerate(MOVES):
-            finished, cost = collector.collect(moves)
-            costs = cost.model_steps, cost.expansions, cost.evaluator_rows, cost.restores
-            found.append((costs, [as_bytes(one) for one in finished]))
+            found.append(told_of(collector.collect(moves)))
             after_round(number)
         return found, flat(collector.state_dict())
     finally:
@@ -78,6 +77,13 @@ def played(collector, after_round=lambda _: None):
 def in_workers(n_workers, make_env=None):
     parts = Parts(compose([SETTINGS, {"collector": {"n_workers": n_workers}}]), make_env)
     return WorkerCollector(parts, parts.network(parts.env()))
+
+
+def told_of(collected):
+    """Return what a round cost, and its records as bytes."""
+    cost = collected.cost
+    costs = cost.model_steps, cost.expansions, cost.evaluator_rows, cost.restores
+    return costs, [as_bytes(one) for one in finished_of(collected)]
 
 
 def as_bytes(one):
@@ -123,7 +129,7 @@ def test_a_round_whose_worker_keeps_dying_is_given_up_and_can_be_played_again(mo
         # The round has not happened: the games are where they were.
         assert collector.state_dict() == {"games": []}
         worker.restart()
-        assert len(collector.collect(12)[0]) == 4
+        assert len(collector.collect(12).data) == 4
     finally:
         collector.close()
 
@@ -133,7 +139,7 @@ def test_a_run_whose_worker_dies_learns_the_same(tmp_path):
     class Kills(Callback):
         def on_episodes(self, runner, records):
             if runner.round == 3:
-                os.kill(runner.sampler._games._workers[0].process.pid, signal.SIGKILL)
+                os.kill(runner.sampler._workers[0].process.pid, signal.SIGKILL)
 
     # One worker, which asks the network for as many rows at once as this process does.
     config = small({"collector": {"n_workers": 1}, "evaluation": {"every": 0}})
@@ -180,14 +186,13 @@ def test_a_worker_that_hangs_is_named_and_the_round_can_be_played_again(tmp_path
             played_again = 0
             while True:
                 try:
-                    finished, cost = collector.collect(moves, on_move=told.append)
+                    collected = collector.collect(moves, progress=told.append)
                     break
                 except WorkerTimeout as error:
                     said.append((error.workers, str(error)))
                     played_again += 1
                     assert played_again < 5
-            costs = cost.model_steps, cost.expansions, cost.evaluator_rows, cost.restores
-            found.append((costs, [as_bytes(one) for one in finished]))
+            found.append(told_of(collected))
         assert (found, flat(collector.state_dict())) == wanted
     finally:
         collector.close()
