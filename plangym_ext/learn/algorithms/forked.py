@@ -30,7 +30,7 @@ def forked_rows(
     Returns:
         `[1, N k]` single steps, all of which count.
     """
-    device, count = rollout.value.device, forks.count
+    device, count = rollout.value.device, forks.num_branches
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
     returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)
     target = returned.mean(dim=1, keepdim=True).expand(-1, count)

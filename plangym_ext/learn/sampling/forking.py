@@ -40,7 +40,7 @@ class Forks(NamedTuple):
 
     step: npt.NDArray[np.int64]  # [N] where in the fragment the state was visited
     row: npt.NDArray[np.int64]  # [N] in which env
-    count: int  # k
+    num_branches: int  # k
     action: Any  # [N k, *act] what branches began with, as drawn, nested as the space
     log_prob: npt.NDArray[np.float32]  # [N k] of these actions
     branches: Branches  # N k of them
@@ -77,7 +77,8 @@ class ForkingSampler(LocalSampler):
 
     Raises:
         IncompleteState: states of the env are not exact.
-        InvalidOption: the agent is recurrent, or an option has a value that it cannot have.
+        InvalidOption: the agent is recurrent or has no policy that it draws from, or an option has
+            a value that it cannot have.
         WrongKind, InvalidAnswer: as of `SerialSampler`.
     """
 
@@ -103,6 +104,11 @@ class ForkingSampler(LocalSampler):
         self._common = common_random_numbers
         chosen = SamplerOptions(**options)
         super().__init__(venv, agent, num_steps, chosen, [range(venv.num_envs)])
+        if "log_prob" not in self.tree.get("agent_info", {}):
+            raise InvalidOption(
+                f"ForkingSampler: the agent must tell the log_prob of its actions, as an "
+                f"ActorCriticAgent does; {type(agent).__name__} does not."
+            )
         self._noise = RowNoise(chosen.seed, range(venv.num_envs * self._count), STREAM)
         #: States `[B, S]` of the envs before some steps of the fragment that is being played.
         self._visited: dict[int, Ndarray] = {}
@@ -215,8 +221,10 @@ def _joined(parts: list[Inputs]) -> Inputs:
 
 def _arrays(source: Any) -> Iterator[Ndarray]:
     """Yield the arrays `[T, B, ...]` of a part of a tree."""
-    found = source.leaves() if isinstance(source, ArrayDict) else [("", source)]
-    return (array.to_ndarray(copy=False) for _, array in found)
+    found: list[Any] = [source]
+    if isinstance(source, ArrayDict):
+        found = [leaf for _, leaf in source.leaves()]
+    return (array.to_ndarray(copy=False) for array in found)
 
 
 def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:

@@ -66,8 +66,7 @@ class RewardNormalizer:
     @property
     def deviation(self) -> np.float64:
         """What rewards are divided by now."""
-        found: np.float64 = np.sqrt(self.seen.variance + _EPSILON)
-        return found
+        return np.float64(np.sqrt(self.seen.variance + _EPSILON))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments, and the sums of episodes in progress."""

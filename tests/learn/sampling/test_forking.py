@@ -18,6 +18,7 @@ from plangym_ext.learn import (
     AgentConfig,
     ForkingSampler,
     Inputs,
+    RandomAgent,
     SerialSampler,
     make_agent_network,
 )
@@ -76,7 +77,7 @@ def chain_sampler(agent, num_envs=64, moves=24, **more):
 def chain_estimates(found):
     """Cell, action and advantage `[N, k]` of what was collected."""
     forks = found.forks
-    returned = branch_returns(*forks.branches, gamma=GAMMA).reshape(-1, forks.count)
+    returned = branch_returns(*forks.branches, gamma=GAMMA).reshape(-1, forks.num_branches)
     cells = copied(found.data)["obs"][forks.step, forks.row].argmax(axis=1)
     actions = forks.action.reshape(returned.shape)
     return np.broadcast_to(cells[:, None], actions.shape), actions, forked_advantages(returned)
@@ -330,6 +331,7 @@ def test_what_cannot_be_branched_is_refused():
             ForkingSampler(venv, agent, 4, env or own, **options)
 
     refused(Tally(), InvalidOption, "Tally is recurrent")
+    refused(RandomAgent(oracle().action_space), InvalidOption, "log_prob.*RandomAgent does not")
     loose = SimpleNamespace(exact=False, name="Loose-v0")
     refused(Chance(), IncompleteState, "those of Loose-v0 are not", env=loose)
     refused(Chance(), InvalidOption, "branches must be an integer >= 2; got 1", branches=1)
