@@ -226,6 +226,10 @@ class ForeignNetwork(PlangymExtError, ValueError):
     """Weights, or the state of a trainer, belong to another network; nothing was changed."""
 
 
+class LearnerLost(PlangymExtError, RuntimeError):
+    """A learner of a run has ended, failed or hung; the run goes on from its last checkpoint."""
+
+
 class LossNotFinite(PlangymExtError, ArithmeticError):
     """A loss or its gradient is not finite; the parameters are as they were before."""
 

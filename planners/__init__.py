@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from plangym_ext.planners.continuous.random_shooting import RandomShooting
     from plangym_ext.planners.episode import Episode, Move, play
     from plangym_ext.planners.graphs.search import GraphSearch
+    from plangym_ext.planners.mcts.ants import ANTS
+    from plangym_ext.planners.mcts.bts import BTS
+    from plangym_ext.planners.mcts.dents import DENTS
     from plangym_ext.planners.mcts.mcts import MCTS
+    from plangym_ext.planners.mcts.ments import MENTS
     from plangym_ext.planners.mcts.open_loop import OpenLoopMCTS
     from plangym_ext.planners.mcts.sts import STS
+    from plangym_ext.planners.mcts.tents import TENTS
     from plangym_ext.planners.model import SearchModel
     from plangym_ext.planners.novelty.iw import IW
     from plangym_ext.planners.novelty.rollout_iw import RolloutIW
@@ -36,14 +41,19 @@ if TYPE_CHECKING:
     from plangym_ext.planners.visited import demonstrated_states, visited_states
 
 __all__ = [
+    "ANTS",
+    "BTS",
     "CEM",
+    "DENTS",
     "DIAL",
     "ICEM",
     "IW",
     "MCTS",
+    "MENTS",
     "MPPI",
     "PLANNERS",
     "STS",
+    "TENTS",
     "BanditShooting",
     "Budget",
     "DiscreteShooting",
@@ -79,6 +89,11 @@ _HOME = {
     "DiscreteShooting": "rollouts.discrete_shooting",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
+    "ANTS": "mcts.ants",
+    "BTS": "mcts.bts",
+    "DENTS": "mcts.dents",
+    "MENTS": "mcts.ments",
+    "TENTS": "mcts.tents",
     "DIAL": "continuous.dial",
     "ICEM": "continuous.icem",
     "MPPI": "continuous.mppi",

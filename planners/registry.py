@@ -23,6 +23,26 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.mcts.mcts:MCTS",
         "Monte Carlo tree search (PUCT, UCT or Gumbel), discrete actions",
     ),
+    "ments": Entry(
+        "plangym_ext.planners.mcts.ments:MENTS",
+        "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
+    ),
+    "tents": Entry(
+        "plangym_ext.planners.mcts.tents:TENTS",
+        "the same with Tsallis' entropy: sparse policies, discrete actions",
+    ),
+    "dents": Entry(
+        "plangym_ext.planners.mcts.dents:DENTS",
+        "Boltzmann tree search drawn by an entropy that fades, discrete actions",
+    ),
+    "bts": Entry(
+        "plangym_ext.planners.mcts.bts:BTS",
+        "Boltzmann tree search: largest returns as values, discrete actions",
+    ),
+    "ants": Entry(
+        "plangym_ext.planners.mcts.ants:ANTS",
+        "MENTS with the temperature that gives policies an entropy, discrete actions",
+    ),
     "sts": Entry(
         "plangym_ext.planners.mcts.sts:STS",
         "Shoot Tree Search: several expansions per simulation, discrete actions",

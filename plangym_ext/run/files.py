@@ -17,6 +17,7 @@ _RESULTS = {
     "compare.json": "a comparison",
     "config.json": "a training run",
     "sweep.json": "a sweep",
+    "archive.npz": "an exploration",
 }
 
 

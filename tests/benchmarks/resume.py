@@ -1,9 +1,10 @@
 """Does a run that is killed again and again end like one that was not?
 
-    python tests/benchmarks/resume.py --presets all --kills 10 --rounds 24
+    python tests/benchmarks/resume.py --presets all --kills 10 --rounds 40
 
-A training run of each preset is killed with SIGKILL at random moments and started again with
-`--resume`, as often as `--kills` says; then it may end. Its last checkpoint, every number in it
+A training run of each preset is killed with SIGKILL and started again with `--resume`, as often
+as `--kills` says; then it may end. The moments are random: of its start, its rounds, its
+evaluations and its checkpoints. Its last checkpoint, every number in it
 (weights, optimiser, normalisers, replay, episodes in progress), and its log must be those of a
 run that was never killed, bit for bit. Exits with 1 if they are not.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from resuming.stages import CHECKPOINT, EVALUATION, ROUNDS, STAGES, START, Stages
 from table.sections import write_section
 
 from plangym_ext import learn
@@ -82,6 +84,8 @@ SMALLER: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("sac_pendulum", "td3_pendulum", "ddpg_pendulum"), SMALL_CRITICS),
     **dict.fromkeys(("sac_halfcheetah", "td3_halfcheetah"), SMALL_CRITICS),
 }
+#: What a run is doing when it is killed.
+IN_TURN = (START, ROUNDS, EVALUATION, ROUNDS, CHECKPOINT)
 #: A process of its own for each run, which has imported already what takes long.
 FORK = multiprocessing.get_context("fork")
 
@@ -98,22 +102,23 @@ def typed(preset: str, folder: Path, options: argparse.Namespace) -> list[str]:
     return ["train", preset, "--quiet", "--resume", "--out", str(folder), *changed]
 
 
-def train(words: list[str]) -> None:
+def train(words: list[str], stages: Stages) -> None:
     """Run the command in this process, which is one of its own."""
+    stages.follow()
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         status = cli.main(words)
     sys.exit(status)
 
 
-def finish(preset: str, folder: Path, options: argparse.Namespace) -> float:
-    """Run to the end; returns the seconds that it took."""
-    started = time.perf_counter()
-    process = FORK.Process(target=train, args=(typed(preset, folder, options),))
+def run_to_end(preset: str, folder: Path, options: argparse.Namespace) -> Stages:
+    """Run to the end; returns how long it was in each stage."""
+    stages = Stages()
+    process = FORK.Process(target=train, args=(typed(preset, folder, options), stages))
     process.start()
     process.join()
     if process.exitcode:
         raise RuntimeError(f"{preset}: the run has ended with status {process.exitcode}")
-    return time.perf_counter() - started
+    return stages
 
 
 def newest_round(folder: Path) -> int:
@@ -122,17 +127,47 @@ def newest_round(folder: Path) -> int:
     return -1 if newest is None else int(newest.stem[-8:])
 
 
-def kill_after(goal: int, seconds: float, folder: Path, words: list[str]) -> bool:
-    """Run until the checkpoint of round `goal` and so long after; True if it had to be killed."""
-    process = FORK.Process(target=train, args=(words,))
+class Moment(NamedTuple):
+    """When a run is killed: so many seconds after it has come to a stage, in or after a round.
+
+    In stages other than the start, the process has written a checkpoint before: it is well
+    beyond what a resumed run begins with.
+    """
+
+    stage: int
+    round: int
+    seconds: float
+
+    def has_come(self, found: Stages) -> bool:
+        """Whether the run is there."""
+        now = found.shared
+        there = now.round >= self.round and now.round > now.begun
+        return self.stage == START or (now.stage == self.stage and there)
+
+
+def moments(whole: Stages, options: argparse.Namespace) -> list[Moment]:
+    """Return random moments: each stage in turn, in rounds spread over the run."""
+    rng = np.random.default_rng(options.seed)
+    kinds = [IN_TURN[i % len(IN_TURN)] for i in range(options.kills)]
+    last = options.rounds - 2 * EVERY
+    rounds = np.arange(options.kills) + rng.uniform(size=options.kills)
+    goals = (rounds * last / options.kills).astype(int).tolist()
+    seconds = [float(rng.uniform(0, whole.seconds_of(stage))) for stage in kinds]
+    return [Moment(*one) for one in zip(kinds, goals, seconds, strict=True)]
+
+
+def kill_at(moment: Moment, preset: str, folder: Path, options: argparse.Namespace) -> int | None:
+    """Run until then; returns the stage in which it was killed, None if it came to its end."""
+    stages = Stages()
+    process = FORK.Process(target=train, args=(typed(preset, folder, options), stages))
     process.start()
-    while newest_round(folder) < goal and process.is_alive():
-        time.sleep(0.01)
-    process.join(seconds)
+    while not moment.has_come(stages) and process.is_alive():
+        time.sleep(0.0005)
+    process.join(moment.seconds)
     alive = process.is_alive()
     process.kill()
     process.join()
-    return alive
+    return stages.shared.stage if alive else None
 
 
 def outcome(folder: Path) -> dict[str, str]:
@@ -176,19 +211,21 @@ class Outcome(NamedTuple):
     """What became of the runs of one preset."""
 
     preset: str
-    kills: int
+    #: How often it was killed in each of `STAGES`.
+    kills: list[int]
+    #: The newest checkpoint after each kill; -1: none yet.
     reached: list[int]
     differences: list[str]
 
     @property
     def equal(self) -> bool:
         """Whether it was killed at all, and ended like the run that was not."""
-        return bool(self.kills) and not self.differences
+        return any(self.kills) and not self.differences
 
 
 def known(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
     """Return what became of a preset, from its file if it was tried before in this folder."""
-    asked = [options.kills, options.rounds, options.n_workers, options.seed]
+    asked = [options.kills, options.rounds, options.n_workers, options.seed, list(STAGES)]
     file = folder / "outcome.json"
     if file.exists():
         kept = json.loads(file.read_text())
@@ -203,24 +240,18 @@ def tried(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
     """Kill the runs of a preset, and compare the end with that of one that was not."""
     for old in ("whole", "killed"):
         shutil.rmtree(folder / old, ignore_errors=True)
-    rng = np.random.default_rng(options.seed)
-    seconds = finish(preset, folder / "whole", options)
-    # Resuming what is done takes as long as it takes to start.
-    start = finish(preset, folder / "whole", options)
-    print(f"{preset}, never killed: {seconds:.1f} s, {start:.1f} s of them to start", flush=True)
-    of_a_round = max(0.0, seconds - start) / options.rounds
-    words = typed(preset, folder / "killed", options)
-    kills, reached = 0, []
-    goals = np.sort(rng.integers(options.rounds - 2, size=options.kills))
-    for i, goal in enumerate(goals.tolist()):
-        # Some hit the start, from loading on; the others any part of a round, of a
-        # checkpoint, or of what a resumed run begins with.
-        wait = rng.uniform(0.3, 1.0) * start if i % 5 == 0 else rng.uniform(0, 3) * of_a_round
-        reach = -1 if i % 5 == 0 else goal
-        kills += kill_after(reach, float(wait), folder / "killed", words)
+    whole = run_to_end(preset, folder / "whole", options)
+    spent = [f"{name} {whole.shared.seconds[i]:.2f}" for i, name in enumerate(STAGES)]
+    print(f"{preset}, never killed, seconds: {', '.join(spent)}", flush=True)
+    kills, reached = [0] * len(STAGES), []
+    for moment in moments(whole, options):
+        stage = kill_at(moment, preset, folder / "killed", options)
+        if stage is not None:
+            kills[stage] += 1
         reached.append(newest_round(folder / "killed"))
-    print(f"{preset}, killed {kills} times; newest checkpoints: {reached}", flush=True)
-    finish(preset, folder / "killed", options)
+    told = ", ".join(f"{count} in {name}" for count, name in zip(kills, STAGES, strict=True))
+    print(f"{preset}, killed: {told}; newest checkpoints: {reached}", flush=True)
+    run_to_end(preset, folder / "killed", options)
     wanted, found = outcome(folder / "whole"), outcome(folder / "killed")
     differences = [name for name in wanted if wanted[name] != found[name]]
     print(f"{preset}: {', '.join(differences) or 'nothing'} differs", flush=True)
@@ -236,21 +267,31 @@ def page(options: argparse.Namespace, outcomes: list[Outcome]) -> str:
         "",
         f"Runs of {options.rounds} rounds, played in {players}, a checkpoint every {EVERY} rounds.",
         "What is large runs at reduced size, and replays are kept in blocks of 1 KB.",
-        "Killed with SIGKILL, at random moments of training and of starting, and started again",
-        "with `--resume`; the newest checkpoints then are in the table (-1: none yet).",
+        "Killed with SIGKILL and started again with `--resume`, at random moments: of the start",
+        "(imports, making, loading), of rounds (playing, learning, logging), of evaluations and",
+        "of writing checkpoints, in rounds spread over the run and not before a resumed run has",
+        "written a checkpoint of its own. The table has what each was doing when it was killed,",
+        "and the newest checkpoints then (-1: none yet).",
         "",
         "The last checkpoint (weights, optimiser, normalisers, replay, episodes in progress),",
         "`progress.csv`, `progress.jsonl` and `config.json`, against those of a run that was never",
         "killed. `tests/benchmarks/resume.py` does this.",
         "",
-        "| preset | kills | newest checkpoints | equal, bit for bit |",
-        "|---|---:|---|---|",
+        f"| preset | kills | {' | '.join(STAGES)} | newest checkpoints | equal, bit for bit |",
+        f"|---|---:|{'---:|' * len(STAGES)}---|---|",
     ]
     for one in outcomes:
         found = "yes" if one.equal else f"NO: {', '.join(one.differences)}"
         reached = ", ".join(map(str, one.reached))
-        lines.append(f"| {one.preset} | {one.kills} | {reached} | {found} |")
+        lines.append(f"| {one.preset} | {_counts(one.kills)} | {reached} | {found} |")
+    in_all = [sum(counts) for counts in zip(*(one.kills for one in outcomes), strict=True)]
+    equal = sum(one.equal for one in outcomes)
+    lines.append(f"| in all | {_counts(in_all)} | | {equal} of {len(outcomes)} |")
     return "\n".join(lines)
+
+
+def _counts(kills: list[int]) -> str:
+    return " | ".join(map(str, [sum(kills), *kills]))
 
 
 def main() -> int:

@@ -263,6 +263,39 @@ print(sorted(events.Tags()["scalars"]))
     assert lines[-2:] == ["[(1, 0.5), (2, 1.0), (3, 9.0)]", "['loss', 'timings/rate']"]
 
 
+@pytest.mark.slow
+def test_events_are_the_bytes_that_tensorboard_would_have_written():
+    pytest.importorskip("tensorboard")
+    script = """
+import struct
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+from plangym_ext.run.logs.event_records import (
+    record, restart_event, scalars_event, version_event
+)
+found = {"loss": 1.5, "train/\u00fc" * 40: float("nan"), "large": -1e300, "count": 3, "none": -0.0}
+scalars = [{"tag": name, "simple_value": value} for name, value in found.items()]
+for step in (0, 127, 128, 10**12):
+    about = {"wall_time": 1.25, "step": step}
+    event = scalars_event(1.25, step, found)
+    restart = restart_event(1.25, step)
+    for mine, content in (event, {"summary": {"value": scalars}}), (
+        restart, {"session_log": {"status": "START"}}
+    ):
+        read = Event.FromString(mine).SerializeToString()
+        assert read == Event(**about, **content).SerializeToString()
+        assert len(mine) - len(read) == (2 if step == 0 else 0)  # a step of 0 may be left out
+wanted = Event(wall_time=1.25, file_version="brain.Event:2")
+assert version_event(1.25) == wanted.SerializeToString()
+checksum = struct.pack("<I", masked_crc32c(event))
+assert record(event)[8:12] == struct.pack("<I", masked_crc32c(struct.pack("<Q", len(event))))
+assert record(event)[12:] == event + checksum
+"""
+    command = [sys.executable, "-P", "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
     if tensorboard_is_there():
         pytest.skip("it is installed")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.torch_extra import nn
 
@@ -26,6 +27,7 @@ class AgentAlgorithm(ABC):
             them `discount`.
         updates: how many were made, ever: the version of the weights, and the time of schedules.
         steps: steps of all envs that were taken in, ever.
+        group: those that learn together; see `join`.
 
     Raises:
         InvalidOption: the config is of another algorithm.
@@ -42,6 +44,22 @@ class AgentAlgorithm(ABC):
                 f"{type(self.config).__name__}."
             )
         self.updates = self.steps = 0
+        self.group: LearnerGroup = ALONE
+
+    def join(self, group: LearnerGroup) -> None:  # noqa: ARG002
+        """Learn together with the algorithms of other processes, from the weights of the first.
+
+        Every update is then made of the mean of all learners' gradients, and what is normalised
+        is normalised by the rows of all: as one learner would that had the rows of all. The
+        costs of what is taken in must be those of all learners.
+
+        Raises:
+            InvalidOption: this algorithm cannot.
+        """
+        raise InvalidOption(
+            f"{type(self).__name__}: it does not learn in several processes, for it has no join. "
+            f"Leave learners at 1."
+        )
 
     def prepare(self, agent: Any) -> None:  # noqa: B027 - most have nothing to set
         """Set how the agent explores in the next fragment; see `Algorithm.prepare`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.actor_critic_config import DeterministicConfig
+from plangym_ext.learn.algorithms.dense_actor_critic import DenseActorCritic
 from plangym_ext.learn.algorithms.off_policy import Steps
 from plangym_ext.learn.algorithms.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.target_network import TargetNetwork
@@ -31,6 +32,10 @@ class DeterministicActorCritic(ReplayActorCritic):
         self._target_policy.module.train()
         self.modules["target_policy"] = self._target_policy.module
         self.optimizers["policy"] = self._make_optimizer(self.network)
+        self._make_dense()
+        if self._dense is not None:
+            target = self._target_policy.module
+            self._called[id(target)] = self._dense.calls_policy("target_policy", target)
 
     def _check_policy(self) -> None:
         super()._check_policy()
@@ -51,16 +56,34 @@ class DeterministicActorCritic(ReplayActorCritic):
         if config.target_noise:
             normal = torch.randn_like(numbers)
             numbers = smoothed(numbers, normal, config.target_noise, config.target_noise_clip)
+        if self._dense is not None:
+            q = self._dense.next_values(steps.next_obs, numbers)
+            return bootstrapped(steps.reward, steps.discount, q.amin(dim=0))
         action = distribution.units.tensor_actions(numbers)
         q = self._asked(self._target_critics.module)(steps.next_obs, action)
         return bootstrapped(steps.reward, steps.discount, q.amin(dim=0))
 
     def _update_policy(self, steps: Steps) -> dict[str, Any]:
+        if self._dense is not None:
+            with torch.no_grad():
+                return self._update_dense_policy(self._dense, steps)
         action = self.network.distribution.actions(self._params(self.network, steps.obs))
         q = self._asked(self._critics)(steps.obs, action, frozen=True, first=1)
         loss = deterministic_policy_loss(q[0])
         return {"policy_loss": loss.detach(), "policy_grad_norm": self._descend("policy", loss)}
 
+    def _update_dense_policy(self, dense: DenseActorCritic, steps: Steps) -> dict[str, Any]:
+        """Take the same step without autograd."""
+        params, tape = dense.params(steps.obs)
+        action = torch.tanh(params)
+        q, q_tape = dense.values(steps.obs, action, first=1)
+        d_action = dense.action_gradient(q_tape, torch.full_like(q, -1 / q.shape[1]))
+        dense.learn_policy(tape, d_action * (1 - action**2))
+        loss = float(deterministic_policy_loss(q[0]))
+        return {"policy_loss": loss, "policy_grad_norm": self._descend("policy", loss)}
+
     def _follow(self, rate: float) -> None:
         super()._follow(rate)
         self._target_policy.follow(rate)
+        if self._dense is not None:
+            self._dense.refresh("target_policy")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
+from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
@@ -41,6 +42,9 @@ class FlatOptimizer:
 
     Attributes:
         rate: the learning rate of the last step.
+        group: learners whose steps are this one's: all go down the mean of their gradients. It
+            is taken of the vector, where gradients come together that autograd and compiled code
+            have worked out, so one exchange is enough, and hooks of autograd are not needed.
     """
 
     def __init__(self, network: nn.Module, config: OptimizerConfig, **options: Any) -> None:
@@ -55,6 +59,8 @@ class FlatOptimizer:
             {"params": [part.vector], "weight_decay": decay if part.parameters is decayed else 0.0}
             for part in self._parts
         ]
+        self.group: LearnerGroup = ALONE
+        self._gradients = [part.vector.grad for part in self._parts]
         self._steps: Any = _TorchSteps(groups, config, options)
         if _is_small(self._parts):
             # Here and not above: numba is of no use to large networks.
@@ -105,6 +111,7 @@ class FlatOptimizer:
         Returns:
             The norm of the gradient before; if it is not finite, no step was taken.
         """
+        self.group.average(self._gradients)
         norm: float = self._steps.norm()
         if not math.isfinite(norm):
             return norm

@@ -19,6 +19,7 @@ from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_opti
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.algorithms.torch_compiled import torch_compiled
 from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.replay.ring_replay import RingReplay
@@ -131,6 +132,17 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return the config's optimiser for a module."""
         return flat_optimizer(module, self.config)
 
+    def join(self, group: LearnerGroup) -> None:
+        """Learn together with other processes, each from a replay of its own.
+
+        See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
+        """
+        for module in (self.network, *self.modules.values()):
+            group.share(module.state_dict().values())
+        for optimizer in self.optimizers.values():
+            optimizer.group = group
+        self.group = group
+
     # Taking in ------------------------------------------------------------------
 
     def take(self, collected: Collected) -> None:
@@ -138,7 +150,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.replay.add(collected.data)
         normalizer = getattr(self.network, "normalizer", None)
         if normalizer is not None:
-            self._seen.append(normalizer.moments(collected.data))
+            self._seen.append(self.group.merged(normalizer.moments(collected.data)))
         num = collected.cost.model_steps
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
@@ -175,7 +187,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self.network.normalizer.add(moments)
         self._seen.clear()
         found["updates"] = self.updates
-        return found | {f"train/{name}": float(total) / count for name, total in sums.items()}
+        means = {f"train/{name}": float(total) / count for name, total in sums.items()}
+        return found | self.group.means(means)
 
     def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
         """Make so many updates; add what they log to `sums`."""

@@ -11,7 +11,7 @@ from plangym_ext.learn.algorithms.forked import forked_rows
 from plangym_ext.learn.algorithms.gradients import ActorCriticLosses, Gradients
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
-from plangym_ext.learn.returns import normalized
+from plangym_ext.learn.algorithms.standardized import standardized
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.torch_extra import nn
 
@@ -60,7 +60,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         super().take(collected)
         rows = self._rows
         if rows is not None and self.config.normalize_advantage == "batch":
-            self._rows = rows._replace(advantage=normalized(rows.advantage, rows.valid))
+            (self._rows,) = standardized([rows], self.group)
 
     def _values(self, rollout: Rollout) -> Any:
         """Return the values `[T, B]` of when the rows were played.

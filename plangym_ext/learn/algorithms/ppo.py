@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, final
 
 from plangym_ext.learn.algorithms.config import PPOConfig
@@ -10,6 +11,7 @@ from plangym_ext.learn.algorithms.minibatches import check_minibatch, minibatche
 from plangym_ext.learn.algorithms.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import means_of
+from plangym_ext.learn.algorithms.standardized import standardized
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.policies import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.sampling.collected import Progress
@@ -59,7 +61,7 @@ class PPO(PolicyAlgorithm):
         batch = self.gradients.batch(rows.steps()) if by_step else rows
         logged: list[dict[str, Any]] = []
         for _ in range(self.config.epochs):
-            for part in minibatches(batch, self.config.batch_size, by_step=by_step):
+            for part in self._parts(batch, by_step):
                 losses = self.gradients.losses(part, self._terms())
                 if self._too_far(losses["kl"]):
                     return means_of(logged)
@@ -69,6 +71,17 @@ class PPO(PolicyAlgorithm):
                     progress(len(logged))
         return means_of(logged)
 
+    def _parts(self, batch: Any, by_step: bool) -> Iterable[Any]:
+        """Return the minibatches of an epoch; those of several learners are normalised here."""
+        parts = minibatches(batch, self.config.batch_size, by_step=by_step)
+        if self.group.size > 1 and self._by_minibatch:
+            return standardized(list(parts), self.group)
+        return parts
+
+    @property
+    def _by_minibatch(self) -> bool:
+        return self.config.normalize_advantage == "minibatch"
+
     def _terms(self) -> LossTerms:
         """Return what the next update minimises."""
         config, updates = self.config, self.updates
@@ -77,13 +90,15 @@ class PPO(PolicyAlgorithm):
             entropy_weight=at(config.entropy_weight, updates),
             clip=at(config.clip, updates),
             value_clip=None if config.value_clip is None else at(config.value_clip, updates),
-            normalize=config.normalize_advantage == "minibatch",
+            normalize=self._by_minibatch and self.group.size == 1,
         )
 
     def _too_far(self, moved: Any) -> bool:
         """Return whether the policy has moved farther than it is to in one round."""
         most = self.config.target_kl
-        return most is not None and float(moved) > _KL_FACTOR * most
+        if most is None:
+            return False
+        return self.group.means({"kl": float(moved)})["kl"] > _KL_FACTOR * most
 
     def _diagnosed(self, rows: Rows) -> dict[str, Any]:
         out, _ = self.network(rows.inputs, rows.carry)

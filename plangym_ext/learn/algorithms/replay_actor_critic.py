@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.actor_critic_config import ReplayActorCriticConfig
+from plangym_ext.learn.algorithms.dense_actor_critic import DenseActorCritic, can_be_dense
 from plangym_ext.learn.algorithms.off_policy import OffPolicyAlgorithm, Steps, Updated, shown
 from plangym_ext.learn.algorithms.target_network import TargetNetwork
 from plangym_ext.learn.losses.critics import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
+from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
+
+#: Most updates whose steps are drawn at once.
+_BLOCK = 16
 
 
 class ReplayActorCritic(OffPolicyAlgorithm):
@@ -26,6 +33,8 @@ class ReplayActorCritic(OffPolicyAlgorithm):
     """
 
     config: ReplayActorCriticConfig
+    #: Learns without autograd, where the networks have dense layers alone; see `_make_dense`.
+    _dense: DenseActorCritic | None = None
 
     def _build(self) -> None:
         config = self.config
@@ -44,6 +53,15 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         self.modules["target_critics"] = self._target_critics.module
         self.optimizers["critics"] = self._make_optimizer(self._critics)
 
+    def _make_dense(self) -> None:
+        """Leave autograd aside if it is not needed; once all optimisers are there."""
+        config = self.config
+        if config.compile or not config.compiled or not can_be_dense(self.network, self._critics):
+            return
+        critics = self._critics, self._target_critics.module
+        self._dense = DenseActorCritic(self.network, *critics, self.optimizers, config.precision)
+        self._called[id(self.network)] = self._dense.calls_policy("policy", self.network)
+
     def _check_policy(self) -> None:
         """Refuse a network whose actions cannot be learned by this algorithm.
 
@@ -60,19 +78,49 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         config = self.config
         with torch.no_grad():
             target = self._target(steps)
-        q = self._asked(self._critics)(steps.obs, steps.action)
-        if self._critics.by_action:
-            q = self._chosen(q, steps.action)
-        loss = critic_loss(q, target, steps.weight)
+        q, loss = self._learn_critics(steps, target)
         norm = self._descend("critics", loss, config.critic_learning_rate)
         q = q.detach()
-        logged = {"critic_loss": loss.detach(), "critic_grad_norm": norm, "q": q.mean()}
+        logged = {"critic_loss": _number(loss), "critic_grad_norm": norm, "q": q.mean()}
         if (self.updates + 1) % config.policy_every == 0:
             logged |= self._update_policy(steps)
         if self._target_is_due():
             self._follow(at(config.target_rate, self.updates))
         errors = (q - target).abs().mean(dim=0) if config.prioritized else None
         return Updated(logged, errors)
+
+    def _learn_critics(self, steps: Steps, target: Any) -> tuple[Any, Any]:
+        """Return q `[E, N]` of the actions that were played, and the loss for `_descend`."""
+        if self._dense is not None:
+            with torch.no_grad():
+                return self._dense.learn_critics(steps, target)
+        q = self._asked(self._critics)(steps.obs, steps.action)
+        if self._critics.by_action:
+            q = self._chosen(q, steps.action)
+        return q, critic_loss(q, target, steps.weight)
+
+    def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
+        if self._dense is not None:
+            self._dense.refresh()
+        super()._learn(count, sums, progress)
+
+    def _draw(self, most: int) -> Iterator[Steps]:
+        """Yield steps; where rows are small, those of several updates are drawn at once."""
+        if self._dense is None or self.config.prioritized:
+            yield from super()._draw(most)
+            return
+        count, size = min(most, _BLOCK), self.config.batch_size
+        drawn = self._steps_of(self._sample(count))
+        for begin in range(0, count * size, size):
+            part = slice(begin, begin + size)
+            yield Steps(*(mapped(operator.itemgetter(part), field) for field in drawn[:5]), None)
+
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
+        norm = super()._descend(name, loss, rate)
+        if self._dense is not None:
+            self.optimizers[name].write()
+            self._dense.refresh(name)
+        return norm
 
     @abstractmethod
     def _target(self, steps: Steps) -> Any:
@@ -85,6 +133,8 @@ class ReplayActorCritic(OffPolicyAlgorithm):
     def _follow(self, rate: float) -> None:
         """Move the target networks."""
         self._target_critics.follow(rate)
+        if self._dense is not None:
+            self._dense.refresh("target_critics")
 
     def _chosen(self, q: Any, action: Any) -> Any:
         """Return `[E, N]` of `[E, N, A]`: of the actions that were played."""
@@ -103,3 +153,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         """Return `[N, P]`, the numbers of the policy."""
         out, _ = self._asked(network)(shown(obs))
         return out.policy_logits
+
+
+def _number(loss: Any) -> Any:
+    return loss if isinstance(loss, float) else loss.detach()

@@ -15,6 +15,7 @@ from plangym_ext.learn.algorithms.rollout import Rollout, Rows, rollout_of
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
@@ -56,6 +57,13 @@ class RolloutAlgorithm(AgentAlgorithm):
         #: Of the observations of these rows, where the network normalises them.
         self._seen: list[Moments] = []
 
+    def join(self, group: LearnerGroup) -> None:
+        """Learn together with other processes; see `AgentAlgorithm.join`."""
+        group.share(self.network.state_dict().values())
+        self.group = self.optimizer.group = group
+        if self._rewards is not None:
+            self._rewards.group = group
+
     # Taking in ------------------------------------------------------------------
 
     def take(self, collected: Collected) -> None:
@@ -71,7 +79,9 @@ class RolloutAlgorithm(AgentAlgorithm):
         scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
         self._rows = self._estimate(scaled)
         normalizer = getattr(self.network, "normalizer", None)
-        self._seen = [] if normalizer is None else normalizer.moments(collected.data)
+        self._seen = []
+        if normalizer is not None:
+            self._seen = self.group.merged(normalizer.moments(collected.data))
         self.steps += collected.cost.model_steps
 
     def _scaled(self, rollout: Rollout) -> Any:
@@ -127,6 +137,7 @@ class RolloutAlgorithm(AgentAlgorithm):
             # Last, so that all of this round was normalised as when it was played.
             self.network.normalizer.add(self._seen)
         found["updates"] = self.updates
+        means = self.group.means(means)
         return found | {f"train/{name}": number for name, number in means.items()}
 
     def _set_training(self, on: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.actor_critic_config import SACConfig
+from plangym_ext.learn.algorithms.dense_actor_critic import DenseActorCritic
 from plangym_ext.learn.algorithms.off_policy import Steps
 from plangym_ext.learn.algorithms.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.categorical import Categorical
@@ -45,6 +46,14 @@ class SAC(ReplayActorCritic):
             nn.ModuleList([self.network, self._temperature])
         )
         self._target_entropy = self._target_of_entropy()
+        self._make_dense()
+        if self._dense is not None:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.compiled.squashed_gaussian import SquashedDraws
+
+            self._draws = SquashedDraws()
+            views = self.optimizers["policy"].views()
+            self._d_log_temperature = views.get(id(self._temperature.log), (None, None))[1]
 
     def _target_of_entropy(self) -> float:
         if self.config.target_entropy is not None:
@@ -65,10 +74,18 @@ class SAC(ReplayActorCritic):
     def _target(self, steps: Steps) -> Any:
         params = self._params(self.network, steps.next_obs)
         temperature = self._temperature.log.exp()
+        if self._dense is not None:
+            action, log_prob = self._drawn(params)
+            q = self._dense.next_values(steps.next_obs, action)
+            value = soft_value(q, log_prob, temperature)
+            return bootstrapped(steps.reward, steps.discount, value)
         value, _ = self._value(params, self._target_critics.module, steps.next_obs, temperature)
         return bootstrapped(steps.reward, steps.discount, value)
 
     def _update_policy(self, steps: Steps) -> dict[str, Any]:
+        if self._dense is not None:
+            with torch.no_grad():
+                return self._update_dense_policy(self._dense, steps)
         params = self._params(self.network, steps.obs)
         log, temperature = self._temperature.log, self._temperature.log.detach().exp()
         value, log_prob = self._value(params, self._critics, steps.obs, temperature)
@@ -83,6 +100,35 @@ class SAC(ReplayActorCritic):
             "entropy": -log_prob.detach().mean(),
             "temperature": temperature,
         }
+
+    def _update_dense_policy(self, dense: DenseActorCritic, steps: Steps) -> dict[str, Any]:
+        """Take the same step without autograd."""
+        params, tape = dense.params(steps.obs)
+        action, log_prob = self._drawn(params)
+        q, q_tape = dense.values(steps.obs, action)
+        temperature = float(self._temperature.log.exp())
+        value = soft_value(q, log_prob, temperature)
+        lowest = (q == q.amin(dim=0)).float()
+        # Minus the mean of q is minimised; of critics that agree each counts for its share.
+        d_q = lowest / (-len(value) * lowest.sum(dim=0))
+        d_action = dense.action_gradient(q_tape, d_q)
+        dense.learn_policy(tape, self._draws.gradient(d_action, temperature / len(value)))
+        entropy, loss = -float(log_prob.mean()), -float(value.mean())
+        total = loss
+        if self.config.learn_temperature:
+            total += float(self._temperature.log) * (entropy - self._target_entropy)
+            self._d_log_temperature[...] = entropy - self._target_entropy
+        return {
+            "policy_loss": loss,
+            "policy_grad_norm": self._descend("policy", total),
+            "entropy": entropy,
+            "temperature": temperature,
+        }
+
+    def _drawn(self, params: Any) -> tuple[Any, Any]:
+        """Return actions in units of their bounds, and their log density."""
+        noise = TorchNoise(params.shape[:-1]).normal(params.shape[-1] // 2)
+        return self._draws.draw(params, noise)  # type: ignore[no-any-return]
 
     def _value(self, params: Any, critics: Any, obs: Any, temperature: Any) -> tuple[Any, Any]:
         """Return the soft values of rows, and log-probabilities: of draws, or their means."""

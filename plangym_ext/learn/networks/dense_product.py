@@ -9,7 +9,7 @@ from plangym_ext.learn.torch_extra import functional, torch
 
 PRECISIONS = ("float32", "bfloat16")
 # Smaller products are over before oneDNN has begun.
-_LEAST_WORK = 2**20
+_LEAST_WORK = 2**19
 
 
 def dense_layers_product(
@@ -52,7 +52,7 @@ class _DenseLayers(torch.autograd.Function):
             rows = [x]
             for i in range(depth):
                 rectify = rectify_last or i < depth - 1
-                rows.append(_layer(rows[-1], weights[i][e], biases[i][e], rectify))
+                rows.append(layer_product(rows[-1], weights[i][e], biases[i][e], rectify))
             kept.append(rows)
         ctx.weights, ctx.kept, ctx.rectify_last = weights, kept, rectify_last
         return torch.stack([rows[-1] for rows in kept]).float()
@@ -71,11 +71,11 @@ class _DenseLayers(torch.autograd.Function):
                 if ctx.rectify_last or i < depth - 1:
                     dy = torch.ops.aten.threshold_backward(dy, rows[i + 1], 0)
                 if needed[i]:
-                    grads[i] = _product(dy.t(), rows[i].t())
+                    grads[i] = product(dy.t(), rows[i].t())
                 if needed[depth + i]:
                     grads[depth + i] = dy.sum(0)
                 if i > lowest or of_x:
-                    dy = _product(dy, ctx.weights[i][e].t())
+                    dy = product(dy, ctx.weights[i][e].t())
             if of_x:
                 total = dy.float() if total is None else total + dy.float()
             found.append(grads)
@@ -94,8 +94,8 @@ def _onednn(x: Any, rows: Any) -> Any:
     return _LINEAR
 
 
-def _layer(x: Any, weight: Any, bias: Any, rectify: bool) -> Any:
-    """Return x weight^T + bias, rectified or not."""
+def layer_product(x: Any, weight: Any, bias: Any, rectify: bool) -> Any:
+    """Return `[N, out]`: x weight^T + bias, rectified or not."""
     linear = _onednn(x, weight)
     if linear is not None:
         return linear(x, weight, bias, "relu" if rectify else "none", [], "")
@@ -103,10 +103,13 @@ def _layer(x: Any, weight: Any, bias: Any, rectify: bool) -> Any:
     return y.relu_() if rectify else y
 
 
-def _product(x: Any, rows: Any) -> Any:
+def product(x: Any, rows: Any) -> Any:
     """Return x rows^T; either may be a transposed view."""
     linear = _onednn(x, rows) if x.dtype == torch.float32 else None
     if linear is not None:
+        if not (rows.is_contiguous() or rows.t().is_contiguous()):
+            # For others oneDNN has a plain loop, which takes a hundred times as long.
+            rows = rows.contiguous()
         # oneDNN takes longer over transposed rows on the left than a copy of them takes.
         return linear(x.contiguous(), rows, None, "none", [], "")
     return torch.mm(x, rows.t())
@@ -117,7 +120,8 @@ def _linear_of_onednn() -> Any:
     backends: Any = torch.backends
     if not backends.mkldnn.is_available():
         return None
-    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    found = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    return None if found is None else found.default
 
 
 _LINEAR = _linear_of_onednn()

@@ -61,7 +61,7 @@ class Actor:
         self._info_nest: Nest | None = None
         names = tuple(options.env_info), tuple(options.episode_fields)
         self._steps = EnvSteps(venv, self._columns, spaces.obs, *names)
-        self._noise = RowNoise(options.seed, rows)
+        self._noise = RowNoise(options.seed, options.numbers(rows))
         self._sums = EpisodeSums(len(rows), options.discount)
         self._endings = Endings(self._columns, options)
         self._waiting: Waiting | None = None
@@ -212,7 +212,7 @@ class Actor:
     def begin_episodes(self) -> None:
         """Reset every row, and play random steps if that was asked for: once."""
         if not self._begun:
-            where = self._venv, self._columns, self._rows
+            where = self._venv, self._columns, self._options.numbers(self._rows)
             self._first_legal = begin_episodes(
                 *where, self._options, self._sums, self._before, self._restarts
             )
@@ -307,7 +307,7 @@ def _restarts(
     venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
 ) -> Restarts:
     """Return what has episodes begin from stored states, if there are some."""
-    noise = RowNoise(options.seed, rows, STREAM)
+    noise = RowNoise(options.seed, options.numbers(rows), STREAM)
     if options.starts is None:
         return Restarts(venv, columns, None, spaces.obs, noise)
     found = Restarts(venv, columns, options.starts.states, spaces.obs, noise)

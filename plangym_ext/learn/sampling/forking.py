@@ -109,7 +109,9 @@ class ForkingSampler(LocalSampler):
                 f"ForkingSampler: the agent must tell the log_prob of its actions, as an "
                 f"ActorCriticAgent does; {type(agent).__name__} does not."
             )
-        self._noise = RowNoise(chosen.seed, range(venv.num_envs * self._count), STREAM)
+        self._numbers = np.array(chosen.numbers(range(venv.num_envs)))
+        numbers = self._numbers[:, None] * self._count + np.arange(self._count)
+        self._noise = RowNoise(chosen.seed, numbers.ravel(), STREAM)
         #: States `[B, S]` of the envs before some steps of the fragment that is being played.
         self._visited: dict[int, Ndarray] = {}
         self._forks: Forks | None = None
@@ -169,7 +171,7 @@ class ForkingSampler(LocalSampler):
         noise = self._noise.of(index.ravel())
         # Each of the steps of a branch has numbers of its own.
         noise.move_to(np.repeat(before * np.uint64(self._horizon + 1), self._count))
-        noise.rows = np.repeat(row, self._count)  # as agents know them
+        noise.rows = np.repeat(self._numbers[row], self._count)  # as agents know them
         return noise
 
     def _first_actions(self, step: Ndarray, row: Ndarray, inputs: Inputs) -> _First:

@@ -37,6 +37,8 @@ class SamplerOptions:
             episodes then has "start", the index of the state; -1 for a reset.
         recover: whether states of the envs are kept when a fragment begins, so that one which
             failed is played again; without, new episodes begin after a failure.
+        first_row: number of the first row. What a row draws depends on its number, so samplers
+            whose rows have other numbers play as parts of one sampler would.
     """
 
     seed: int = 0
@@ -49,9 +51,11 @@ class SamplerOptions:
     window: int = 100
     recover: bool = True
     starts: Starts | None = None
+    first_row: int = 0
 
     def __post_init__(self) -> None:
         at_least("sampler: seed", self.seed, 0)
+        at_least("sampler: first_row", self.first_row, 0)
         at_least("sampler: random_steps", self.random_steps, 0)
         at_least("sampler: window", self.window, 1)
         finite_between("sampler: discount", self.discount, 0.0, 1.0)
@@ -65,3 +69,7 @@ class SamplerOptions:
                 f"sampler: on_end must be one of {', '.join(ON_END)}; got {self.on_end!r}"
                 f"{suggestion(str(self.on_end), ON_END)}."
             )
+
+    def numbers(self, rows: range) -> range:
+        """Return the numbers of some rows, by which they draw."""
+        return range(rows.start + self.first_row, rows.stop + self.first_row)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.transforms.moments import Moments, moments_of, no_moments
 
 Ndarray = npt.NDArray[Any]
@@ -30,6 +31,7 @@ class RewardNormalizer:
 
     Attributes:
         seen: moments of the sums.
+        group: learners whose sums count as well.
 
     Source: Engstrom et al. 2020, "Implementation matters in deep policy gradients", A.1; the
     wrappers of gymnasium and Stable-Baselines3 scale each step by the moments until then.
@@ -37,6 +39,7 @@ class RewardNormalizer:
 
     def __init__(self, discount: float) -> None:
         self._discount = discount
+        self.group: LearnerGroup = ALONE
         self.seen: Moments = no_moments()
         self._sums: Ndarray = np.zeros(0)
 
@@ -60,7 +63,8 @@ class RewardNormalizer:
             sums[t] = running
             running = np.where(ended[t], 0.0, running)
         self._sums = running
-        self.seen = self.seen.merged(moments_of(sums, valid))
+        (found,) = self.group.merged([moments_of(sums, valid)])
+        self.seen = self.seen.merged(found)
         return (reward / self.deviation).astype(np.float32)
 
     @property

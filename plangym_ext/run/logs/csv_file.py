@@ -42,7 +42,8 @@ class CsvFile(AppendedFile):
             rows = self._table()[1]
             self._columns += new
             self._rewrite([[*cells, *[""] * len(new)] for cells in rows])
-        self.append(_text([[repr(row[n]) if n in row else "" for n in self._columns]]))
+        # Cells that need no quotes.
+        self.append(",".join([repr(row[n]) if n in row else "" for n in self._columns]) + "\n")
         self.last = dict(row)
 
     def truncate_after(self, step: int) -> None:

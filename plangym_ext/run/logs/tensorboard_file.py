@@ -1,9 +1,8 @@
-"""Event files that TensorBoard reads, written without torch or TensorFlow."""
+"""Event files that TensorBoard reads, written without torch, TensorFlow or TensorBoard."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import os
 import socket
@@ -13,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import MissingExtra, installing
+from plangym_ext.run.logs.event_records import (
+    record,
+    restart_event,
+    scalars_event,
+    version_event,
+)
 
 
 def tensorboard_is_there() -> bool:
@@ -38,18 +43,17 @@ class TensorBoardFile:
             )
         self._folder = folder
         self._file: Any = None
-        self._records: Any = None
 
     def add(self, row: Mapping[str, int | float]) -> None:
         """Write the numbers of a row, all but its step."""
         step = int(row["step"])
-        scalars = [{"tag": n, "simple_value": v} for n, v in row.items() if n != "step"]
-        self._write(step=step, summary={"value": scalars})
+        scalars = {name: value for name, value in row.items() if name != "step"}
+        self._write(scalars_event(time.time(), step, scalars))
 
     def truncate_after(self, step: int) -> None:
         """Tell readers to forget what other files have after `step`."""
         if any(self._folder.glob("events.out.tfevents.*")):
-            self._write(step=step + 1, session_log={"status": "START"})
+            self._write(restart_event(time.time(), step + 1))
 
     def sync(self) -> None:
         """Bring the file to the disk."""
@@ -61,30 +65,20 @@ class TensorBoardFile:
         """Close the file; the next `add` begins another one."""
         if self._file is not None:
             self._file.close()
-            self._file = self._records = None
+            self._file = None
 
-    def _write(self, **content: Any) -> None:
-        if self._records is None:
-            self._begin()
-        self._put(**content)
-
-    def _begin(self) -> None:
-        # Here and not above: it takes a while, and many runs go without.
-        writer = importlib.import_module("tensorboard.summary.writer.record_writer")
-        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-        self._file = (self._folder / name).open("xb")
-        self._records = writer.RecordWriter(self._file)
-        self._put(file_version="brain.Event:2")
-
-    def _put(self, **content: Any) -> None:
-        events = importlib.import_module("tensorboard.compat.proto.event_pb2")
-        event = events.Event(wall_time=time.time(), **content)
+    def _write(self, event: bytes) -> None:
+        content = record(event)
+        if self._file is None:
+            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+            self._file = (self._folder / name).open("xb")
+            content = record(version_event(time.time())) + content
         try:
-            self._records.write(event.SerializeToString())
+            self._file.write(content)
             self._file.flush()
         except OSError:
             # As in `AppendedFile.append`.
             with contextlib.suppress(OSError):
                 self._file.close()
-            self._file = self._records = None
+            self._file = None
             raise

@@ -23,7 +23,7 @@ REPLAYS = ("uniform", "prioritized", "balanced")
 PLAYERS = ("network", "planner")
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
-OF_AGENTS = frozenset({"agent", "algorithm", "starts"})
+OF_AGENTS = frozenset({"agent", "algorithm", "starts", "learners"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +186,8 @@ class RunConfig:
         wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
+        learners: processes that an agent's run learns in, each with `num_envs` envs and batches of
+            `batch_size` of its own: as one that has so many times of both.
     """
 
     env: EnvSettings = field(default_factory=EnvSettings)
@@ -206,6 +208,7 @@ class RunConfig:
     wandb: str = ""
     device: str = "cpu"
     threads: int = 1
+    learners: int = 1
 
     def __post_init__(self) -> None:
         """Check the settings, and those of the evaluation's planner."""
@@ -215,9 +218,15 @@ class RunConfig:
         checked_least("checkpoint_every", self.checkpoint_every, 0)
         checked_least("weights_every", self.weights_every, 0)
         checked_least("threads", self.threads, 1)
+        checked_least("learners", self.learners, 1)
         if self.agent is not None or self.algorithm is not None:
             self._check_agent()
             return
+        if self.learners != 1:
+            raise InvalidOption(
+                f"settings: learners must be 1 in a run with a planner; got {self.learners}. "
+                f"collector.n_workers shares its games out among processes."
+            )
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
         given = {key: changed.options[key] for key in self.evaluation.planner}
@@ -252,7 +261,7 @@ class RunConfig:
     @property
     def steps_per_round(self) -> int:
         """Moves of all games in a round."""
-        return self.collector.num_envs * self.collector.moves
+        return self.learners * self.collector.num_envs * self.collector.moves
 
 
 def check_one_kind(values: Mapping[str, Any]) -> None:

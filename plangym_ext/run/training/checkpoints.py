@@ -57,6 +57,16 @@ class Checkpoints:
         found = self.paths()
         return found[-1] if found else None
 
+    def path(self, round_number: int) -> Path:
+        """Return where that of a round is, or would be."""
+        return self.folder / f"checkpoint-{round_number:08}.pt"
+
+    def drop_after(self, round_number: int) -> None:
+        """Remove those of later rounds, which a run that goes on from this one plays again."""
+        for path in self.paths():
+            if path > self.path(round_number):
+                path.unlink()
+
     def save(self, round_number: int, content: Mapping[str, Any]) -> Path:
         """Write one, and then drop all but the newest.
 
@@ -67,7 +77,7 @@ class Checkpoints:
 
         self.folder.mkdir(parents=True, exist_ok=True)
         needed = self._begun() if self._needed is None else self._needed
-        path = self.folder / f"checkpoint-{round_number:08}.pt"
+        path = self.path(round_number)
         content = {"format": FORMAT, **content}
         if _REPLAY in content:
             content[_REPLAY] = self._blocks.save(content[_REPLAY])

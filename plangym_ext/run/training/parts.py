@@ -12,6 +12,7 @@ import plangym_ext
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.algorithm import Algorithm
+from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.registry import find_spec, make_gym
@@ -36,11 +37,13 @@ class Parts:
             `config.env.kwargs`. It returns a `PlanEnv`; for an agent, a gymnasium env.
         make_network: makes the network, if it is your own: called with the observation and
             the action space.
+        learner: number of the learner that the parts are of.
     """
 
     config: RunConfig
     make_env: MakeEnv | None = None
     make_network: MakeNetwork | None = None
+    learner: int = 0
 
     def env(self, changed: Mapping[str, Any] | None = None) -> Any:
         """Make the env, with some arguments changed.
@@ -149,7 +152,8 @@ class Parts:
         from plangym_ext.learn.trainers.base import ReplayAlgorithm
 
         if self.config.algorithm is not None:
-            found: Algorithm = self.config.algorithm.make(network, self.config.seed)
+            seed = learner_seed(self.config.seed, self.learner)
+            found: Algorithm = self.config.algorithm.make(network, seed)
             return found
         settings = self.config.replay
         return ReplayAlgorithm(
@@ -210,6 +214,7 @@ class Parts:
             "discount": learner.discount,
             "episode_fields": settings.attributes,
             "starts": starts,
+            "first_row": self.learner * settings.num_envs,
         }
         how = getattr(learner, "advantages", None)
         venv = self.vector_env(exact=exact)

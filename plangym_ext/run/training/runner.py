@@ -30,6 +30,7 @@ from plangym_ext.run.training.checkpoints import (
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
@@ -76,6 +77,7 @@ class Runner(Closing):
         FolderBusy: another process is writing in the folder.
         ForeignCheckpoint: the checkpoint is of other settings, another env or network.
         DamagedCheckpoint: the checkpoint cannot be read.
+        LearnerLost: one of several learners could not be made.
         IncompleteState: the env's states are not exact, and a planner is to play.
     """
 
@@ -113,6 +115,10 @@ class Runner(Closing):
             self.sampler: Sampler = self._closed_later(
                 make_sampler(self._parts, self._env, self.network, self.evaluator)
             )
+            if config.learners > 1:
+                self.sampler = self._closed_later(
+                    Learners(self._parts, self.folder, self.sampler, self.algorithm)
+                )
             self._evaluation = self._closed_later(
                 Evaluation(self._parts, self._env, self.evaluator)
             )
@@ -195,6 +201,7 @@ class Runner(Closing):
         Raises:
             LossNotFinite: a loss was not finite; the last checkpoint is as it was.
             NotWritten: the disk is full, or gone; the same.
+            LearnerLost: one of several learners has ended, failed or hung; the same.
         """
         with Interrupts() as interrupts:
             self._call("on_start")

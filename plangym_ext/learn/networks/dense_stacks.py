@@ -1,0 +1,114 @@
+"""Stacks of dense layers that learn without autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plangym_ext.learn.networks.dense_product import layer_product, product
+from plangym_ext.learn.torch_extra import torch
+
+#: Of each stack, what every layer was shown and, last, what the last one put out.
+Tape = list[list[Any]]
+
+
+class DenseStacks:
+    """E stacks of dense layers with rectifiers between them, shown the same rows.
+
+    Products are those of `dense_layers_product`; the first layers of all stacks are one. What
+    autograd does beside products takes as long as these, for batches of 256 rows.
+
+    Args:
+        weights: of each layer, `[E, out, in]` float32, or `[out, in]` for one stack.
+        biases: of each layer, `[E, out]` or `[out]`.
+        precision: see `dense_layers_product`.
+        gradients: by `id` of a weight or bias, where its gradient belongs; None: it has none.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Any],
+        biases: Sequence[Any],
+        *,
+        precision: str,
+        gradients: Mapping[int, Any] | None = None,
+    ) -> None:
+        self._half = precision == "bfloat16"
+        self._dtype = torch.bfloat16 if self._half else torch.float32
+        stacked = weights[0].ndim == 3
+        whole = [p.detach() if stacked else p.detach()[None] for p in (*weights, *biases)]
+        self._theirs = whole
+        self._mine = [p.bfloat16() for p in whole] if self._half else whole
+        self._depth = len(weights)
+        if gradients is not None:
+            found = [gradients[id(p)] for p in (*weights, *biases)]
+            self._gradients = [p if stacked else p[None] for p in found]
+
+    def refresh(self) -> None:
+        """Take over weights that have changed."""
+        if self._half:
+            torch._foreach_copy_(self._mine, self._theirs)
+
+    def forward(self, x: Any, first: int | None = None) -> tuple[Any, Tape]:
+        """Return what the stacks make of rows, and what gradients are worked out from.
+
+        Args:
+            x: `[N, F]`.
+            first: how many of the stacks are asked; None: all.
+
+        Returns:
+            `[E, N, out]` float32.
+        """
+        depth, x = self._depth, x.to(self._dtype)
+        weights, biases = self._mine[:depth], self._mine[depth:]
+        count, width = len(weights[0]) if first is None else first, weights[0].shape[1]
+        every = weights[0][:count].flatten(0, 1), biases[0][:count].flatten()
+        joined = layer_product(x, *every, rectify=depth > 1)
+        parts = joined.split(width, dim=1)
+        # Products of float32 take rows that lie together.
+        tape = [[x, part if self._half else part.contiguous()] for part in parts]
+        for e, rows in enumerate(tape):
+            for i in range(1, depth):
+                rows.append(layer_product(rows[-1], weights[i][e], biases[i][e], i < depth - 1))
+        return torch.stack([rows[-1] for rows in tape]).float(), tape
+
+    def backward(self, tape: Tape, d_out: Any) -> None:
+        """Write the gradients of weights and biases.
+
+        Args:
+            tape: of `forward`, of all stacks.
+            d_out: `[E, N, out]`, gradient of what it returned.
+        """
+        joined = self._inwards(tape, d_out, learn=True)
+        of_weights, of_biases = self._gradients[0], self._gradients[self._depth]
+        turned = product(tape[0][0].t(), joined.t())
+        of_weights.flatten(0, 1).copy_(turned.t())
+        of_biases.flatten().copy_(joined.sum(0))
+
+    def input_gradient(self, tape: Tape, d_out: Any, begin: int = 0) -> Any:
+        """Return `[N, F - begin]` float32, the gradient of the rows from a column on."""
+        joined = self._inwards(tape, d_out, learn=False)
+        weight = self._mine[0].flatten(0, 1)[: joined.shape[1], begin:]
+        return product(joined, weight.t()).float()
+
+    def _inwards(self, tape: Tape, d_out: Any, *, learn: bool) -> Any:
+        """Return `[N, E * out]`, the gradient of what the first layers put out.
+
+        Args:
+            tape: of `forward`.
+            d_out: gradient of what it returned.
+            learn: whether to write those of the other layers on the way.
+        """
+        depth, parts = self._depth, []
+        for e, rows in enumerate(tape):
+            dy = d_out[e].to(self._dtype)
+            for i in reversed(range(1, depth)):
+                if learn:
+                    self._gradients[i][e].copy_(product(dy.t(), rows[i].t()))
+                    self._gradients[depth + i][e].copy_(dy.sum(0))
+                weight = self._mine[i][e]
+                # A product of one column takes longer than to multiply it.
+                dy = dy * weight if len(weight) == 1 else product(dy, weight.t())
+                dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
+            parts.append(dy)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

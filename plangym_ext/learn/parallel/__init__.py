@@ -1,0 +1,1 @@
+"""Learning in several processes at once."""

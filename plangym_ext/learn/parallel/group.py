@@ -1,0 +1,113 @@
+"""Learners that make the same updates together, each from rows of its own. Needs numpy alone."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.learn.transforms.moments import Moments
+
+Ndarray = npt.NDArray[np.float64]
+
+
+class LearnerGroup(ABC):
+    """Abstract; the learners of a run, as one of them sees the others.
+
+    All learners call the same methods in the same order, and wait in each for the others. All
+    of them then have the same numbers, to the last bit.
+
+    Attributes:
+        rank: number of this learner.
+        size: how many there are.
+    """
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def average(self, vectors: Sequence[Any]) -> None:
+        """Bring tensors to the mean of the learners' tensors, in place."""
+
+    @abstractmethod
+    def share(self, tensors: Iterable[Any]) -> None:
+        """Bring tensors to those of learner 0, in place."""
+
+    @abstractmethod
+    def rows(self, mine: Ndarray) -> Ndarray:
+        """Return `[size, K]` float64, the rows `[K]` of all learners."""
+
+    @abstractmethod
+    def gathered(self, mine: Any) -> list[Any]:
+        """Return what all learners have, in their order; it travels by pickle."""
+
+    @final
+    def means(self, mine: Mapping[str, float]) -> dict[str, float]:
+        """Return the mean over the learners of each number; all have the same names."""
+        if self.size == 1 or not mine:
+            return dict(mine)
+        mean = self.rows(np.array(list(mine.values()), np.float64)).mean(axis=0)
+        return dict(zip(mine, mean.tolist(), strict=True))
+
+    @final
+    def merged(self, mine: Sequence[Moments]) -> list[Moments]:
+        """Return the moments of the rows of all learners, merged in their order."""
+        if self.size == 1 or not mine:
+            return list(mine)
+        packed = self.rows(np.concatenate([_packed(one) for one in mine]))
+        by_learner = [_unpacked(one, mine) for one in packed]
+        return [
+            functools.reduce(Moments.merged, of_all) for of_all in zip(*by_learner, strict=True)
+        ]
+
+
+@final
+class Alone(LearnerGroup):
+    """One learner, which waits for no other."""
+
+    rank, size = 0, 1
+
+    def average(self, vectors: Sequence[Any]) -> None:
+        """Leave them as they are."""
+
+    def share(self, tensors: Iterable[Any]) -> None:
+        """Leave them as they are."""
+
+    def rows(self, mine: Ndarray) -> Ndarray:
+        """Return its own."""
+        return mine[None]
+
+    def gathered(self, mine: Any) -> list[Any]:
+        """Return its own."""
+        return [mine]
+
+
+#: What learns by itself.
+ALONE = Alone()
+
+
+def learner_seed(seed: int, rank: int) -> int:
+    """Return what learner `rank` of a run draws by while it learns; of learner 0, the run's."""
+    if rank == 0:
+        return seed
+    sequence = np.random.SeedSequence(seed, spawn_key=(rank,))
+    return int(sequence.generate_state(1, np.uint32)[0])
+
+
+def _packed(moments: Moments) -> Ndarray:
+    return np.concatenate([[moments.num_rows], moments.mean.ravel(), moments.squares.ravel()])
+
+
+def _unpacked(packed: Ndarray, like: Sequence[Moments]) -> list[Moments]:
+    found, begin = [], 0
+    for one in like:
+        size = one.mean.size
+        mean, squares = np.split(packed[begin + 1 : begin + 1 + 2 * size], 2)
+        shape = one.mean.shape
+        found.append(Moments(float(packed[begin]), mean.reshape(shape), squares.reshape(shape)))
+        begin += 1 + 2 * size
+    return found

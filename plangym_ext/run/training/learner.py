@@ -1,0 +1,144 @@
+"""One learner of several: what it plays, learns and saves, in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.sampling.collected import Collected, Sampler
+from plangym_ext.learn.sampling.episode_statistics import merged_episodes
+from plangym_ext.planners.plans import Budget
+from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
+from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.samplers import make_sampler
+
+
+@dataclass(frozen=True)
+class LearnerMaker:
+    """Makes what the worker of a learner serves, there.
+
+    Attributes:
+        parts: of the run.
+        rank: number of the learner, at least 1.
+        folder: of what it saves.
+        file: by which the learners find each other.
+    """
+
+    parts: Parts
+    rank: int
+    folder: Path
+    file: Path
+
+    def __call__(self) -> Learner:
+        """Make it."""
+        parts = replace(self.parts.alone(), learner=self.rank)
+        device = learner_device(parts.config.device, self.rank)
+        config = replace(parts.config, device=device)
+        return Learner(replace(parts, config=config), self.folder, self.file)
+
+
+class Learner:
+    """Network, sampler and algorithm of a learner, which is asked by learner 0; see `Service`."""
+
+    def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
+        from plangym_ext.learn.repeatable import fix_threads
+
+        fix_threads(parts.config.threads)
+        self._parts, self._file = parts, file
+        self._checkpoints = Checkpoints(folder)
+        self._env = parts.env()
+        network = parts.network(self._env)
+        self._agent = parts.asked(network)
+        self._algorithm: Any = parts.algorithm(network)
+        self._sampler: Sampler = make_sampler(parts, self._env, network, self._agent)
+        self._group: Any = None
+
+    def description(self) -> dict[str, Any]:
+        """Return nothing: learner 0 has to know nothing."""
+        return {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method below; after an error the other learners are waited for no more."""
+        try:
+            return getattr(self, f"_{name}")(*args, **kwargs)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _join(self) -> None:
+        """Learn together with the others, from the weights of learner 0 on."""
+        from plangym_ext.learn.parallel.torch_group import TorchGroup
+
+        config = self._parts.config
+        self._group = TorchGroup(
+            self._file,
+            self._parts.learner,
+            config.learners,
+            device=config.device,
+            timeout=config.collector.timeout,
+        )
+        self._algorithm.join(self._group)
+
+    def _round(self, moves: int) -> None:
+        """Play and learn as often as learner 0."""
+        self._algorithm.prepare(self._agent)
+        collected = self._sampler.collect(moves, self._algorithm.updates)
+        self._algorithm.take(with_the_others(collected, self._group))
+        self._algorithm.train()
+
+    def _save(self, round_number: int) -> bytes:
+        """Write a checkpoint; return a hash of the weights."""
+        content = {"config": {}, "collector": self._sampler.state_dict()}
+        self._checkpoints.save(round_number, content | self._algorithm.state_dict())
+        return weights_hash(self._algorithm)
+
+    def _load(self, round_number: int) -> None:
+        """Go on from the checkpoint of a round."""
+        saved = read_checkpoint(self._checkpoints.path(round_number))
+        self._algorithm.load_state_dict(saved)
+        self._sampler.load_state_dict(saved["collector"])
+        self._checkpoints.drop_after(round_number)
+
+    def _leave(self) -> None:
+        if self._group is not None:
+            self._group.close()
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._leave()
+        self._sampler.close()
+        self._env.close()
+
+
+def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
+    """Return what was collected, with the episodes and the costs of all learners.
+
+    Its `data` is this learner's own.
+    """
+    first = group.rank * collected.data["reward"].shape[1]
+    mine = {**collected.episodes, "row": collected.episodes["row"] + first}
+    parts = group.gathered((mine, collected.cost))
+    episodes = merged_episodes([table for table, _ in parts])
+    cost = sum((cost for _, cost in parts), Budget())
+    return collected._replace(episodes=episodes, cost=cost)
+
+
+def learner_device(device: str, rank: int) -> str:
+    """Return where the network of a learner runs: "cuda" is a GPU for each, if there are enough."""
+    if device != "cuda":
+        return device
+    from plangym_ext.learn.torch_extra import torch
+
+    return f"cuda:{rank % max(1, torch.cuda.device_count())}"
+
+
+def weights_hash(algorithm: Any) -> bytes:
+    """Return a hash of the weights that an algorithm saves, those of its other networks too."""
+    saved, found = algorithm.state_dict()["trainer"], hashlib.sha256()
+    for state in (saved["network"], *saved.get("modules", {}).values()):
+        for name, tensor in state.items():
+            found.update(name.encode() + tensor.cpu().numpy().tobytes())
+    return found.digest()

@@ -1,0 +1,192 @@
+"""The learners of a run besides the first, as the first sees them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.pending import Pending
+from plangym_ext.errors import LearnerLost, WorkerDied
+from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler
+from plangym_ext.run.training.learner import LearnerMaker, weights_hash, with_the_others
+from plangym_ext.run.training.parts import Parts
+from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.worker_handle import WorkerHandle
+
+#: Seconds between two looks whether the others are still there, while something is played here.
+_LOOK = 0.5
+#: Seconds that a learner may take to say why it has left the others.
+_PATIENCE = 5.0
+#: Subfolder of a run, with a folder for each learner besides the first.
+FOLDER = "learners"
+
+
+class Learners(Closing):
+    """The sampler of learner 0, which has the other learners play and learn as often as it does.
+
+    They are workers. `collect` tells them to play a fragment of their own envs and to learn from
+    it, while this process does the same; in each update they meet in the `TorchGroup`. What a
+    checkpoint needs of them they write themselves, into `learners/1/checkpoints` and so on of
+    the run's folder, before learner 0 writes its own.
+
+    Args:
+        parts: of the run.
+        folder: of the run.
+        sampler: of learner 0; it is not closed with this.
+        algorithm: of learner 0.
+
+    Raises:
+        InvalidOption: the algorithm cannot learn in several processes, or torch is in a group.
+        LearnerLost: a learner has ended or failed. So do the methods, and those of the algorithm.
+    """
+
+    def __init__(self, parts: Parts, folder: Path, sampler: Sampler, algorithm: Any) -> None:
+        self._sampler, self._algorithm = sampler, algorithm
+        self._size = parts.config.learners
+        self._timeout = parts.config.collector.timeout
+        #: Rounds that were played.
+        self._rounds = 0
+        self._workers: list[WorkerHandle] = []
+        self._asked: list[Pending[Any]] = []
+        self._group: Any = None
+        try:
+            with tempfile.TemporaryDirectory(prefix="learners-") as meeting:
+                self._start(parts, folder.absolute() / FOLDER, Path(meeting) / "file")
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, parts: Parts, folder: Path, file: Path) -> None:
+        from plangym_ext.learn.parallel.torch_group import TorchGroup
+
+        for rank in range(1, self._size):
+            maker = LearnerMaker(parts, rank, folder / str(rank), file)
+            self._workers.append(WorkerHandle(Service(maker, ("torch",)), index=rank))
+            self._workers[-1].build()
+        for worker in self._workers:
+            worker.describe()
+        self._ask("join")
+        self._group = TorchGroup(
+            file,
+            0,
+            self._size,
+            device=parts.config.device,
+            timeout=self._timeout,
+            failed=self._explain,
+        )
+        self._algorithm.join(self._group)
+        self._answers(self._timeout)
+
+    # Asking the others ------------------------------------------------------------------
+
+    def _ask(self, name: str, *args: Any) -> None:
+        """Have all of them begin something."""
+        self._answers(self._timeout)
+        try:
+            self._asked = [worker.call(name, *args) for worker in self._workers]
+        except WorkerDied as error:
+            self._lost(error.worker or 0, error)
+
+    def _answers(self, seconds: float | None = None) -> list[Any]:
+        """Wait until they have done what they were asked last; return what they answered."""
+        asked, self._asked = self._asked, []
+        deadline = None if seconds is None else time.monotonic() + seconds
+        found, errors = [], []
+        for worker, pending in zip(self._workers, asked, strict=False):
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                found.append(pending.wait(left))
+            except Exception as error:
+                errors.append((worker.index, error))
+        if errors:
+            # What has failed by itself comes before those that have waited for it.
+            self._lost(*min(errors, key=lambda one: isinstance(one[1], LearnerLost)))
+        return found
+
+    def _explain(self) -> None:
+        """Raise why a learner does not meet the others any more."""
+        self._answers(_PATIENCE)
+
+    def _lost(self, rank: int, error: Exception) -> NoReturn:
+        self._asked = []
+        raise LearnerLost(
+            f"learner {rank} of {self._size}: {type(error).__name__}: {error} The run "
+            f"has ended, and its last checkpoint is as it was: go on with --resume (resume=True)."
+        ) from error
+
+    def _watched(self, progress: Progress | None) -> Callable[[int], None]:
+        """Return what looks after the others while this one plays."""
+        looked = time.monotonic()
+
+        def told(done: int) -> None:
+            nonlocal looked
+            if time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                # None can be done before this one is.
+                if any(pending.poll(0.0) for pending in self._asked):
+                    self._explain()
+            if progress is not None:
+                progress(done * self._size)
+
+        return told
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the other learners."""
+        return tuple(worker.process.pid for worker in self._workers)
+
+    # As a sampler -----------------------------------------------------------------------
+
+    def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
+        """Play n steps in every env of this learner, and tell of those of all.
+
+        Args:
+            n: how many.
+            version: of the weights.
+            progress: called now and then.
+
+        Returns:
+            `data` of this learner; `episodes` and `cost` of all.
+        """
+        self._ask("round", n)
+        found = self._sampler.collect(n, version, self._watched(progress))
+        found = with_the_others(found, self._group)
+        self._rounds += 1
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Have the others save, and return what learner 0 saves.
+
+        Raises:
+            LearnerLost: the weights of a learner are not those of the others.
+        """
+        self._ask("save", self._rounds)
+        mine = weights_hash(self._algorithm)
+        for worker, theirs in zip(self._workers, self._answers(self._timeout), strict=True):
+            if theirs != mine:
+                raise LearnerLost(
+                    f"learner {worker.index} of {self._size}: its weights must be those of "
+                    f"learner 0, and differ; what {type(self._algorithm).__name__} learns is not "
+                    f"averaged, or not computed alike. Run it with one learner."
+                )
+        return {"own": self._sampler.state_dict(), "rounds": self._rounds}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have all go on from what was saved."""
+        self._sampler.load_state_dict(state["own"])
+        self._rounds = int(state["rounds"])
+        self._ask("load", self._rounds)
+        self._answers(self._timeout)
+
+    def close(self) -> None:
+        """End the other learners; safe to call twice."""
+        if self._group is not None:
+            self._group.close()
+        for worker in self._workers:
+            worker.begin_close()
+        for worker in self._workers:
+            worker.close()

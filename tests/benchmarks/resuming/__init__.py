@@ -1,0 +1,1 @@
+"""Runs that are killed at moments of their work, and resumed."""
