@@ -64,16 +64,6 @@ TASKS = {
         50_000,
         10_240,
     ),
-    "FrozenLake, slippery": Task(
-        "FrozenLake-v1",
-        {"map_name": "8x8"},
-        _APART,
-        {"learning_rate": 1e-3, "discount": 0.99, "epochs": 4, "batch_size": 256},
-        {"gae": (16, 64), "forked": (16, 16)},
-        32,
-        300_000,
-        50_000,
-    ),
     "Hopper": Task(
         "Hopper-v5",
         {},
