@@ -43,12 +43,12 @@ class Archive:
             segment=np.zeros(_ROOM, np.int64),
             taken=np.zeros(_ROOM, np.int64),
             place=np.full(_SPREAD * _ROOM, FREE, np.int32),
-            count=np.zeros(1, np.int64),
+            known=np.zeros(1, np.int64),
         )
 
     def __len__(self) -> int:
         """Return the number of cells."""
-        return int(self._entries.count[0])
+        return int(self._entries.known[0])
 
     # What is known of the cells; views `[N, ...]` until the next round ---------------------
 
@@ -161,7 +161,7 @@ class Archive:
             grown = {
                 name: np.concatenate([old, np.zeros((room, *old.shape[1:]), old.dtype)])
                 for name, old in entries._asdict().items()
-                if name not in ("place", "count")
+                if name not in ("place", "known")
             }
             size = 1 << (_SPREAD * (len(entries.score) + room) - 1).bit_length()
             entries = entries._replace(**grown, place=np.full(size, FREE, np.int32))
@@ -195,7 +195,7 @@ class Archive:
                     f"{found.shape} {found.dtype}"
                 )
             target[:number] = found
-        entries.count[0] = number
+        entries.known[0] = number
         if not ((self._entries.segment[:number] < len(self.paths)).all() and number):
             raise ValueError("cells lie on segments that are not there")
         put_in_places(entries)

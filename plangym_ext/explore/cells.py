@@ -88,7 +88,7 @@ class FrameCells:
             InvalidOption: observations are no screens `[B, H, W(, 3)]` uint8 of that size.
         """
         screens = np.asarray(obs) if not isinstance(obs, dict | tuple) else np.empty(0)
-        shape = screens.shape[1:]
+        shape: tuple[int, ...] = screens.shape[1:]
         if (
             screens.dtype != np.uint8
             or shape[2:] not in ((), (1,), (3,))
@@ -173,7 +173,7 @@ def cells_for(space: Any) -> Cells:
     intervals of 0.25.
     """
     coarse = FrameCells()
-    shape = getattr(space, "shape", None) or ()
+    shape: tuple[int, ...] = getattr(space, "shape", None) or ()
     is_screen = space.dtype == np.uint8 and len(shape) > 1 and shape[2:] in ((), (1,), (3,))
     if is_screen and shape[0] > coarse.height and shape[1] > coarse.width:
         return coarse
@@ -236,7 +236,7 @@ def shrink(screens: Any, levels: int, small: Any) -> None:
             sums[:] = 0
             for y in range(top, bottom):
                 for j in range(columns):
-                    total = 0
+                    total = np.int64(0)
                     for x in range(j * width // columns, (j + 1) * width // columns):
                         if colours == 3:
                             red = _RED * np.int64(screens[b, y, x, 0])

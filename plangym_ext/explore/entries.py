@@ -17,7 +17,7 @@ _HALF = np.uint64(32)
 
 
 class Entries(NamedTuple):
-    """What is known of up to C cells; those from `count[0]` on are not used yet.
+    """What is known of up to C cells; those from `known[0]` on are not used yet.
 
     An entry is the best trajectory to a cell so far: of greatest score, and of these the shortest.
     """
@@ -32,7 +32,7 @@ class Entries(NamedTuple):
     segment: npt.NDArray[np.int64]  # [C] on which the trajectory ends; see `archive.LATEST`
     taken: npt.NDArray[np.int64]  # [C] actions of that segment on the trajectory
     place: npt.NDArray[np.int32]  # [M] entry by hash of its key, FREE; M a power of two
-    count: npt.NDArray[np.int64]  # [1] cells known
+    known: npt.NDArray[np.int64]  # [1] how many
 
 
 class Arrived(NamedTuple):
@@ -52,7 +52,7 @@ NO_KEYS = np.zeros((0, 0), np.uint8)
 
 
 @kernel_inline
-def place_of(entries: Entries, key: Any) -> int:
+def place_of(entries: Entries, key: Any) -> Any:
     """Return where in `place` a key `[W]` is, or would be put."""
     found = _BASIS
     for byte in key:
@@ -92,8 +92,8 @@ def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
         i = np.int64(entries.place[at])
         new = i == FREE
         if new:
-            i = entries.count[0]
-            entries.count[0] += 1
+            i = entries.known[0]
+            entries.known[0] += 1
             entries.place[at] = i
             entries.key[i] = arrived.key[row]
         score, steps = arrived.score[row], arrived.steps[row]
@@ -115,5 +115,5 @@ def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
 @kernel
 def put_in_places(entries: Entries) -> None:
     """Write `place`, which is FREE everywhere, for the cells that are known."""
-    for i in range(entries.count[0]):
+    for i in range(entries.known[0]):
         entries.place[place_of(entries, entries.key[i])] = i

@@ -106,9 +106,9 @@ class GoExplore:
             raise InvalidOption(f"GoExplore: kind must be one of {get_args(Kind)}; got {kind!r}.")
         check_actions(env.action_space)
         self.env, self.kind, self.seed = env, kind, at_least("GoExplore: seed", seed, 0)
-        self.cell = cells_named(cell) if isinstance(cell, str) else cell
-        if self.cell is None:
-            self.cell = cells_for(env.observation_space)
+        if cell is None:
+            cell = cells_for(env.observation_space)
+        self.cell: Cells = cells_named(cell) if isinstance(cell, str) else cell
         self.num_rows = at_least("GoExplore: rows", rows, 1)
         self.horizon = at_least("GoExplore: horizon", horizon, 1)
         self.repeat = finite_between("GoExplore: repeat", repeat, 0.0, 1.0)

@@ -37,7 +37,7 @@ def steps_again(env: PlanEnv, seed: int, actions: npt.NDArray[Any]) -> Iterator[
     """
     env.reset(seed=seed)
     for action in actions:
-        out = env.step(action, return_state=True)
+        out: Any = env.step(action, return_state=True)
         state, obs, reward, terminated, truncated, info = out
         yield Stepped(state, obs, float(reward), terminated or truncated, info)
 

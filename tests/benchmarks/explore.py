@@ -61,7 +61,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=2_000_000, help="of each Montezuma")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--levels", nargs="+", type=int, default=[0, 1, 2], help="of the maze")
-    parser.add_argument("--steps", type=int, default=60_000, help="of each run in the maze")
+    parser.add_argument("--steps", type=int, default=150_000, help="of each run in the maze")
     parser.add_argument("--rows", type=int, default=128, help="explored side by side")
     parser.add_argument("--n-workers", type=int, default=2, metavar="W")
     parser.add_argument("--out", type=Path, default=Path("runs/explore"), help="folder of results")
@@ -192,7 +192,7 @@ def solved(options: argparse.Namespace, level: int, stem: Path) -> dict[str, Any
     if "archive" not in found:
         found["archive"] = _explored_maze(options, level, stem)
         write_json(file, found)
-    for kind in ("ppo", "backward"):
+    for kind in ("backward", "ppo"):
         if kind not in found:
             found[kind] = _trained(options, level, kind, stem)
             print(f"{MAZE}, level {level}, {kind}: {found[kind]}", flush=True)
@@ -208,7 +208,7 @@ def _explored_maze(options: argparse.Namespace, level: int, stem: Path) -> dict[
         best = archive.best
         verify(explorer, best)
         if archive.scores[best] > 0:
-            demonstration(explorer).save(stem.with_suffix(".npz"), env)
+            demonstration(explorer, every=2).save(stem.with_suffix(".npz"), env)
         return {
             "steps": explorer.steps_taken,
             "cells": len(archive),
@@ -233,7 +233,7 @@ def _trained(options: argparse.Namespace, level: int, kind: str, stem: Path) -> 
             return {"steps": 0, "return": 0.0}
         with make(make_env, n_workers=0) as env:
             states = StateSet.load(stem.with_suffix(".npz"), env)
-        starts = learn.BackwardStarts(states, share=0.9, slack=0.2)
+        starts = learn.BackwardStarts(states, share=0.9, window=6, step=3, episodes=20, slack=0.2)
     venv = make_vec(make_env, 16, n_workers=options.n_workers, autoreset_mode="same_step")
     spaces = venv.single_observation_space, venv.single_action_space
     shape = learn.AgentConfig(activation="tanh", init="orthogonal", normalize_obs=True)
@@ -250,12 +250,14 @@ def _trained(options: argparse.Namespace, level: int, kind: str, stem: Path) -> 
             rewarded += int((np.asarray(collected.episodes["return"]) > 0).sum())
             algorithm.take(collected)
             algorithm.train()
+        place = -1 if sampler.starts is None else sampler.starts.place
     judge = make_vec(make_env, 10, n_workers=0, autoreset_mode="same_step")
     with learn.EvaluationSampler(judge, agent, 10, seed=1_000_000, max_steps=300) as evaluation:
         returns = evaluation.evaluate().episodes["return"]
     return {
         "steps": steps,
         "rewarded": rewarded,
+        "place": place,
         "return": float(np.mean(returns)),
         "seconds": round(time.monotonic() - began, 1),
     }

@@ -21,6 +21,7 @@ REDUCED: dict[str, str] = {
     "agents.py": "--rounds 1",
     "arrays.py": "--rounds 2",
     "audit.py": "--quick --only CartPole",
+    "control.py": "--tasks cheetah-run --steps 4",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",

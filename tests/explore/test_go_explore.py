@@ -166,3 +166,23 @@ def test_approximate_states_are_refused():
         pytest.raises(NotExact, match="approximate"),
     ):
         GoExplore(env)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "package"),
+    [
+        ("ALE/MontezumaRevenge-v5", "frames", "ale_py"),
+        ("MiniGrid-KeyCorridorS3R1-v0", None, "minigrid"),
+        ("plangym_ext/Sokoban-v0", "obs", "gymnasium"),
+        ("Pendulum-v1", "obs:0.5", "gymnasium"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_games_mazes_and_torques_are_explored(name, cell, package, kind):
+    pytest.importorskip(package)
+    with make(name, n_workers=0) as env:
+        explorer = explored(env, kind, cell, steps=60, rows=3, horizon=10)
+        archive = explorer.archive
+        assert len(archive) > 3
+        for number in (0, archive.best, len(archive) - 1):
+            verify(explorer, number)
