@@ -183,7 +183,7 @@ class GoExplore:
         return found
 
     def cells_of(self, obs: Any, info: Any) -> npt.NDArray[Any]:
-        """Return the cell of one observation and info, `[K]`."""
+        """Return the cell of one observation and info, `[K]`, fresh."""
         # As batches have them: what envs return may have another dtype, or another order.
         batch = SpaceLayout(self.env.observation_space, objects=True).stack([obs])
         return self._cells(batch, {k: np.asarray(v)[None] for k, v in info.items()}, 1)[0]
