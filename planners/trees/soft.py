@@ -243,7 +243,7 @@ def select_soft(tree: Tree, limits: Array, soft: Soft, rows: Array, leaves: Arra
 def _leaf(tree: Tree, b: int, soft: Soft) -> int:
     """Walk tree b from its root to a leaf and return it; -1 if there is none to be had."""
     # As a literal, all that is called from here would be compiled a second time for it.
-    node = np.int64(ROOT)
+    node = int(np.int64(ROOT))
     while tree.kind[b, node] == OPEN:
         action = soft_action(tree, b, node, soft)
         if action == NO_ACTION:
@@ -256,7 +256,7 @@ def _leaf(tree: Tree, b: int, soft: Soft) -> int:
         if child == UNVISITED:
             full = tree.size[b] == tree.parent.shape[1]
             return -1 if full else allocate(tree, b, node, action)
-        node = np.int64(child)
+        node = int(np.int64(child))
     return node
 
 
@@ -269,14 +269,14 @@ def backup_soft(tree: Tree, soft: Soft, rows: Array, leaves: Array) -> None:
     tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(leaves)):
         # Of one type, as `revalue` has them: for others all would be compiled once more.
-        b, node = np.int64(rows[i]), np.int64(leaves[i])
+        b, node = int(np.int64(rows[i])), int(np.int64(leaves[i]))
         while True:
             tree.visits[b, node] += 1
             tree.unobserved[b, node] -= 1
             _settle(tree, b, node, soft)
             if node == ROOT:
                 break
-            node = np.int64(tree.parent[b, node])
+            node = int(np.int64(tree.parent[b, node]))
 
 
 @kernel
@@ -284,7 +284,7 @@ def revalue(tree: Tree, soft: Soft, rows: Array) -> None:
     """Value all nodes of the trees `rows` `[n]` anew, in place; nothing is pending."""
     tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(rows)):
-        b = np.int64(rows[i])
+        b = int(np.int64(rows[i]))
         # A child's index is larger than its parent's.
         for node in range(tree.size[b] - 1, -1, -1):
             _settle(tree, b, node, soft)
@@ -359,7 +359,7 @@ def soft_summary(tree: Tree, soft: Soft, weights: Array, best: Array) -> None:
         best: `[B]` int64, written: the largest q, then most visits, then the tree's order.
     """
     for b in range(len(best)):
-        known_returns(tree, b, np.int64(ROOT), soft, weights[b])
+        known_returns(tree, b, int(np.int64(ROOT)), soft, weights[b])
         write_policy(weights[b], soft.temperature[b] * unit(tree, b, soft), soft.rule == TSALLIS)
         best[b] = NO_ACTION
         most, visits = -np.inf, 0
