@@ -196,7 +196,7 @@ class Parts:
         )
 
     def agent_sampler(
-        self, agent: Any, *, exact: bool = True, starts: Starts | None = None
+        self, agent: Any, *, exact: bool = True, starts: Starts | None = None, env: Any = None
     ) -> Sampler:
         """Make the sampler that plays an agent; it owns its envs; see `vector_env`.
 
@@ -204,14 +204,15 @@ class Parts:
             agent: that plays.
             exact: whether states of the envs are.
             starts: stored states that episodes begin from.
+            env: steps branches, where the algorithm learns from forked advantages.
         """
-        from plangym_ext.learn import SerialSampler, WorkerSampler
+        from plangym_ext.learn import ForkingSampler, SerialSampler, WorkerSampler
 
         assert self.config.algorithm is not None
-        settings = self.config.collector
+        settings, learner = self.config.collector, self.config.algorithm.config
         options: dict[str, Any] = {
             "seed": self.config.seed,
-            "discount": self.config.algorithm.config.discount,
+            "discount": learner.discount,
             "episode_fields": settings.attributes,
             "starts": starts,
             "first_row": self.learner * settings.num_envs,
@@ -228,9 +229,12 @@ class Parts:
                 ahead=True,
                 **options,
             )
+        how = getattr(learner, "advantages", None)
         venv = self.vector_env(exact=exact)
         try:
-            return SerialSampler(venv, agent, settings.moves, **options)
+            if how is None or not how.forked:
+                return SerialSampler(venv, agent, settings.moves, **options)
+            return ForkingSampler(venv, agent, settings.moves, env, **how.branching, **options)
         except BaseException:
             venv.close()
             raise
