@@ -109,7 +109,8 @@ def page(variances: dict[str, Any], runs: dict[str, Any]) -> str:
         "",
         "PPO, judged by 20 episodes of the best actions; mean over the seeds and its 95 %",
         "interval, bootstrapped. Steps are those of envs and branches together; the learning rate",
-        "falls to 0 with them.",
+        "falls to 0 with them. What is played in a round: 8 x 32 steps on CartPole with GAE and",
+        "8 x 16 with branches, 64 x 32 on Hopper (as the preset does) and 32 x 8.",
         "",
         *learning_table(runs),
     ]

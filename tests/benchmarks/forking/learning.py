@@ -75,7 +75,7 @@ TASKS = {
             "value_weight": 0.25,
             "normalize_reward": True,
         },
-        {"gae": (64, 32), "forked": (64, 16)},
+        {"gae": (64, 32), "forked": (32, 8)},
         8,
         60_000,
         100_000,
