@@ -41,7 +41,8 @@ class Reference:
         if self.on_policy:
             parts = [Parts(_larger(config, envs=True))]
         else:
-            self.algorithm.replay = _Replays([one.replay for one in drawn])
+            rows = drawn[0].config.batch_size
+            self.algorithm.replay = _Replays([one.replay for one in drawn], rows)
         self.samplers = [self._stack.enter_context(one.agent_sampler(self.agent)) for one in parts]
 
     def run(self) -> None:
@@ -96,10 +97,13 @@ def _larger(config: RunConfig, *, envs: bool) -> RunConfig:
 
 
 class _Replays:
-    """The replays of the learners, which are filled in turn and drawn from at once."""
+    """The replays of the learners, which are filled in turn and drawn from at once.
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self._parts, self._next = parts, 0
+    Steps of several updates may be drawn together: each update has as many of every learner.
+    """
+
+    def __init__(self, parts: Sequence[Any], rows: int) -> None:
+        self._parts, self._rows, self._next = parts, rows, 0
         self.num_envs = sum(part.num_envs for part in parts)
 
     def __len__(self) -> int:
@@ -111,13 +115,19 @@ class _Replays:
 
     def sample(self, batch_size: int) -> Batch:
         batches = [part.sample(batch_size // len(self._parts)) for part in self._parts]
-        names = batches[0].samples
-        samples = {n: np.concatenate([batch.samples[n] for batch in batches]) for n in names}
-        weights, indices = (
-            np.concatenate([getattr(batch, name) for batch in batches])
-            for name in ("weights", "indices")
-        )
+        samples = {
+            name: self._joined([batch.samples[name] for batch in batches])
+            for name in batches[0].samples
+        }
+        weights = self._joined([batch.weights for batch in batches])
+        indices = self._joined([batch.indices for batch in batches])
         return batches[0]._replace(samples=samples, weights=weights, indices=indices)
+
+    def _joined(self, arrays: Sequence[Any]) -> Any:
+        """Return the rows of all learners, update by update."""
+        shape = arrays[0].shape
+        by_update = [array.reshape(-1, self._rows, *shape[1:]) for array in arrays]
+        return np.concatenate(by_update, axis=1).reshape(-1, *shape[1:])
 
 
 class _Noise:
