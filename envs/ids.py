@@ -16,6 +16,7 @@ _SUITE = "plangym_ext.envs.mujoco_tasks.suite"
 _SUITE_TASKS = {
     "acrobot-swingup": f"{_SUITE}.acrobot:AcrobotSwingup",
     "cheetah-run": f"{_SUITE}.cheetah:CheetahRun",
+    "dog-run": f"{_SUITE}.dog:DogRun",
     "hopper-hop": f"{_SUITE}.hopper:HopperHop",
     "humanoid-run": f"{_SUITE}.humanoid:HumanoidRun",
     "walker-run": f"{_SUITE}.walker:WalkerRun",

@@ -77,13 +77,16 @@ class MujocoPart(StatePart):
         env: with `model`, `data`, `frame_skip`, `render_mode` and `np_random`.
         derived: fields beside the integration vector that its step reads before it
             simulates; None for what is known of gymnasium's tasks, or else all.
+        thorough: look for edits anywhere in the model, unless the env is gymnasium's own.
 
     Raises:
         IncompleteState: the env has no MuJoCo model and data, or its model puts bodies
             to sleep, which is not part of MuJoCo's state vector.
     """
 
-    def __init__(self, env: Any, derived: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, env: Any, derived: tuple[str, ...] | None = None, *, thorough: bool = True
+    ) -> None:
         model = getattr(env, "model", None)
         if not isinstance(model, mujoco.MjModel) or not isinstance(env.data, mujoco.MjData):
             raise IncompleteState(
@@ -102,7 +105,7 @@ class MujocoPart(StatePart):
         self._derived_names = _READ_BEFORE.get(task, _ALL_DERIVED) if derived is None else derived
         self._drawn = _DRAWN.get(task, ())
         self._rng = GeneratorBytes()
-        self._guard = ModelGuard(model, thorough=not self._is_own)
+        self._guard = ModelGuard(model, thorough=thorough and not self._is_own)
         self._bind(model, env.data)
         carried = sum(len(view) for view in self._derived)
         self.width = len(self._bytes) + carried + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES

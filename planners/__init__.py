@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from plangym_ext.planners.continuous.predictive_sampling import PredictiveSampling
     from plangym_ext.planners.continuous.random_shooting import RandomShooting
     from plangym_ext.planners.episode import Episode, Move, play
+    from plangym_ext.planners.graphs.best_first import BestFirst
+    from plangym_ext.planners.graphs.levin import LevinTS
+    from plangym_ext.planners.graphs.phs import PHS
     from plangym_ext.planners.graphs.search import GraphSearch
+    from plangym_ext.planners.mcts.ants import ANTS
+    from plangym_ext.planners.mcts.bts import BTS
+    from plangym_ext.planners.mcts.dents import DENTS
     from plangym_ext.planners.mcts.mcts import MCTS
+    from plangym_ext.planners.mcts.ments import MENTS
     from plangym_ext.planners.mcts.open_loop import OpenLoopMCTS
     from plangym_ext.planners.mcts.sts import STS
+    from plangym_ext.planners.mcts.tents import TENTS
     from plangym_ext.planners.model import SearchModel
     from plangym_ext.planners.novelty.iw import IW
     from plangym_ext.planners.novelty.rollout_iw import RolloutIW
@@ -32,24 +40,34 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.bandit_shooting import BanditShooting
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
+    from plangym_ext.planners.rollouts.spo import SPO
     from plangym_ext.planners.trees.file import read_tree, write_tree
     from plangym_ext.planners.visited import demonstrated_states, visited_states
 
 __all__ = [
+    "ANTS",
+    "BTS",
     "CEM",
+    "DENTS",
     "DIAL",
     "ICEM",
     "IW",
     "MCTS",
+    "MENTS",
     "MPPI",
+    "PHS",
     "PLANNERS",
+    "SPO",
     "STS",
+    "TENTS",
     "BanditShooting",
+    "BestFirst",
     "Budget",
     "DiscreteShooting",
     "Episode",
     "FractalMC",
     "GraphSearch",
+    "LevinTS",
     "Move",
     "OpenLoopMCTS",
     "Option",
@@ -73,12 +91,21 @@ _HOME = {
     "FractalMC": "rollouts.fractal",
     "IW": "novelty.iw",
     "RolloutIW": "novelty.rollout_iw",
+    "BestFirst": "graphs.best_first",
     "GraphSearch": "graphs.search",
+    "LevinTS": "graphs.levin",
+    "PHS": "graphs.phs",
     "OpenLoopMCTS": "mcts.open_loop",
     "BanditShooting": "rollouts.bandit_shooting",
     "DiscreteShooting": "rollouts.discrete_shooting",
+    "SPO": "rollouts.spo",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
+    "ANTS": "mcts.ants",
+    "BTS": "mcts.bts",
+    "DENTS": "mcts.dents",
+    "MENTS": "mcts.ments",
+    "TENTS": "mcts.tents",
     "DIAL": "continuous.dial",
     "ICEM": "continuous.icem",
     "MPPI": "continuous.mppi",

@@ -20,7 +20,7 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     if not (hasattr(space, "n") and hasattr(space, "start")):
         raise InvalidOption(
             f"{planner}: plans over discrete actions; got the action space {space}. "
-            f"Use a planner for continuous actions, or wrap the env so that its "
+            f"Use a planner for continuous actions, such as CEM, or wrap the env so that its "
             f"actions are Discrete."
         )
     return int(space.n), int(space.start)

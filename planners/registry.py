@@ -23,6 +23,26 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.mcts.mcts:MCTS",
         "Monte Carlo tree search (PUCT, UCT or Gumbel), discrete actions",
     ),
+    "ments": Entry(
+        "plangym_ext.planners.mcts.ments:MENTS",
+        "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
+    ),
+    "tents": Entry(
+        "plangym_ext.planners.mcts.tents:TENTS",
+        "the same with Tsallis' entropy: sparse policies, discrete actions",
+    ),
+    "dents": Entry(
+        "plangym_ext.planners.mcts.dents:DENTS",
+        "Boltzmann tree search drawn by an entropy that fades, discrete actions",
+    ),
+    "bts": Entry(
+        "plangym_ext.planners.mcts.bts:BTS",
+        "Boltzmann tree search: largest returns as values, discrete actions",
+    ),
+    "ants": Entry(
+        "plangym_ext.planners.mcts.ants:ANTS",
+        "MENTS with the temperature that gives policies an entropy, discrete actions",
+    ),
     "sts": Entry(
         "plangym_ext.planners.mcts.sts:STS",
         "Shoot Tree Search: several expansions per simulation, discrete actions",
@@ -35,6 +55,18 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.graphs.search:GraphSearch",
         "greedy search with transpositions and dead ends, discrete actions",
     ),
+    "best-first": Entry(
+        "plangym_ext.planners.graphs.best_first:BestFirst",
+        "A*, weighted A* and greedy search by a heuristic, discrete actions",
+    ),
+    "levin": Entry(
+        "plangym_ext.planners.graphs.levin:LevinTS",
+        "best-first search by steps and a policy's probability, discrete actions",
+    ),
+    "phs": Entry(
+        "plangym_ext.planners.graphs.phs:PHS",
+        "the same with a heuristic (PHS*), discrete actions",
+    ),
     "rollout-iw": Entry(
         "plangym_ext.planners.novelty.rollout_iw:RolloutIW",
         "random walks as far as they see something new, discrete actions",
@@ -46,6 +78,10 @@ PLANNERS: dict[str, Entry] = {
     "fractal": Entry(
         "plangym_ext.planners.rollouts.fractal:FractalMC",
         "a swarm of walkers that clone the better ones, discrete actions",
+    ),
+    "spo": Entry(
+        "plangym_ext.planners.rollouts.spo:SPO",
+        "particles of a policy, drawn anew by their advantages, discrete actions",
     ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",

@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from plangym_ext.workers import fork_server
+from plangym_ext.workers.processes import fork_server
 
 # Opened once by some library on first use and kept on purpose.
 _HARMLESS = re.compile(
@@ -126,7 +126,7 @@ def _is_fork_server(pid: int) -> bool:
         return True  # it may have ended idle, a zombie without a command line until it is asked
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"plangym_ext.workers.fork_server" in file.read()
+            return b"plangym_ext.workers.processes.fork_server" in file.read()
     except OSError:
         return False
 

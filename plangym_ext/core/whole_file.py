@@ -18,7 +18,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         mode: "w" for text, "wb" for bytes, "w+b" to read them again too.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written, and has the name of `path`; nothing is left of it.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -28,9 +28,11 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             # Or else a crash of the machine could leave the new name without the content.
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         # Half a file is of no use, and where the disk is full it would keep it so.
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(path)  # a write alone names no file
         raise
     _sync_folder(path.parent)
 

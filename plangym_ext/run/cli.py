@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -15,6 +16,8 @@ from plangym_ext.run.commands.completion import ASKED, answer
 from plangym_ext.run.compiling_shown import compiling_shown
 from plangym_ext.run.misspelt import closest_option
 
+#: What a disk says that is full, or that may not be written to: no fault of the program.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
 
@@ -92,6 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PlangymExtError as error:
         # Expected failures are one line; anything else is a fault and keeps its traceback.
         print(f"{called}: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        file = f"{error.filename}: " if error.filename else ""
+        print(f"{called}: {file}{error.strerror}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print(f"\n{called}: interrupted", file=sys.stderr)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import MissingExtra, installing
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -65,5 +66,6 @@ def styled(width: str = "screen") -> Iterator[None]:
 def save(figure: Any, target: Path) -> None:
     """Write a figure in the format of the file's ending, and let go of it."""
     figure.tight_layout()
-    figure.savefig(target)
+    with replacing(target, "wb") as file:
+        figure.savefig(file, format=target.suffix.removeprefix("."))
     load_pyplot("a figure").close(figure)

@@ -17,6 +17,7 @@ _RESULTS = {
     "compare.json": "a comparison",
     "config.json": "a training run",
     "sweep.json": "a sweep",
+    "archive.npz": "an exploration",
 }
 
 
@@ -27,13 +28,32 @@ def make_folder(path: Path) -> None:
         InvalidOption: it cannot be made, or written to.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
+        _make_writable(path)
     except OSError as error:
         raise InvalidOption(
             f"--out must be a folder that can be written to; got {path}: {error.strerror}"
         ) from error
+
+
+def make_folder_of(path: Path, option: str = "--out") -> None:
+    """Make the folder of the file that an option names.
+
+    Raises:
+        InvalidOption: it cannot be made, or written to.
+    """
+    try:
+        _make_writable(path.parent)
+    except OSError as error:
+        raise InvalidOption(
+            f"{option} must be a file in a folder that can be written to; got {path}: "
+            f"{error.strerror}"
+        ) from error
+
+
+def _make_writable(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:

@@ -22,6 +22,8 @@ def add_planner_options(
 ) -> None:
     """Add the options of the planner that `given` names with `--planner`.
 
+    Their defaults are the planner's own, or those of `TUNED` in an env that is there.
+
     If help is asked for without naming one, none is loaded: that would take a
     compiler with it.
 
@@ -40,7 +42,10 @@ def add_planner_options(
     if is_own(name):
         return
     from plangym_ext.planners import load_planner, options_of
+    from plangym_ext.planners.tuned import TUNED, tuned_options
 
+    env = next((word for word in given if word in TUNED), "")
+    tuned = tuned_options(env, name)
     group = parser.add_argument_group(f"options of {name}")
     planner = load_planner(name)
     for option in _limits_first(options_of(planner)):
@@ -49,13 +54,16 @@ def add_planner_options(
         flag = "--" + option.name.replace("_", "-")
         target = _PREFIX + option.name
         text = option.help.replace("%", "%%").replace("`", "")
-        if option.name == "num_simulations":
+        default = tuned.get(option.name, option.default)
+        if option.name in tuned:
+            text += f" (default in {env}: {default})"
+        elif option.name == "num_simulations":
             text += f" (default: {planner.default_simulations}, unless another limit is given)"
         if option.kind is bool:
             kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         else:
             kind = {"type": _parser(option.kind, option.optional), "metavar": "X"}
-        group.add_argument(flag, dest=target, default=option.default, help=text, **kind)
+        group.add_argument(flag, dest=target, default=default, help=text, **kind)
 
 
 def _limits_first(options: Sequence[Option]) -> list[Option]:

@@ -66,15 +66,20 @@ class VideoWriter:
         try:
             self._process.stdin.write(even.data)
         except BrokenPipeError as error:
-            raise PlangymExtError(
-                f"video: ffmpeg stopped with status {self._process.wait()} while writing "
-                f"{self._partial}; its own message is above"
-            ) from error
+            raise self._stopped(self._process.wait()) from error
 
     def close(self) -> None:
-        """Finish the file and put it in place; nothing is written if there was no frame."""
-        if self._end() == 0:
-            self._partial.replace(self._path)
+        """Finish the file and put it in place; nothing is written if there was no frame.
+
+        Raises:
+            PlangymExtError: it could not be written.
+        """
+        status = self._end()
+        if status is None:
+            return
+        if status:
+            raise self._stopped(status)
+        self._partial.replace(self._path)
 
     def discard(self) -> None:
         """Drop what was written."""
@@ -84,6 +89,12 @@ class VideoWriter:
             with contextlib.suppress(BrokenPipeError):
                 self._process.communicate()
         self._partial.unlink(missing_ok=True)
+
+    def _stopped(self, status: int) -> PlangymExtError:
+        return PlangymExtError(
+            f"video: ffmpeg stopped with status {status} while writing {self._path}; its own "
+            f"message is above"
+        )
 
     def _end(self) -> int | None:
         """Close ffmpeg's input and wait for it; its exit status, None if never started."""
@@ -138,7 +149,7 @@ def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | N
     try:
         writer.add(first_frame(env, seed))
         yield writer
+        writer.close()  # may be interrupted too
     except BaseException:
         writer.discard()
         raise
-    writer.close()

@@ -8,20 +8,15 @@ objects: an env family's file is imported when one of its envs is first met.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fnmatch
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from plangym_ext.errors import (
-    IncompleteState,
-    MissingExtra,
-    UnknownName,
-    installing,
-    suggestion,
-)
+from plangym_ext.errors import IncompleteState, MissingExtra, UnknownName, installing
 
 
 @dataclass(frozen=True)
@@ -169,10 +164,28 @@ def registered_spec(name: str) -> Any:
     try:
         return gym.spec(name)
     except gym.error.Error as error:
-        close = suggestion(name, list(gym.registry))
+        close = _closest_id(name, gym.registry)
+        hint = (
+            f"; did you mean {close!r}?"
+            if close
+            else ". An env of your own is named with the module that registers it, such as "
+            f"'my_module:{name}'."
+        )
         raise UnknownName(
-            f"environment: expected a registered gymnasium id; got {name!r}{close}"
+            f"environment: expected a registered gymnasium id; got {name!r}{hint}"
         ) from error
+
+
+def _closest_id(name: str, known: Iterable[str]) -> str | None:
+    """Return the id that is most like a name, versions aside; None if none is."""
+    newest = {_unversioned(one): one for one in known}
+    close = difflib.get_close_matches(_unversioned(name), newest, n=1, cutoff=0.6)
+    return newest[close[0]] if close else None
+
+
+def _unversioned(name: str) -> str:
+    stem, _, _ = name.lower().rpartition("-v")
+    return stem or name.lower()
 
 
 _families: list[Family] = []

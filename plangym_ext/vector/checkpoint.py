@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.vector.memory.shared_outs import OutShare
 from plangym_ext.vector.results import Reply
-from plangym_ext.vector.shared_outs import OutShare
 
 #: Calls that leave every row where it is.
 READING = ("get_states",)

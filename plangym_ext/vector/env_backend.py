@@ -16,10 +16,11 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.checkpoint import Checkpoint, RowCall
 from plangym_ext.vector.hosts import HostedRows, LocalHost, RowHost, WorkerHost
+from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.memory.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.results import Reply, StepResults
 from plangym_ext.vector.row_deaths import FROM_OTHERS
-from plangym_ext.vector.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.shared_call import (
     CallWatch,
@@ -29,9 +30,8 @@ from plangym_ext.vector.shared_call import (
     shares_of,
     shares_of_all,
 )
-from plangym_ext.vector.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.descriptors import check_descriptors
+from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
 

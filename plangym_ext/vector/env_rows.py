@@ -21,11 +21,11 @@ from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.checksum import ResultChecksum
+from plangym_ext.vector.memory.row_memory import RowMemory
+from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply
-from plangym_ext.vector.row_memory import RowMemory
 from plangym_ext.vector.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.spaces import space_of
-from plangym_ext.vector.step_out import OutRows
 from plangym_ext.vector.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
 

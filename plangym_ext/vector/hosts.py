@@ -14,9 +14,9 @@ import gymnasium as gym
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.vector.checkpoint import RowCall
 from plangym_ext.vector.env_rows import EnvRows
-from plangym_ext.vector.row_memory import MemoryForm, RowMemory
-from plangym_ext.vector.shared_outs import OWN_BLOCK, OutLayout, OutShare
-from plangym_ext.vector.step_out import OutArrays, OutRows, Places
+from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.memory.shared_outs import OWN_BLOCK, OutLayout, OutShare
+from plangym_ext.vector.memory.step_out import OutArrays, OutRows, Places
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
 from plangym_ext.workers.protocol import (

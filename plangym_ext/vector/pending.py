@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from plangym_ext.vector.errors import VectorClosed, VectorPending
-from plangym_ext.vector.step_out import StepOut
+from plangym_ext.vector.memory.step_out import StepOut
 
 #: Calls that a method NAME_async begins.
 _BEGUN_BY_ASYNC = ("reset", "step", "call")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.vector.checkpoint import RowCall
+from plangym_ext.vector.memory.shared_outs import OutLayout
 from plangym_ext.vector.replay_log import ReplayLog
-from plangym_ext.vector.shared_outs import OutLayout
 
 
 def row_ranges(num_rows: int, num_hosts: int) -> list[range]:

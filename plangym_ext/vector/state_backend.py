@@ -21,10 +21,10 @@ from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, 
 from plangym_ext.vector.env_rows import UNWRAPPED
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
+from plangym_ext.vector.memory.row_memory import ObsBuffer
+from plangym_ext.vector.memory.step_out import StepOut
 from plangym_ext.vector.results import StepResults
-from plangym_ext.vector.row_memory import ObsBuffer
 from plangym_ext.vector.row_values import RowValues
-from plangym_ext.vector.step_out import StepOut
 
 _COUNTS = ("n_step", "dt")
 #: Bytes under which results are copied to `out`: to have them written there takes longer.

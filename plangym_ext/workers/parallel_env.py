@@ -13,8 +13,8 @@ from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
 from plangym_ext.workers.batch_run import WorkerStepper
-from plangym_ext.workers.descriptors import check_descriptors
 from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processors import default_n_workers
 
 

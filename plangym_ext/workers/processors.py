@@ -22,7 +22,10 @@ LEAST_GAIN = 2.0
 WAVE = 8
 
 #: Main modules of workers.
-_WORKERS = ("plangym_ext.workers.program", "plangym_ext.workers.fork_server_program")
+_WORKERS = (
+    "plangym_ext.workers.processes.program",
+    "plangym_ext.workers.processes.fork_server_program",
+)
 
 
 def default_n_workers() -> int:

@@ -17,7 +17,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
 from plangym_ext.workers.round import Round
 from plangym_ext.workers.row_queue import Ranges, RowQueue

@@ -10,7 +10,7 @@ import contextlib
 
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.channel import ChannelDamaged
-from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Finish, Reply
 from plangym_ext.workers.row_queue import RowQueue
 from plangym_ext.workers.worker_handle import WorkerHandle, next_request

@@ -22,8 +22,8 @@ from plangym_ext.workers.channel import (
     wait_readable,
 )
 from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.descriptors import check_descriptors
-from plangym_ext.workers.process import WorkerProcess, pickled_constructor
+from plangym_ext.workers.processes.descriptors import check_descriptors
+from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
     CLOSED,
     COMMANDS,

@@ -14,7 +14,7 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
 from plangym_ext.workers.pages import Pages
-from plangym_ext.workers.process import WorkerProcess
+from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import (
     ForgetBlock,
     ForgetLayout,

@@ -39,6 +39,7 @@ from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.trees.gumbel import new_halving, no_halving
 from plangym_ext.planners.trees.selection import GUMBEL
+from plangym_ext.planners.trees.soft import Soft
 from plangym_ext.planners.trees.tree import (
     ROOT,
     NewNodes,
@@ -69,6 +70,7 @@ class Search:
         rngs: the generators of the current plans.
         costs: of the current plans.
         done: `[B]` int64, simulations run for the current plans.
+        soft: what a `SoftSearch` knows of the nodes.
         full: `[B]` bool, trees that lacked room for a simulation.
         kept: for each tree `[n]` int, the old index of every node that `start` kept.
     """
@@ -85,6 +87,7 @@ class Search:
         self.states = node_states(self.model, (batch, nodes, width), slots=slots)
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch) if settings.selection.rule == GUMBEL else None
+        self.soft: Soft | None = None
         self.costs = Costs(batch)
         self.done = np.zeros(batch, np.int64)
         self.full = np.zeros(batch, np.bool_)

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,17 @@ from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.rating import Evaluator, Rater
-from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.playouts import Policy
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 from plangym_ext.planners.trees.export import exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
-from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
+from plangym_ext.planners.trees.selection import Selection
+from plangym_ext.planners.trees.soft import soft_summary
 from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
-RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
 # Nodes of a tree that only time bounds.
 _TIMED_CAPACITY = 10_000
 
@@ -43,9 +42,6 @@ class TreeSearch(Planner):
     Args:
         wave_size: at most how many simulations are in flight at once, per tree.
             More keeps more workers busy; fewer decides on fresher knowledge.
-        selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).
-        c_puct: weight of the bonus of "puct" and "uct", against returns on
-            `value_scale`.
         rollout_depth: steps of a rollout from each leaf; 0 for none. None means 8
             without an evaluator and 0 with one.
         num_rollouts: rollouts per leaf, averaged.
@@ -54,12 +50,8 @@ class TreeSearch(Planner):
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`. Its
             value rates the leaf, or what follows a rollout if there is one.
             See `planners.evaluators` for Q functions and policies.
-        value_scale: what returns are brought to [0, 1] by, so that `c_puct`
-            fits any env: the means in the "tree" or of the "siblings"; "none"
-            takes them as they are.
-        fpu_reduction: how much worse than its node an untried action is
-            expected to be by "puct", on `value_scale`. Large negative numbers try
-            every action once before any twice.
+        value_scale: what returns are measured in, so that other options fit any env: those
+            in the "tree" or of the "siblings"; "none" takes them as they are.
         root_noise: share of Dirichlet noise in the root's prior, in [0, 1].
         dirichlet_alpha: concentration of that noise; small is spiky.
         temperature: the action is drawn in proportion to visits**(1 / temperature);
@@ -73,21 +65,14 @@ class TreeSearch(Planner):
         return_tree: put the nodes of the search into the plan.
         slots: keep states in slots of the env, if it has any and there are no rollouts,
             rather than in an array of the planner. The plan is the same.
-        compiled: run whole simulations in compiled code if the env has a kernel, and
-            leaves are rated by random rollouts, by an evaluator made with
-            `planners.evaluators.from_code`, or not at all. The plan is the same. The
-            code is compiled by the first plan, which takes some seconds, and kept on disk.
     """
 
     wave_size: int = 8
-    selection: str = "puct"
-    c_puct: float = 1.5
     rollout_depth: int | None = None
     num_rollouts: int = 1
     rollout_policy: Policy | None = None
     evaluator: Evaluator | None = None
     value_scale: str = "tree"
-    fpu_reduction: float = 0.0
     root_noise: float = 0.0
     dirichlet_alpha: float = 0.3
     temperature: float = 0.0
@@ -95,10 +80,6 @@ class TreeSearch(Planner):
     keep_tree: bool = False
     return_tree: bool = False
     slots: bool = False
-    compiled: bool = True
-
-    #: What `selection` may be.
-    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -118,6 +99,10 @@ class TreeSearch(Planner):
         self._checked_selection = self._selection()
         # Code is compiled for the memory of one search: that of some of its rows has none.
         self._kept: KeptSearch[CompiledSearch] = KeptSearch(lambda _code, _rows: None)
+
+    @abstractmethod
+    def _selection(self) -> Selection:
+        """Return the checked numbers of the rule."""
 
     @abstractmethod
     def _wave_of(self, search: Search) -> Callable[[], bool]:
@@ -144,7 +129,7 @@ class TreeSearch(Planner):
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
         clock, run_wave = request.clock, self._wave_of(search)
-        in_code = (in_code or self._compiled(search)) if self.compiled else None
+        in_code = in_code or self._compiled(search)
         if in_code is not None:
             in_code.check(request.states)
             run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
@@ -155,21 +140,6 @@ class TreeSearch(Planner):
         search.finish_all()
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
-
-    def _selection(self) -> Selection:
-        """Return the checked numbers of the rule."""
-        if self.value_scale not in SCALES:
-            raise unknown(self._option("value_scale"), self.value_scale, list(SCALES))
-        if self.selection not in self.rules_allowed:
-            raise unknown(self._option("selection"), self.selection, list(self.rules_allowed))
-        return Selection(
-            rule=RULES[self.selection],
-            c=self._number("c_puct", 0.0, math.inf),
-            scale=SCALES[self.value_scale],
-            fpu_reduction=self._number("fpu_reduction", -math.inf, math.inf),
-            c_visit=0.0,
-            c_scale=0.0,
-        )
 
     def _capacity(self, num_actions: int) -> int:
         """Return how many nodes a tree has room for."""
@@ -263,6 +233,8 @@ def _chosen(
         most_visited: `[B]` the action with most of them.
     """
     best, weights = most_visited, visits / visits.sum(axis=1, keepdims=True)
+    if search.soft is not None:
+        soft_summary(search.tree, search.soft, weights, best)
     if search.halving is not None:
         _, _, scale, _, c_visit, c_scale = search.settings.selection
         gumbel_summary(search.tree, search.halving, scale, c_visit, c_scale, weights, best)

@@ -11,11 +11,11 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.mcts.bandit import BanditSearch
 
 
 @dataclass(eq=False, kw_only=True)
-class MCTS(TreeSearch):
+class MCTS(BanditSearch):
     """Monte Carlo tree search: a simulation adds one node to the tree.
 
     Each round selects a wave of leaves in every tree, steps into all of them in
@@ -73,7 +73,9 @@ class MCTS(TreeSearch):
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""
-        return compiled_search(search, make_leaf_wave) if self.waves_in_flight == 1 else None
+        if not self.compiled or self.waves_in_flight > 1:
+            return None
+        return compiled_search(search, make_leaf_wave)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
         """Return 1: the leaf."""

@@ -16,7 +16,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.rating import Leaves
 from plangym_ext.planners.trees.selection import select_wave
@@ -36,7 +36,7 @@ Resample = Callable[[States, Rng], States]
 
 
 @dataclass(eq=False, kw_only=True)
-class OpenLoopMCTS(TreeSearch):
+class OpenLoopMCTS(BanditSearch):
     """Tree search over sequences of actions, for envs with chance.
 
     A node stands for the actions that lead to it and stores no state: a simulation

@@ -12,7 +12,7 @@ import numpy as np
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.shoot import make_shoot_wave
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.mcts.base import TreeSearch
+from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.trees.sts_kernels import (
     begin_descent,
     credit_creation,
@@ -25,7 +25,7 @@ from plangym_ext.planners.trees.sts_kernels import (
 
 
 @dataclass(eq=False, kw_only=True)
-class STS(TreeSearch):
+class STS(BanditSearch):
     """Shoot Tree Search: a simulation expands H nodes, each with all of its children.
 
     A simulation goes down to a node without children, steps every legal action
@@ -96,6 +96,8 @@ class STS(TreeSearch):
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Run the same waves in compiled code."""
+        if not self.compiled:
+            return None
         nodes = self._nodes_per_simulation(search.tree.order.shape[1])
         expansions = (self.num_expansions, bool(self.intermediate_backups))
         return compiled_search(search, make_shoot_wave, nodes, expansions)

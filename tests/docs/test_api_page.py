@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-PACKAGES = ("plangym_ext", "plangym_ext.planners", "plangym_ext.learn")
+PACKAGES = ("plangym_ext", "plangym_ext.planners", "plangym_ext.learn", "plangym_ext.explore")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_documented(package, root):
     text = (root / "docs" / "api.md").read_text()
-    shown = set(re.findall(r"auto(?:class|function):: \S+\.(\w+)", text))
+    shown = set(re.findall(r"auto(?:class|function|data):: \S+\.(\w+)", text))
     for module in re.findall(r"automodule:: (\S+)\n   :members:\n", text):
         if "learn.algorithms" not in module:  # imports torch
             shown |= set(vars(importlib.import_module(module)))

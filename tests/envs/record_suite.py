@@ -14,7 +14,7 @@ import numpy as np
 
 from plangym_ext.envs.dm_control import _quiet
 
-TASKS = ["acrobot-swingup", "cheetah-run", "hopper-hop", "humanoid-run", "walker-run"]
+TASKS = ["acrobot-swingup", "cheetah-run", "dog-run", "hopper-hop", "humanoid-run", "walker-run"]
 RECORDED = Path(__file__).with_name("suite_recorded.json")
 STEPS, SHOWN = 50, (1, 10, 50)
 

@@ -14,8 +14,8 @@ FOLDERS = {
 }
 
 #: Layer -> layers that it may import. `errors, arrays <- states <- core <- envs, native,
-#: workers, planners <- vector <- learn <- run`; envs bring kernels for the native backends;
-#: the registry joins envs with backends, and `vector_registry` vector envs with both.
+#: workers, planners, explore <- vector <- learn <- run`; envs bring kernels for the native
+#: backends; the registry joins envs with backends, and `vector_registry` vector envs with both.
 _LOW = {"errors", "arrays", "states", "core"}
 _BACKENDS = {"native", "workers"}
 _MAKERS = {"registry", "vector_registry"}
@@ -28,16 +28,17 @@ ALLOWED = {
     "envs": _LOW | {"native"},
     "workers": _LOW,
     "planners": _LOW,
+    "explore": _LOW,
     "vector": _LOW | {"workers"},
     # A former place: names alone.
     "vectorization": {"vector"},
     "registry": _LOW | _BACKENDS | {"envs", "vector"},
     "vector_registry": _LOW | _BACKENDS | {"vector", "registry"},
     "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS},
-    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS, "learn", ""},
+    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", ""},
     "__main__": {"run"},
     # The package itself only names modules; it imports them when they are used.
-    "": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS, "learn", "run"},
+    "": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},
 }
 #: Folder of `planners` -> folders that it may import. "" are the files on top, which all
 #: share. `trees <- lockstep <- compiled <- mcts`; `rollouts <- compiled, graphs, continuous`.

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
 import plangym_ext
+from plangym_ext.core import whole_file
+from plangym_ext.run import cli
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import COMMANDS, load_command
 
@@ -121,6 +125,10 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["plan", "CartPole-v1", "--num-simulations", "0"], "must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
         (["plan", "CartPole-v1", "--out", "/proc/none"], "--out must be a folder"),
+        (["plan", "CartPole-v1", "--tree", "/proc/none/t.html"], "--tree must be a file in a"),
+        (["plan", "Corridor-v0"], "such as 'my_module:Corridor-v0'"),
+        (["states", "mcts", "--out", "/proc/none/s.npz"], "--out must be a file in a folder"),
+        (["train", "cartpole", "--out", "/proc/none"], "--out must be a folder"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
         (["doctor", "CartPole-v1", "--state", "codek"], "did you mean 'codec'?"),
     ],
@@ -139,6 +147,30 @@ def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
     assert expected in captured.err
     assert len(captured.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_one_line_that_names_the_file(
+    number, tmp_path, monkeypatch, capsys
+):
+    def refuse(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(whole_file.os, "fsync", refuse)
+    options = ["--n-workers", "0", "--max-steps", "1", "--num-simulations", "1"]
+    assert main(["plan", "CartPole-v1", *options, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"plangym-ext plan: {tmp_path / 'episode.json'}: {os.strerror(number)}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_error_of_the_system_keeps_its_traceback(monkeypatch):
+    def refuse(*_):
+        raise FileNotFoundError(errno.ENOENT, "a fault of ours", "x")
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    with pytest.raises(FileNotFoundError):
+        main(["list", "planners"])
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import toy_envs
 from batches import stop
 
 import plangym_ext
-from plangym_ext.workers import fork_server
+from plangym_ext.workers.processes import fork_server
 from plangym_ext.workers.protocol import ExitStatus, Service
 from plangym_ext.workers.worker_handle import WorkerHandle
 
@@ -257,7 +257,7 @@ def _kept_ends():
 def test_server_and_workers_end_with_this_process():
     program = (
         "import os, plangym_ext\n"
-        "from plangym_ext.workers import fork_server\n"
+        "from plangym_ext.workers.processes import fork_server\n"
         "venv = plangym_ext.make_vec('CartPole-v1', 2, n_workers=2)\n"
         "print(fork_server.current().pid, *venv.worker_pids, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"

@@ -18,8 +18,8 @@ import toy_envs
 
 import plangym_ext
 from plangym_ext.errors import StorageError, WorkerDied, WorkerError
-from plangym_ext.workers import descriptors, fork_server
 from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.processes import descriptors, fork_server
 
 pytestmark = pytest.mark.slow
 

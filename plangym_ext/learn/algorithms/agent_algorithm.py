@@ -61,8 +61,13 @@ class AgentAlgorithm(ABC):
             f"Leave learners at 1."
         )
 
-    def prepare(self, agent: Any) -> None:  # noqa: B027 - most have nothing to set
-        """Set how the agent explores in the next fragment; see `Algorithm.prepare`."""
+    def prepare(self, agent: Any) -> None:
+        """Tell the agent the version of its weights; see `Algorithm.prepare`.
+
+        One that sets how the agent explores does this as well: a `PolicyAgent` plays at random for
+        as long as the version is 0.
+        """
+        agent.version = self.updates
 
     @abstractmethod
     def take(self, collected: Collected) -> None:

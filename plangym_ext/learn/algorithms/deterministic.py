@@ -48,6 +48,7 @@ class DeterministicActorCritic(ReplayActorCritic):
 
     def prepare(self, agent: Any) -> None:
         """Set the deviation of the agent's noise; see `Algorithm.prepare`."""
+        super().prepare(agent)
         agent.exploration = at(self.config.exploration, self.steps)
 
     def _target(self, steps: Steps) -> Any:

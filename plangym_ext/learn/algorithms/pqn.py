@@ -47,6 +47,7 @@ class PQN(RolloutAlgorithm):
 
     def prepare(self, agent: Any) -> None:
         """Set the agent's share of random actions; see `Algorithm.prepare`."""
+        super().prepare(agent)
         agent.epsilon = at(self.config.exploration, self.steps)
 
     def _estimate(self, rollout: Rollout) -> Rows:

@@ -49,6 +49,7 @@ class QLearning(OffPolicyAlgorithm):
 
     def prepare(self, agent: Any) -> None:
         """Set the agent's share of random actions; see `Algorithm.prepare`."""
+        super().prepare(agent)
         most, least = self.config.exploration, self.config.exploration_least
         agent.epsilon = at(most, self.steps)
         if least is not None and self.replay.num_envs:

@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate", "play episodes with what was trained, or compare several players"),
     "audit": ("audit", "what a critic says of states, against returns from these states"),
     "states": ("draw_states", "keep states that a player comes through, to begin from"),
+    "explore": ("explore", "an archive of cells, filled from restored states"),
     "plot": ("plot", "curves of runs, seeds together"),
     "report": ("report", "one page about runs, which needs no network"),
     "watch": ("watch", "a live page about runs"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import FolderTaken
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
 from plangym_ext.run.files import make_folder, write_json
@@ -70,10 +70,18 @@ def run(options: argparse.Namespace) -> int:
     results = _Results(options)
     _check_pairs(planners, options, results)
     print(results.heading(), file=sys.stderr)
-    for name in options.envs:
-        with _env(name, options) as env:
-            for spec, planner in planners.items():
-                _play_cell(env, name, spec, planner, options, results)
+    try:
+        for name in options.envs:
+            with _env(name, options) as env:
+                for spec, planner in planners.items():
+                    _play_cell(env, name, spec, planner, options, results)
+    except KeyboardInterrupt:
+        print(
+            f"\ninterrupted: {len(results.rows)} episodes are kept in {results.path}. Go on with "
+            f"the same command.",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
     print(results.table())
     results.write()
     print(f"wrote {results.path}")

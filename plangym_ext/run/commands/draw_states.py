@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+from plangym_ext.run.files import make_folder_of
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -52,8 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
     search_current_folder()
     import_modules(options)
-    if not options.out.parent.is_dir():
-        raise InvalidOption(f"--out must be a file in a folder that exists; got {options.out}.")
+    make_folder_of(options.out)
     with Contest(
         [options.who],
         env_id=options.env_id,

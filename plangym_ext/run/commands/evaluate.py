@@ -21,6 +21,7 @@ from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
@@ -244,7 +245,7 @@ def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Pat
         seed, env = trained.config.evaluation.seed, trained.env
         most = options.max_steps or trained.max_steps
         line = ProgressLine()
-        with recorded(path, env, seed) as video:
+        with closing_when_terminated(), recorded(path, env, seed) as video:
             assert video is not None
 
             def film(move: Any) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
-from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.files import make_folder, make_folder_of, make_vacant, write_json
 from plangym_ext.run.own_player import is_own, make_own
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
 
@@ -98,12 +99,16 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options, [options.env, options.planner])
     chosen, planner = _named_planner(options)
+    _tell_tuned(options.env, options.planner, chosen)
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
+    if options.tree:
+        make_folder_of(options.tree, "--tree")
     make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
     line = ProgressLine()
     with (
+        closing_when_terminated(),
         _env(options, line) as env,
         Interrupts("ending the move and saving") as interrupts,
         recorded(target, env, options.seed) as video,
@@ -168,6 +173,16 @@ def _write_episode(
             "version": plangym_ext.__version__,
         },
     )
+
+
+def _tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
+    """Say which options are those that were tuned for the env."""
+    from plangym_ext.planners.tuned import tuned_options
+
+    tuned = tuned_options(env, planner)
+    held = [f"{name} {value}" for name, value in tuned.items() if chosen[name] == value]
+    if held:
+        print(f"{planner}: options tuned for {env}: {', '.join(held)}")
 
 
 def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:

@@ -20,6 +20,7 @@ from plangym_ext.run.arguments import at_least
 from plangym_ext.run.bootstrap import STATISTICS
 from plangym_ext.run.curves import BANDS, aggregated
 from plangym_ext.run.figures import SUFFIXES, WIDTHS, load_pyplot, save, styled
+from plangym_ext.run.files import make_folder_of
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group
@@ -95,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     load_pyplot("plot")
     groups = find_groups(options.folders)
     panels = _panels(groups, options)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(out)
     with styled(options.width):
         save(drawn(groups, panels, options), out)
     for group in groups:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plangym_ext.core.whole_file import replacing
+from plangym_ext.run.files import make_folder_of
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     out = options.out or options.folders[0] / "report.html"
     found = content(options.folders, _inlined)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(out)
     with replacing(out) as file:
         file.write(page(found))
     count = len(found["runs"])

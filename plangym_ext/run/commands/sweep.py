@@ -13,10 +13,17 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import FolderTaken, ForeignCheckpoint, InvalidOption
+from plangym_ext.errors import (
+    FolderTaken,
+    ForeignCheckpoint,
+    InvalidOption,
+    MissingExtra,
+    installing,
+)
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import make_folder, write_json
@@ -109,6 +116,10 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         print("\n".join(job.name for job in jobs))
         return 0
+    if find_spec("torch") is None:  # not imported: the runs need it, in processes of their own
+        raise MissingExtra(
+            "sweep: training needs torch; it is not installed. " + installing("learn")
+        )
     make_folder(options.out)
     with FolderLock(options.out):
         _keep_plan(jobs, options)
@@ -204,13 +215,17 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         told = "" if found is None else f", return {found:.6g}"
         line.above(f"{outcome(folder)}: {job.name}{told}, {seconds:.0f} s")
 
+    def interrupted() -> None:
+        line.above("interrupted: the runs end their rounds and save; Ctrl-C again stops at once")
+
     try:
-        queue.run(look, ended)
+        queue.run(look, ended, interrupted)
     except KeyboardInterrupt:
         line.leave()
+        where = "have saved where they are" if queue.saved else "are stopped; checkpoints are kept"
         print(
-            f"interrupted; the runs have saved where they are, in {options.out}. Go on with the "
-            f"same command and --resume.",
+            f"interrupted: the runs {where}, in {options.out}. Go on with the same command and "
+            f"--resume.",
             file=sys.stderr,
         )
         raise SystemExit(INTERRUPTED) from None

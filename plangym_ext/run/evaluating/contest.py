@@ -91,8 +91,8 @@ class Contest(Closing):
 
         if env_id is None:
             raise InvalidOption(
-                "eval: none of the players is a checkpoint, so there is no env to play in. Name "
-                "one with --env-id."
+                "none of the players is a checkpoint, so there is no env to play in. Name one "
+                "with --env-id."
             )
         return self._open.enter_context(plangym_ext.make(env_id, **free(arguments)))
 

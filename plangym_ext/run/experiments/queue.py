@@ -54,6 +54,9 @@ class JobQueue:
             enough.
         gpus: accelerators that are shared out; 0: runs see what this process sees.
         imports: modules that each run imports first.
+
+    Attributes:
+        saved: whether all runs had the time to save after Ctrl-C.
     """
 
     def __init__(
@@ -68,10 +71,16 @@ class JobQueue:
         self.folder = folder
         self.waiting = list(jobs)
         self.running: list[Running] = []
+        self.saved = False
         self._cores = _shares(processes)
         self._gpus, self._imports = gpus, tuple(imports)
 
-    def run(self, look: Callable[[], None], ended: Callable[[Job, int, float], None]) -> None:
+    def run(
+        self,
+        look: Callable[[], None],
+        ended: Callable[[Job, int, float], None],
+        interrupted: Callable[[], None] = lambda: None,
+    ) -> None:
         """Run all jobs.
 
         Ctrl-C interrupts the runs, which save a checkpoint, waits for them, and raises
@@ -81,6 +90,7 @@ class JobQueue:
             look: called now and then while they run.
             ended: called when a job has ended, with its exit status (negative: the signal that
                 killed it the last time) and its seconds.
+            interrupted: called at the first Ctrl-C, before the wait.
         """
         try:
             while self.waiting or self.running:
@@ -91,8 +101,10 @@ class JobQueue:
                 look()
         except KeyboardInterrupt:
             self._send(signal.SIGINT)
+            interrupted()
             for one in self.running:
                 one.process.wait()
+            self.saved = True
             raise
         finally:
             self._send(signal.SIGKILL)

@@ -26,6 +26,7 @@ from plangym_ext.states.families import custom_families
 from plangym_ext.workers.batch_env import ROW_TIMEOUT
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
+from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
@@ -38,7 +39,6 @@ from plangym_ext.workers.ray.cluster import (
 from plangym_ext.workers.ray.live_infos import reset_columns, with_reset_infos
 from plangym_ext.workers.ray.ray_run import RayRun
 from plangym_ext.workers.ray.row_actor import ActorStart
-from plangym_ext.workers.registrations import Registrations
 
 #: Makes the backend of an actor: from the constructor of the gymnasium env, the number of
 #: workers, the seconds that one may spend on a row, and the settings of `GymEnv`.

@@ -26,9 +26,9 @@ from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTime
 from plangym_ext.states import trust
 from plangym_ext.states.families import register_family
 from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.ray.cluster import node_here
 from plangym_ext.workers.ray.shares import Answer, Place, Share, arrived, result_names
-from plangym_ext.workers.registrations import Registrations
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
 _ROW = re.compile(r"\brow (\d+)")

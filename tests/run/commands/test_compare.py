@@ -9,6 +9,7 @@ import pytest
 
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.cli import main
+from plangym_ext.run.commands import compare
 from plangym_ext.run.planner_options import planner_from
 
 
@@ -37,7 +38,11 @@ def test_planners_are_made_of_names_and_options():
 
 
 @pytest.mark.slow
-def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys):
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys, monkeypatch):
     arguments = ["compare", "CartPole-v1", "--planners", "mcts:rollout-depth=4", "shooting"]
     arguments += ["--model-steps", "60", "--max-steps", "8", "--out", str(tmp_path)]
     assert main([*arguments, "--seeds", "2"]) == 0
@@ -62,6 +67,11 @@ def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys):
     heading, *lines = capsys.readouterr().err.splitlines()
     end = heading.index("episodes") + len("episodes")
     assert [line[:end].split()[-1] for line in lines if "[8.0, 8.0]" in line] == ["3", "3"]
+    # Ctrl-C in the fourth: what is finished stays, and the message says so.
+    with monkeypatch.context() as patch:
+        patch.setattr(compare, "_play_cell", _interrupt)
+        assert main([*arguments, "--seeds", "4"]) == 130
+    assert f"6 episodes are kept in {tmp_path / 'compare.json'}" in capsys.readouterr().err
     (tmp_path / "compare.json").write_text("{")
     assert main(arguments) == 2
     assert "is no file of finished episodes" in capsys.readouterr().err

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.errors import PlangymExtError
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
+from plangym_ext.run import termination
 from plangym_ext.run.cli import main
-from plangym_ext.run.video import VideoWriter
+from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.video import VideoWriter, recorded
 
 pytestmark = pytest.mark.slow
 
@@ -150,6 +153,48 @@ def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd
     writer.discard()
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr().err == ""
+
+
+def test_a_film_whose_end_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(VideoWriter, "_end", interrupt)
+    with (
+        plangym_ext.make("CartPole-v1", render_mode="rgb_array") as env,
+        pytest.raises(KeyboardInterrupt),
+        recorded(tmp_path / "episode.mp4", env, 0),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_film_leaves_nothing_when_the_process_is_terminated(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    ended_by = []
+    monkeypatch.setattr(termination.os, "kill", lambda pid, number: ended_by.append(number))
+    with (
+        closing_when_terminated(),
+        plangym_ext.make("CartPole-v1", render_mode="rgb_array") as env,
+        recorded(tmp_path / "episode.mp4", env, 0),
+    ):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("the episode went on")
+    assert ended_by[-1] == signal.SIGTERM  # after ffmpeg was
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_film_that_could_not_be_written_to_its_end_is_an_error(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    writer = VideoWriter(tmp_path / "episode.mp4", 30)
+    writer.add(np.zeros((400, 400, 3), np.uint8))
+    writer._process.kill()
+    with pytest.raises(PlangymExtError, match="ffmpeg stopped with status -9 while writing"):
+        writer.close()
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
-from plangym_ext.run import sweep
 from plangym_ext.run.cli import main
+from plangym_ext.run.commands import sweep
 from plangym_ext.run.experiments import queue as queues
 from plangym_ext.run.experiments.outcome import write_outcome
 from plangym_ext.run.experiments.plan import Sweep, jobs_of, read_sweep
@@ -219,6 +219,27 @@ def test_an_interrupt_reaches_each_run_once_and_waits_for_it(tmp_path, pretended
     assert (tmp_path / "waits" / "seed-0" / "saved").exists()
     assert not (tmp_path / "later").exists()
     assert all(one.process.returncode == 130 for one in queue.running)
+    assert queue.saved
+
+
+def test_a_second_interrupt_stops_the_runs_at_once(tmp_path, pretended):
+    queue = JobQueue(tmp_path, pretended("waits", "later"), processes=1)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.run(interrupt, ignored, interrupt)
+    assert [one.job.variant for one in queue.running] == ["waits"]
+    assert all(one.process.returncode is not None for one in queue.running)
+    assert not queue.saved
+
+
+def test_a_sweep_without_torch_begins_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "find_spec", lambda _: None)
+    assert main(["sweep", PRESET, "--out", str(tmp_path / "out")]) == 2
+    assert "needs torch; it is not installed. Install it" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_scores_are_of_the_runs_that_are_done(tmp_path):

@@ -151,6 +151,32 @@ def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
 
 
+class Plays(Callback):
+    """Keeps the actions of each round."""
+
+    def __init__(self):
+        self.actions = []
+
+    def on_episodes(self, runner, records):
+        self.actions.append(np.array(records["action"]))
+
+
+@pytest.mark.parametrize("preset", ["sac_pendulum", "td3_pendulum"])
+def test_what_was_learned_from_a_replay_is_played(tmp_path, preset):
+    played = []
+    for rate in (1e-3, 1e-2):
+        changed = {"learning_starts": 20, "learning_rate": rate, "batch_size": 8}
+        rest = {"rounds": 4, "collector": {"num_envs": 1, "moves": 10}, "evaluation": {"every": 0}}
+        config = compose([preset, {"algorithm": changed, **rest}])
+        callback = Plays()
+        with Runner(config, tmp_path / f"{rate}", callbacks=[callback]) as runner:
+            runner.run()
+        played.append(callback.actions)
+    same = [np.array_equal(one, other) for one, other in zip(*played, strict=True)]
+    # Random ones until something is learned: after the third round, from the steps past the 20th.
+    assert same == [True, True, True, False]
+
+
 def test_ctrl_c_ends_the_round_and_the_run_goes_on(tmp_path):
     config = small(PPO_SMALL)
     with Runner(config, tmp_path / "whole") as whole:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.vector.action_memory import ActionMemory, Places
-from plangym_ext.vector.info_forms import InfoForms
+from plangym_ext.vector.memory.action_memory import ActionMemory, Places
+from plangym_ext.vector.memory.info_forms import InfoForms
 from plangym_ext.vector.results import IN_MEMORY, Reply
 
 #: Flags, the type of the actions, the number of the `out` or -1, how many forms of infos the

@@ -1,8 +1,8 @@
 """The worker program: what a worker process does before it serves its env.
 
-Started as `python -P -m plangym_ext.workers.program SOCKET LIFELINE STACK` with three inherited
-descriptors. The first message (`protocol.Start`) carries the parent's module path, what it has
-registered, and the env's constructor; then `row_worker` answers one message at a time.
+Started as `python -P -m plangym_ext.workers.processes.program SOCKET LIFELINE STACK` with three
+inherited descriptors. The first message (`protocol.Start`) carries the parent's module path, what
+it has registered, and the env's constructor; then `row_worker` answers one message at a time.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import MARKS
-from plangym_ext.vector.step_out import OutArrays, Places, StepOut
+from plangym_ext.vector.memory.step_out import OutArrays, Places, StepOut
 from plangym_ext.workers.batch_layout import Place
 from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 

@@ -74,7 +74,7 @@ class Registrations:
             return None
         import gymnasium as gym
 
-        from plangym_ext.workers.lazy_spec import UNREAD
+        from plangym_ext.workers.processes.lazy_spec import UNREAD
 
         plain: list[Any] = []
         others: list[tuple[str, bytes | str]] = []
@@ -104,7 +104,7 @@ class Registrations:
         warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")
         gym.registry.update((spec.id, spec) for spec in pickle.loads(self.plain))
         if self.others:
-            from plangym_ext.workers.lazy_spec import LazySpec
+            from plangym_ext.workers.processes.lazy_spec import LazySpec
 
             gym.registry.update(
                 (name, LazySpec(name, data, _other_spec)) for name, data in self.others

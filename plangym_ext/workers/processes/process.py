@@ -27,10 +27,10 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
-from plangym_ext.workers.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
-from plangym_ext.workers.program import STACK_SIGNAL
+from plangym_ext.workers.processes.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
+from plangym_ext.workers.processes.program import STACK_SIGNAL
+from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.protocol import Close, ForgetBlock, ForgetLayout, Reply, Start
-from plangym_ext.workers.registrations import Registrations
 
 _STACK_PATIENCE = 15  # hundredths of a second that it may take
 
@@ -247,7 +247,7 @@ def _started(
     forked = forked_worker(environ, fds, imports)
     if forked is not None:
         return forked
-    command = [sys.executable, "-P", "-m", "plangym_ext.workers.program", *map(str, fds)]
+    command = [sys.executable, "-P", "-m", "plangym_ext.workers.processes.program", *map(str, fds)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

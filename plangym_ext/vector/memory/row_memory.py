@@ -14,10 +14,10 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import InvalidObservation
-from plangym_ext.vector.action_memory import ActionMemory
-from plangym_ext.vector.info_forms import INFO_BYTES, InfoForms
+from plangym_ext.vector.memory.action_memory import ActionMemory
+from plangym_ext.vector.memory.info_forms import INFO_BYTES, InfoForms
+from plangym_ext.vector.memory.step_messages import StepMessages
 from plangym_ext.vector.results import IN_MEMORY, Reply, StepResults
-from plangym_ext.vector.step_messages import StepMessages
 
 #: 64-bit words of a host's progress: the row that is moved now, and how many calls have
 #: moved rows. A cache line, so that no two processes write to the same.

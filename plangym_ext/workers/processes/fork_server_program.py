@@ -1,7 +1,7 @@
 """The server's side of `fork_server`: imports what workers need, and forks them.
 
-It is started as `python -m plangym_ext.workers.fork_server_program SOCKET LIFELINE IDLE`, with
-the numbers of two descriptors and the seconds without a worker after which it ends.
+It is started as `python -m plangym_ext.workers.processes.fork_server_program SOCKET LIFELINE
+IDLE`, with the numbers of two descriptors and the seconds without a worker after which it ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import socket
 import sys
 
 from plangym_ext.workers.channel import wait_readable
-from plangym_ext.workers.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
+from plangym_ext.workers.processes.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
 from plangym_ext.workers.protocol import ExitStatus, Fork
 
 
 def main(argv: list[str]) -> int:
     """Serve until the parent is gone or needs nothing; in a forked worker, run the worker."""
-    from plangym_ext.workers import program
+    from plangym_ext.workers.processes import program
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status

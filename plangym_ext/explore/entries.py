@@ -1,0 +1,119 @@
+"""The table of an archive in compiled code: which cell a row is in, and who holds it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.jit import kernel, kernel_inline
+
+FREE = -1
+
+# FNV-1a, 64 bits (Fowler, Noll & Vo).
+_BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_HALF = np.uint64(32)
+
+
+class Entries(NamedTuple):
+    """What is known of up to C cells; those from `known[0]` on are not used yet.
+
+    An entry is the best trajectory to a cell so far: of greatest score, and of these the shortest.
+    """
+
+    key: npt.NDArray[np.uint8]  # [C, W] the cell's numbers as bytes
+    state: npt.NDArray[np.uint8]  # [C, S] sealed, at the end of the trajectory
+    score: npt.NDArray[np.float64]  # [C] sum of rewards on the trajectory
+    steps: npt.NDArray[np.int64]  # [C] length of the trajectory, in control steps
+    seen: npt.NDArray[np.int64]  # [C] steps that ended in the cell since the entry is this one
+    chosen: npt.NDArray[np.int64]  # [C] how often rows began there since then
+    ended: npt.NDArray[np.bool_]  # [C] the episode is over there
+    segment: npt.NDArray[np.int64]  # [C] on which the trajectory ends; see `archive.LATEST`
+    taken: npt.NDArray[np.int64]  # [C] actions of that segment on the trajectory
+    place: npt.NDArray[np.int32]  # [M] entry by hash of its key, FREE; M a power of two
+    known: npt.NDArray[np.int64]  # [1] how many
+
+
+class Arrived(NamedTuple):
+    """Where L rows are after a step."""
+
+    key: npt.NDArray[np.uint8]  # [L, W]
+    state: npt.NDArray[np.uint8]  # [L, S]
+    score: npt.NDArray[np.float64]  # [L]
+    steps: npt.NDArray[np.int64]  # [L]
+    ended: npt.NDArray[np.bool_]  # [L]
+    segment: npt.NDArray[np.int64]  # [L]
+    taken: npt.NDArray[np.int64]  # [L]
+
+
+#: Of rows whose cells are given apart.
+NO_KEYS = np.zeros((0, 0), np.uint8)
+
+
+@kernel_inline
+def place_of(entries: Entries, key: Any) -> Any:
+    """Return where in `place` a key `[W]` is, or would be put."""
+    found = _BASIS
+    for byte in key:
+        found = (found ^ np.uint64(byte)) * _PRIME
+    # The low bits of the product depend on the low bits of bytes alone.
+    found ^= found >> _HALF
+    last = len(entries.place) - 1
+    at = np.int64(found & np.uint64(last))
+    while entries.place[at] != FREE:
+        known = entries.key[entries.place[at]]
+        same = True
+        for i in range(len(key)):
+            if known[i] != key[i]:
+                same = False
+                break
+        if same:
+            break
+        at = (at + 1) & last
+    return at
+
+
+@kernel
+def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
+    """Count the cells in which rows have arrived, and keep trajectories that are new or better.
+
+    Rows are taken in order: of two in one cell, the later one has to be better than the former.
+    When an entry is replaced its counts begin anew, since more may be reached from there now.
+
+    Args:
+        entries: the table, written; it has room for L more cells.
+        arrived: L rows.
+        cell: `[L]` int64, written: the entry of each row's cell.
+        improved: `[L]` bool, written: whether the row became the entry.
+    """
+    for row in range(len(arrived.score)):
+        at = place_of(entries, arrived.key[row])
+        i = np.int64(entries.place[at])
+        new = i == FREE
+        if new:
+            i = entries.known[0]
+            entries.known[0] += 1
+            entries.place[at] = i
+            entries.key[i] = arrived.key[row]
+        score, steps = arrived.score[row], arrived.steps[row]
+        better = (
+            new
+            or score > entries.score[i]
+            or (score == entries.score[i] and steps < entries.steps[i])
+        )
+        if better:
+            entries.state[i] = arrived.state[row]
+            entries.score[i], entries.steps[i] = score, steps
+            entries.ended[i] = arrived.ended[row]
+            entries.segment[i], entries.taken[i] = arrived.segment[row], arrived.taken[row]
+            entries.seen[i] = entries.chosen[i] = 0
+        entries.seen[i] += 1
+        cell[row], improved[row] = i, better
+
+
+@kernel
+def put_in_places(entries: Entries) -> None:
+    """Write `place`, which is FREE everywhere, for the cells that are known."""
+    for i in range(entries.known[0]):
+        entries.place[place_of(entries, entries.key[i])] = i

@@ -1,0 +1,270 @@
+"""Go-Explore: return to a cell by restoring its state, and explore from there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.errors import InvalidOption, NotExact
+from plangym_ext.explore.archive import Archive
+from plangym_ext.explore.cells import Cells, cells_for, cells_named
+from plangym_ext.explore.drawing import (
+    check_actions,
+    drawn_by,
+    random_actions,
+    resampled,
+    seen_weights,
+)
+from plangym_ext.explore.entries import NO_KEYS, Arrived
+from plangym_ext.explore.explore_file import load, save
+from plangym_ext.explore.paths import ROOT, Paths
+from plangym_ext.explore.rows import Places, Rows
+
+Kind = Literal["archive", "particles"]
+Weights = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+
+
+class Progress(NamedTuple):
+    """How far an exploration is, after a round."""
+
+    steps: int  # control steps taken in all
+    rounds: int
+    cells: int
+    score: float  # the best of the archive
+    length: int  # steps of that trajectory
+    seconds: float  # since `run` was called
+
+
+class GoExplore:
+    """Fills an archive with cells, round by round.
+
+    In a round B rows are restored, each to a state of its own, and play H random actions; every
+    step of every row is looked up in the archive. A row whose episode ends goes on from another
+    place at once, so that batches are always whole. What rows are restored to is the kind:
+
+    * "archive": cells drawn by how seldom they were seen, as in Go-Explore.
+    * "particles": where the B rows were when the last round ended, drawn by how seldom their
+      cells were seen, so that those that come upon new cells are multiplied; those whose episode
+      is over are replaced by others in the same manner. If all are over, cells are drawn.
+
+    An exploration depends on the env, the cells, the settings and the seed alone: not on the
+    number of workers, nor on whether it was saved and loaded between two rounds.
+
+    Args:
+        env: from `make`, whose states are exact. It begins one episode, by `reset(seed=seed)`.
+        cell: a function of a batch's observations and infos (see `Cells`), or its name (see
+            `cells_named`); None: small screens where screens are seen, else all numbers.
+        kind: "archive" or "particles".
+        rows: B.
+        horizon: H.
+        repeat: probability that a row plays its last action again.
+        weights: how likely cells are chosen, from how many steps ended in each, `[N]`.
+        seed: of the episode and, independently, of all that is drawn.
+
+    Attributes:
+        archive: the cells.
+        steps_taken: control steps in all rows, over all calls of `run`.
+        rounds: that were played.
+
+    Raises:
+        NotExact: states of the env are not exact, so nothing found could be found again.
+        InvalidOption: an option is out of range, or random actions cannot be drawn.
+
+    Source: Ecoffet et al. 2021, "First return, then explore": cells, weights and updates as in the
+    exploration phase that restores states. The particles are after Aldous & Vazirani 1994, "Go
+    with the winners algorithms", with how new a cell is for the fitness; Mhammedi & Cohan 2026,
+    "Uncertainty guided tree search for hard exploration" (arXiv 2603.22273), take a learned
+    measure instead.
+    """
+
+    def __init__(
+        self,
+        env: PlanEnv,
+        cell: Cells | str | None = None,
+        *,
+        kind: Kind = "archive",
+        rows: int = 64,
+        horizon: int = 100,
+        repeat: float = 0.95,
+        weights: Weights = seen_weights,
+        seed: int = 0,
+    ) -> None:
+        if env.exact is False:
+            raise NotExact(
+                f"GoExplore: states of {env.name} are approximate, so what is found could not be "
+                f"played again. Make the env with exact states."
+            )
+        if kind not in get_args(Kind):
+            raise InvalidOption(f"GoExplore: kind must be one of {get_args(Kind)}; got {kind!r}.")
+        check_actions(env.action_space)
+        self.env, self.kind, self.seed = env, kind, at_least("GoExplore: seed", seed, 0)
+        if cell is None:
+            cell = cells_for(env.observation_space)
+        self.cell: Cells = cells_named(cell) if isinstance(cell, str) else cell
+        self.num_rows = at_least("GoExplore: rows", rows, 1)
+        self.horizon = at_least("GoExplore: horizon", horizon, 1)
+        self.repeat = finite_between("GoExplore: repeat", repeat, 0.0, 1.0)
+        self._weights = weights
+        # Independent of the env's draws from the same seed.
+        self.rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+        self.steps_taken = self.rounds = 0
+        self.particles: Places | None = None
+        self.archive = self._with_root()
+
+    def run(
+        self,
+        max_steps: int,
+        *,
+        max_seconds: float | None = None,
+        callback: Callable[[Progress], bool | None] | None = None,
+    ) -> Archive:
+        """Play rounds until so many control steps were taken in all; return the archive.
+
+        Args:
+            max_steps: control steps of all rows, over all calls: a run that is resumed is given
+                the same number again. The last round is played to its end.
+            max_seconds: of this call, after which no round begins.
+            callback: called after each round; true to stop.
+        """
+        began = time.monotonic()
+        while self.steps_taken < max_steps:
+            self._round()
+            best = self.archive.best
+            progress = Progress(
+                self.steps_taken,
+                self.rounds,
+                len(self.archive),
+                float(self.archive.scores[best]),
+                int(self.archive.steps[best]),
+                time.monotonic() - began,
+            )
+            if callback is not None and callback(progress):
+                break
+            if max_seconds is not None and progress.seconds >= max_seconds:
+                break
+        return self.archive
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to one file; see `explore_file`."""
+        save(path, self)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        env: PlanEnv,
+        cell: Cells | None = None,
+        weights: Weights = seen_weights,
+    ) -> Self:
+        """Return an exploration that goes on where the one that was saved stopped.
+
+        Args:
+            path: of the file.
+            env: as the one that was explored.
+            cell: the function, if it is not one of the library's.
+            weights: as they were.
+
+        Raises:
+            DamagedState: the file is damaged.
+            ForeignState: it is of another env.
+            InvalidOption: the cells are of a function that is not given.
+        """
+        found: Self = load(cls, path, env, cell, weights)
+        return found
+
+    def cells_of(self, obs: Any, info: Any) -> npt.NDArray[Any]:
+        """Return the cell of one observation and info, `[K]`."""
+        # As batches have them: what envs return may have another dtype, or another order.
+        batch = SpaceLayout(self.env.observation_space, objects=True).stack([obs])
+        return self._cells(batch, {k: np.asarray(v)[None] for k, v in info.items()}, 1)[0]
+
+    def empty_archive(self) -> Archive:
+        """Return an archive without cells; the env is reset to see what a cell looks like."""
+        return self._reset()[0]
+
+    # A round -----------------------------------------------------------------------------
+
+    def _reset(self) -> tuple[Archive, npt.NDArray[np.uint8], npt.NDArray[Any]]:
+        """Return an archive without cells, the state in which episodes begin, and its cell."""
+        state, obs, info = self.env.reset(seed=self.seed)
+        cell = self.cells_of(obs, info)
+        space = self.env.action_space
+        paths = Paths(space.shape or (), np.dtype(space.dtype))
+        return Archive(paths, cell.dtype, len(cell), len(state)), state, cell
+
+    def _with_root(self) -> Archive:
+        """Return an archive of one cell, in which episodes begin."""
+        archive, state, cell = self._reset()
+        none = np.zeros(1, np.int64)
+        root = Arrived(NO_KEYS, state[None], np.zeros(1), none, none > 0, none + ROOT, none)
+        archive.arrive(cell[None], root)
+        return archive
+
+    def _round(self) -> None:
+        """Play H steps of B rows."""
+        actions = random_actions(
+            self.env.action_space, self.rng, self.horizon, self.num_rows, self.repeat
+        )
+        rows = Rows.begun(self._beginning())
+        for time_, move in enumerate(actions):
+            out = self.env.step_batch(move, states=rows.states)
+            ended = out.terminateds | out.truncateds
+            rows.move(out.states, out.rewards, ended)
+            cells = self._cells(out.obs, out.infos, self.num_rows)
+            rows.cell, better = self.archive.arrive(cells, rows.arrived())
+            rows.note(better)
+            if ended.any() and time_ + 1 < self.horizon:
+                rows.begin_again(np.flatnonzero(ended), self._replaced(rows, ended))
+        numbers = rows.store(self.archive.paths, actions, every=self.kind == "particles")
+        self.archive.name_segments(numbers)
+        self.particles = rows.places(numbers) if self.kind == "particles" else None
+        self.steps_taken += actions.shape[0] * actions.shape[1]
+        self.rounds += 1
+
+    def _beginning(self) -> Places:
+        """Return where the rows of the next round go on from."""
+        particles = self.particles
+        if particles is None or particles.ended.all():
+            return self._from_cells(self.num_rows)
+        return particles[resampled(self._fitness(particles), self.rng)]
+
+    def _replaced(self, rows: Rows, ended: npt.NDArray[np.bool_]) -> Places:
+        """Return where rows go on from whose episodes have ended, `[L]` for `[B]` ended."""
+        count = int(ended.sum())
+        if self.kind == "archive" or ended.all():
+            return self._from_cells(count)
+        places = rows.places()
+        return places[drawn_by(self._fitness(places), count, self.rng)]
+
+    def _fitness(self, places: Places) -> npt.NDArray[np.float64]:
+        """Return how likely particles are multiplied, `[B]`."""
+        return np.where(places.ended, 0.0, self._weights(self.archive.seen[places.cell]))
+
+    def _from_cells(self, count: int) -> Places:
+        """Return places of cells that are drawn."""
+        weights = np.where(self.archive.ended, 0.0, self._weights(self.archive.seen))
+        cells = drawn_by(weights, count, self.rng)
+        self.archive.choose(cells)
+        return self.archive.places(cells)
+
+    def _cells(self, obs: Any, infos: Any, count: int) -> npt.NDArray[Any]:
+        """Return the cells of rows, `[count, K]`.
+
+        Raises:
+            ValueError: the cell function returned something else.
+        """
+        found = np.asarray(self.cell(obs, infos))
+        if found.shape[:1] != (count,) or found.ndim != 2 or found.dtype.kind not in "iu":
+            raise ValueError(
+                f"GoExplore: cells must be whole numbers [{count}, K], one row for each of the "
+                f"batch; {self.cell!r} returned {found.shape} {found.dtype}."
+            )
+        return found

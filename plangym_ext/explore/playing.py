@@ -1,0 +1,115 @@
+"""Playing a trajectory again from the reset: to prove it, to show it, and to learn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.numbers import at_least
+from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.explore.go_explore import GoExplore
+from plangym_ext.states.envelope import stacked_rows
+
+
+class Stepped(NamedTuple):
+    """A step of a trajectory that is played again."""
+
+    state: npt.NDArray[np.uint8]  # [S]
+    obs: Any
+    reward: float
+    ended: bool
+    info: dict[str, Any]
+
+
+def steps_again(env: PlanEnv, seed: int, actions: npt.NDArray[Any]) -> Iterator[Stepped]:
+    """Reset an env and play actions in it one by one; it may be rendered between.
+
+    Args:
+        env: is moved.
+        seed: of the reset.
+        actions: `[T, *act]`.
+    """
+    env.reset(seed=seed)
+    for action in actions:
+        out: Any = env.step(action, return_state=True)
+        state, obs, reward, terminated, truncated, info = out
+        yield Stepped(state, obs, float(reward), terminated or truncated, info)
+
+
+def verify(explorer: GoExplore, cell: int) -> None:
+    """Play a trajectory from a reset and compare what it comes to, bit for bit.
+
+    Args:
+        explorer: whose env is reset and stepped, one step at a time.
+        cell: number of the cell in the archive.
+
+    Raises:
+        InvalidAnswer: the state at the end, what was earned or the cell is another.
+    """
+    archive = explorer.archive
+    actions = archive.trajectory(cell)
+    state, obs, info = explorer.env.reset(seed=explorer.seed)
+    score, ended = 0.0, False
+    for step in steps_again(explorer.env, explorer.seed, actions):
+        state, obs, info, ended = step.state, step.obs, step.info, step.ended
+        score += step.reward
+    now, kept = stacked_rows([state, archive.states[cell]])
+    found = {
+        "its length": (len(actions), int(archive.steps[cell])),
+        "the state": (bytes(now), bytes(kept)),
+        "the score": (score, float(archive.scores[cell])),
+        "its ending": (ended, bool(archive.ended[cell])),
+        "the cell": (explorer.cells_of(obs, info).tolist(), archive.cells[cell].tolist()),
+    }
+    for name, (played, told) in found.items():
+        if played != told:
+            both = "" if isinstance(played, bytes) else f": {played!r}, not {told!r}"
+            raise InvalidAnswer(
+                f"verify: {name} of the trajectory to cell {cell} is another, played from "
+                f"reset(seed={explorer.seed}){both}. The env does not follow from its seed and "
+                f"its states; see check_env."
+            )
+
+
+def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 1) -> StateSet:
+    """Return the states along a trajectory, in order: what `BackwardStarts` begins episodes from.
+
+    Args:
+        explorer: whose env is reset and stepped.
+        cell: number of the cell; None: the best.
+        every: steps from one state to the next; the last one is as near to the end as any.
+
+    Returns:
+        The state before the first step and those after the others, but for one that ends the
+        episode; `to_go` is what the trajectory earned from there on.
+
+    Raises:
+        InvalidOption: the trajectory has no steps.
+    """
+    every = at_least("demonstration: every", every, 1)
+    archive, env = explorer.archive, explorer.env
+    actions = archive.trajectory(archive.best if cell is None else cell)
+    if not len(actions):
+        raise InvalidOption(
+            "demonstration: the trajectory has no steps: episodes begin in this cell. Explore "
+            "longer, or name another cell, if the rewards are costs."
+        )
+    state, obs, info = env.reset(seed=explorer.seed)
+    steps = list(steps_again(env, explorer.seed, actions))
+    reached = [Stepped(state, obs, 0.0, False, info), *steps]
+    total = sum(step.reward for step in steps)
+    earned = np.cumsum([step.reward for step in reached])
+    lived = [i for i, step in enumerate(reached) if not step.ended][::-1][::every][::-1]
+    masks = [reached[i].info.get("action_mask") for i in lived]
+    return StateSet(
+        stacked_rows([reached[i].state for i in lived]),
+        SpaceLayout(env.observation_space, objects=True).stack([reached[i].obs for i in lived]),
+        None if masks[0] is None else np.array(masks, np.bool_),
+        total - earned[lived],
+    )

@@ -1,0 +1,277 @@
+"""`plangym-ext explore ENV_ID`: fill an archive of cells from restored states (Go-Explore).
+
+DIR/archive.npz is all of the exploration, DIR/log.csv has a line a round, DIR/explore.json the
+actions of the best score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.core.whole_file import replacing
+from plangym_ext.errors import InvalidOption
+from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.video import recorded
+
+# First what is there from the first save on, which tells whose folder it is.
+_FILES = ("archive.npz", "explore.json", "log.csv", "best.mp4", "demonstration.npz")
+_COLUMNS = ("steps", "rounds", "cells", "score", "length", "seconds")
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of this command.
+        given: what was typed; `--env.NAME` has any name.
+    """
+    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
+    parser.add_argument(
+        "--cells",
+        metavar="TEXT",
+        help="which observations are one cell: frames, frames:8x11x8, obs, obs:RESOLUTION, or "
+        "info:NAME,NAME/WIDTH,... (default: frames of screens, else obs)",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=("archive", "particles"),
+        default="archive",
+        help="what rows go on from: cells of the archive, or where they were themselves",
+    )
+    for name, least, default, metavar, text in (
+        ("--max-steps", 1, 100_000, "M", "steps of all rows after which to stop"),
+        ("--rows", 1, 64, "B", "explored side by side"),
+        ("--horizon", 1, 100, "H", "steps from one return to the next"),
+        ("--seed", 0, 0, "SEED", "of the episode and of what is drawn"),
+        ("--save-every", 1, 60, "S", "seconds from one save to the next"),
+    ):
+        parser.add_argument(name, type=at_least(least), default=default, metavar=metavar, help=text)
+    parser.add_argument(
+        "--repeat",
+        type=float,
+        default=0.95,
+        metavar="P",
+        help="probability of the same action again",
+    )
+    parser.add_argument(
+        "--n-workers",
+        type=at_least(0),
+        default=None,
+        metavar="W",
+        help="worker processes; 0 explores in this process (default: the fastest way for this env)",
+    )
+    parser.add_argument(
+        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per step"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/explore"), metavar="DIR", help="where to write"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over the exploration that is in DIR"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the exploration in DIR, as it was set; --max-steps counts its steps too",
+    )
+    parser.add_argument(
+        "--video", action="store_true", help="also write DIR/best.mp4, how the best score was got"
+    )
+    parser.add_argument(
+        "--demonstration",
+        action="store_true",
+        help="also write DIR/demonstration.npz, states on the way there, for train --starts.file",
+    )
+    add_env_options(parser, given)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explore, show progress, write the folder; Ctrl-C ends it after the round."""
+    from plangym_ext.explore import demonstration, verify
+
+    import_modules(options, [options.env])
+    make_folder(options.out)
+    with FolderLock(options.out):
+        if not options.resume:
+            make_vacant(options.out, _FILES, overwrite=options.overwrite)
+        line = ProgressLine()
+        with (
+            _env(options, line) as env,
+            Interrupts("ending the round and saving") as interrupts,
+        ):
+            kept = _Kept(options, _explorer(options, env), line, interrupts)
+            line.update(f"{env.name}: exploring", force=True)
+            kept.explorer.run(options.max_steps, callback=kept.note)
+            kept.save()
+            line.end(kept.text())
+            verify(kept.explorer, kept.explorer.archive.best)
+            _write_summary(options, kept)
+            _film(options, kept)
+            if options.demonstration:
+                states = demonstration(kept.explorer)
+                states.save(options.out / "demonstration.npz", env)
+    _tell(options, kept)
+    return INTERRUPTED if kept.interrupted else 0
+
+
+class _Kept:
+    """What is kept of an exploration: its lines in the log, and the file now and then."""
+
+    def __init__(
+        self, options: argparse.Namespace, explorer: Any, line: ProgressLine, interrupts: Interrupts
+    ) -> None:
+        self.explorer, self.interrupted = explorer, False
+        self._options, self._line, self._interrupts = options, line, interrupts
+        self._rows = _logged(options.out / "log.csv", explorer.steps_taken)
+        self._before = float(self._rows[-1]["seconds"]) if self._rows else 0.0
+        self._steps_before = explorer.steps_taken
+        self._began = time.monotonic()
+        self._saved = self._began
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of this exploration, those before it was resumed counted in."""
+        return self._before + time.monotonic() - self._began
+
+    def note(self, progress: Any) -> bool:
+        """Take in a round; true to stop."""
+        row = {**progress._asdict(), "seconds": round(self.seconds, 3)}
+        self._rows.append(row)
+        self._line.update(self.text())
+        if time.monotonic() - self._saved >= self._options.save_every:
+            self.save()
+        self.interrupted = self._interrupts.seen
+        return self.interrupted
+
+    def save(self) -> None:
+        """Write the exploration, then its log."""
+        self.explorer.save(self._options.out / "archive.npz")
+        with replacing(self._options.out / "log.csv") as file:
+            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self._rows)
+        self._saved = time.monotonic()
+
+    def text(self) -> str:
+        """Return the progress line."""
+        explorer = self.explorer
+        archive, steps = explorer.archive, explorer.steps_taken
+        rate = (steps - self._steps_before) / max(time.monotonic() - self._began, 1e-9)
+        score, length = archive.scores[archive.best], archive.steps[archive.best]
+        return (
+            f"step {steps:,}/{self._options.max_steps:,}  {len(archive):,} cells  "
+            f"best {score:g} after {length:,} steps  {rate:,.0f} steps/s"
+        )
+
+
+def _explorer(options: argparse.Namespace, env: Any) -> Any:
+    """Return the exploration to go on with: a new one, or that of the folder."""
+    from plangym_ext.explore import GoExplore
+
+    if options.resume:
+        file = options.out / "archive.npz"
+        if not file.exists():
+            raise InvalidOption(
+                f"--resume: there is no exploration in {options.out}. Leave it out to begin one."
+            )
+        return GoExplore.load(file, env)
+    return GoExplore(
+        env,
+        options.cells,
+        kind=options.kind,
+        rows=options.rows,
+        horizon=options.horizon,
+        repeat=options.repeat,
+        seed=options.seed,
+    )
+
+
+def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
+    """Return the lines of a log up to so many steps; rounds after these were lost."""
+    if not path.exists() or not steps:
+        return []
+    with path.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if int(row["steps"]) <= steps]
+
+
+def _env(options: argparse.Namespace, line: ProgressLine) -> Any:
+    import plangym_ext
+    from plangym_ext.registry import find_spec
+
+    find_spec(options.env)
+    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
+    if options.video:
+        arguments["render_mode"] = "rgb_array"
+    with line.passing(f"making {options.env}"):
+        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        line.above(f"{env.name}: {env.backend_note}")
+    return env
+
+
+def _write_summary(options: argparse.Namespace, kept: _Kept) -> None:
+    """Write `explore.json`."""
+    import plangym_ext
+
+    explorer, archive = kept.explorer, kept.explorer.archive
+    best = archive.best
+    write_json(
+        options.out / "explore.json",
+        {
+            "env": options.env,
+            "env_arguments": env_arguments(options),
+            "cells": str(explorer.cell),
+            "kind": explorer.kind,
+            "rows": explorer.num_rows,
+            "horizon": explorer.horizon,
+            "repeat": explorer.repeat,
+            "seed": explorer.seed,
+            "steps": explorer.steps_taken,
+            "num_cells": len(archive),
+            "score": float(archive.scores[best]),
+            "length": int(archive.steps[best]),
+            "ended": bool(archive.ended[best]),
+            "actions": archive.trajectory(best).tolist(),
+            "interrupted": kept.interrupted,
+            "seconds": round(kept.seconds, 3),
+            "version": plangym_ext.__version__,
+        },
+    )
+
+
+def _film(options: argparse.Namespace, kept: _Kept) -> None:
+    """Write the video of the best trajectory, if it was asked for."""
+    from plangym_ext.explore.playing import steps_again
+
+    explorer = kept.explorer
+    target = options.out / "best.mp4" if options.video else None
+    with recorded(target, explorer.env, explorer.seed) as video:
+        if video is not None:
+            actions = explorer.archive.trajectory(explorer.archive.best)
+            for _ in steps_again(explorer.env, explorer.seed, actions):
+                video.add(explorer.env.render())
+
+
+def _tell(options: argparse.Namespace, kept: _Kept) -> None:
+    """Say what was found and written."""
+    explorer, archive = kept.explorer, kept.explorer.archive
+    if kept.interrupted:
+        print(f"interrupted after {explorer.steps_taken:,} steps, which are kept")
+    score, length = archive.scores[archive.best], archive.steps[archive.best]
+    print(
+        f"{options.env}: {len(archive):,} cells in {explorer.steps_taken:,} steps, best score "
+        f"{score:g} after {length:,} steps, played again from the reset bit for bit"
+    )
+    for name in _FILES:
+        if (options.out / name).exists():
+            print(f"wrote {options.out / name}")

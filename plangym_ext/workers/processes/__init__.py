@@ -1,0 +1,1 @@
+"""How worker processes are started and ended: as forks of a server, or as programs."""

@@ -1,0 +1,128 @@
+"""The states that one best-first search knows, and those of them that it has yet to expand."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.planners.model import Rng, States
+from plangym_ext.planners.plans import Budget
+
+_ROOT = 0
+
+
+class Node(NamedTuple):
+    """A state, on the cheapest way to it that is known."""
+
+    state: States
+    legal: npt.NDArray[np.bool_]  # [A]
+    parent: int  # -1 at the root
+    action: int  # played in the parent, from 0
+    steps: int  # from the root
+    log_policy: float  # logarithm of the policy's probability of the way
+    log_prior: npt.NDArray[np.float64] | None  # [A] of its actions; None: uniform
+    reward: float  # of the action
+    ret: float  # discounted rewards of the way
+    to_go: float  # steps to a goal, as the heuristic says
+    is_goal: bool
+
+
+class OpenList:
+    """Nodes by the keys of their states, and a heap of those that wait for expansion.
+
+    A state that is reached on a better way takes that, and waits again.
+
+    Args:
+        key: of the root's state.
+        root: its node.
+        rng: draws what is expanded first among equals: actions in a random order.
+    """
+
+    def __init__(self, key: bytes, root: Node, rng: Rng) -> None:
+        self.nodes, self.budget = [root], Budget()
+        self.order = rng.permutation(len(root.legal))
+        self.expanded = 0
+        self.goal: int | None = None
+        self._index, self._keys = {key: _ROOT}, [key]
+        #: Of the way to each node, and its last entry in the heap.
+        self._costs, self._entries = [-np.inf], [0]
+        self._count = itertools.count(1)
+        self._waiting: list[tuple[float, int, int]] = [(0.0, 0, _ROOT)]
+        self._best, self._best_rank = _ROOT, (-np.inf, -np.inf)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a goal is found, or nothing is left to expand."""
+        return self.goal is not None or not self._waiting
+
+    def take(self, count: int) -> list[int]:
+        """Take up to `count` nodes to be expanded, the first in the order of their priorities.
+
+        A goal among them ends the search.
+        """
+        found: list[int] = []
+        while self._waiting and len(found) < count:
+            _, entry, index = self._waiting[0]
+            if found and self.nodes[index].is_goal:
+                break  # what goes before it is expanded first, and may lead to a better one
+            heapq.heappop(self._waiting)
+            if entry != self._entries[index]:
+                continue  # reached on a better way since
+            if self.nodes[index].is_goal:
+                self.goal = index
+                break
+            found.append(index)
+        self.expanded += len(found)
+        return found
+
+    def knows_better(self, key: bytes, cost: float) -> bool:
+        """Return whether a state is known on a way of no higher cost."""
+        index = self._index.get(key)
+        return index is not None and self._costs[index] <= cost
+
+    def add(self, key: bytes, node: Node, priority: float, cost: float) -> bool:
+        """Have a node wait for expansion; return whether its state was not known.
+
+        Args:
+            key: of the state, which is not known on a way of no higher cost.
+            node: on this way.
+            priority: the lowest is expanded first, among equals what came first.
+            cost: of the way, more than that of any part of it: so that no way leads through
+                itself.
+        """
+        index, entry = self._index.get(key), next(self._count)
+        is_new = index is None
+        if index is None:
+            index = self._index[key] = len(self.nodes)
+            self.nodes.append(node)
+            self._keys.append(key)
+            self._costs.append(cost)
+            self._entries.append(entry)
+        else:
+            self.nodes[index], self._costs[index], self._entries[index] = node, cost, entry
+        heapq.heappush(self._waiting, (priority, entry, index))
+        # To play while no goal is known: most reward, then nearest to a goal.
+        rank = (node.ret, -node.to_go)
+        if rank > self._best_rank:
+            self._best, self._best_rank = index, rank
+        return is_new
+
+    def way(self) -> list[int]:
+        """Return the nodes from the root to the goal, or else to what looks best."""
+        index = self._best if self.goal is None else self.goal
+        found = [index]
+        while self.nodes[found[-1]].parent >= 0:
+            found.append(self.nodes[found[-1]].parent)
+        return found[::-1]
+
+    def key_of(self, index: int) -> bytes:
+        """Return the key of a node."""
+        return self._keys[index]
+
+    def first_action(self) -> int:
+        """Return a legal action of the root, for a search that has found nothing at all."""
+        return int(next(a for a in self.order if self.nodes[_ROOT].legal[a]))

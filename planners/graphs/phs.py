@@ -1,0 +1,26 @@
+"""Policy-guided heuristic search: Levin tree search with an estimate of the steps to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.graphs.frontier import Floats
+from plangym_ext.planners.graphs.levin import LevinTS
+
+
+@dataclass(eq=False, kw_only=True)
+class PHS(LevinTS):
+    """Policy-guided heuristic search, PHS*: LevinTS for goals that are still far away.
+
+    The probability of the way to a goal is estimated from that of the way so far: as likely a
+    step, for all steps to go. The state with the lowest (g + h) / p**(1 + h / g) is expanded,
+    for g steps with probability p and h steps to go. Without a heuristic it is LevinTS.
+
+    Source: Orseau & Lelis 2021, "Policy-guided heuristic search with guarantees".
+    """
+
+    def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:
+        """Return the logarithms of the evaluation."""
+        return np.log(steps + to_go) - (1.0 + to_go / steps) * log_policy

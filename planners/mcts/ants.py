@@ -1,0 +1,48 @@
+"""Adaptive entropy tree search: the temperature follows from the entropy that is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.mcts.ments import MENTS
+from plangym_ext.planners.trees.soft import Soft, adapt_temperature, revalue
+
+
+@dataclass(eq=False, kw_only=True)
+class ANTS(MENTS):
+    """Adaptive entropy tree search: MENTS whose policies have a given entropy on average.
+
+    Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
+    policies in its nodes is what is asked for, and all its nodes are valued with that. So
+    it needs no temperature that fits the rewards of an env.
+
+    Args:
+        policy_temperature: until the tree has nodes with two returns.
+        target_entropy: mean share of the most entropy that a node's policy could have,
+            between 0 (greedy) and 1 (all actions alike).
+
+    Source: Kozakowski et al. 2022, "Planning and learning using adaptive entropy tree search".
+    """
+
+    target_entropy: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.target_entropy = self._number("target_entropy", 0.0, 1.0)
+
+    def _soft(self, search: Search) -> Soft:
+        """Return what trees are searched with; none of them has its temperature yet."""
+        self._sizes = np.ones(len(search.done), np.int32)
+        return super()._soft(search)
+
+    def _before_wave(self, search: Search, soft: Soft) -> None:
+        """Set the temperatures of trees that have doubled."""
+        rows = np.flatnonzero(search.tree.size >= 2 * self._sizes)
+        if len(rows):
+            self._sizes[rows] = search.tree.size[rows]
+            adapt_temperature(search.tree, soft, rows, self.target_entropy)
+            revalue(search.tree, soft, rows)

@@ -1,0 +1,57 @@
+"""Tree search whose nodes are bandits: the rules by which MCTS and STS choose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from plangym_ext.planners.mcts.base import SCALES, TreeSearch
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
+
+RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
+
+
+@dataclass(eq=False, kw_only=True)
+class BanditSearch(TreeSearch):
+    """Chooses actions by mean returns and a bonus for what was tried little.
+
+    Args:
+        selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).
+        c_puct: weight of the bonus of "puct" and "uct", against returns on
+            `value_scale`.
+        value_scale: what returns are brought to [0, 1] by, so that `c_puct`
+            fits any env: the means in the "tree" or of the "siblings"; "none"
+            takes them as they are.
+        fpu_reduction: how much worse than its node an untried action is
+            expected to be by "puct", on `value_scale`. Large negative numbers try
+            every action once before any twice.
+        compiled: run whole simulations in compiled code if the env has a kernel, and
+            leaves are rated by random rollouts, by an evaluator made with
+            `planners.evaluators.from_code`, or not at all. The plan is the same. The
+            code is compiled by the first plan, which takes some seconds, and kept on disk.
+    """
+
+    selection: str = "puct"
+    c_puct: float = 1.5
+    fpu_reduction: float = 0.0
+    compiled: bool = True
+
+    #: What `selection` may be.
+    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
+
+    def _selection(self) -> Selection:
+        """Return the checked numbers of the rule."""
+        if self.value_scale not in SCALES:
+            raise unknown(self._option("value_scale"), self.value_scale, list(SCALES))
+        if self.selection not in self.rules_allowed:
+            raise unknown(self._option("selection"), self.selection, list(self.rules_allowed))
+        return Selection(
+            rule=RULES[self.selection],
+            c=self._number("c_puct", 0.0, math.inf),
+            scale=SCALES[self.value_scale],
+            fpu_reduction=self._number("fpu_reduction", -math.inf, math.inf),
+            c_visit=0.0,
+            c_scale=0.0,
+        )

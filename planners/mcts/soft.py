@@ -1,0 +1,114 @@
+"""Tree search whose visits follow a policy with entropy: what MENTS and its kin share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from plangym_ext.planners.compiled.search import CompiledSearch
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.mcts.base import SCALES, TreeSearch
+from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.trees.selection import PUCT, Selection
+from plangym_ext.planners.trees.soft import (
+    Soft,
+    backup_soft,
+    revalue,
+    select_soft,
+)
+from plangym_ext.planners.trees.tree import PENDING
+
+
+@dataclass(eq=False, kw_only=True)
+class SoftSearch(TreeSearch):
+    """Tree search by a policy over the returns of a node's actions, not by bounds.
+
+    A simulation adds one node, as in `MCTS`. What differs is the choice, of the action whose
+    share of visits is furthest below the policy's, and what nodes are worth: no mean of
+    returns, but a value of those of their actions. The action of the highest value is played.
+
+    Args:
+        policy_temperature: of the policy, on `value_scale`: small is greedy.
+        epsilon: the prior's share in what is tried is epsilon * A / log(1 + n) in a node with
+            A actions and n visits.
+        value_scale: what returns are measured in: their spread in the "tree", or "none".
+    """
+
+    policy_temperature: float = 0.1
+    epsilon: float = 0.2
+
+    #: What a node is worth; see `planners.trees.soft`.
+    rule: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.policy_temperature = self._number("policy_temperature", 1e-6, math.inf)
+        self.epsilon = self._number("epsilon", 0.0, math.inf)
+
+    def _selection(self) -> Selection:
+        """Return the numbers of a rule, of which the scale alone is looked at."""
+        if self.value_scale not in ("tree", "none"):
+            raise unknown(self._option("value_scale"), self.value_scale, ["tree", "none"])
+        return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
+
+    def _soft(self, search: Search) -> Soft:
+        """Return what trees are searched with, before any of their nodes has a value."""
+        batch, nodes = search.tree.parent.shape
+        return Soft(
+            rule=self.rule,
+            scale=search.settings.selection.scale,
+            epsilon=self.epsilon,
+            entropy_weight=0.0,
+            temperature=np.full(batch, self.policy_temperature),
+            value=np.zeros((batch, nodes)),
+            entropy=np.zeros((batch, nodes)),
+        )
+
+    def _wave_of(self, search: Search) -> Callable[[], bool]:
+        """Return `_wave` of a search."""
+        search.soft = self._soft(search)
+        begun: list[None] = []
+        return functools.partial(self._wave, search, search.soft, begun)
+
+    def _wave(self, search: Search, soft: Soft, begun: list[None]) -> bool:
+        """Choose, step, rate and back up a wave; return False if there was none left."""
+        tree = search.tree
+        if not begun:
+            # Of kept trees; values are not kept, as they follow from the rest.
+            revalue(tree, soft, np.arange(len(search.done)))
+            begun.append(None)
+        self._before_wave(search, soft)
+        cost = 1 + search.rater.most_steps
+        limits = np.minimum(search.settings.wave_size, search.allowance(cost))
+        room = max(0, int(limits.sum()))
+        rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
+        count = select_soft(tree, limits, soft, rows, leaves)
+        rows, leaves = rows[:count], leaves[:count]
+        new = tree.kind[rows, leaves] == PENDING
+        if new.any():
+            search.observe(rows[new], leaves[new])
+        backup_soft(tree, soft, rows, leaves)
+        search.done += np.bincount(rows, minlength=len(search.done))
+        search.full[:] = tree.size == tree.parent.shape[1]
+        return count > 0
+
+    def _before_wave(self, search: Search, soft: Soft) -> None:
+        """Do nothing; for a temperature that changes."""
+
+    def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
+        """Return None: waves are not run in compiled code."""
+        return None
+
+    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
+        """Return 1: the leaf."""
+        return 1
+
+    def _own_settings(self) -> dict[str, Any]:
+        """Return none."""
+        return {}

@@ -1,0 +1,66 @@
+"""Options that were tried out in certain envs, and do better there than a planner's defaults.
+
+The command `plan` begins with them, unless others are typed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Options = dict[str, Any]
+
+# The Control Suite's tasks, with each action held for two env steps: how many sequences of how
+# many steps a decision is worth, then what shapes them.
+_ACROBOT: Options = {"num_simulations": 64, "horizon": 50}
+_CHEETAH: Options = {"num_simulations": 256, "horizon": 24, "discount": 1.0}
+_DOG: Options = {"num_simulations": 24, "horizon": 10, "num_knots": 5}
+_HOPPER: Options = {"num_simulations": 128, "horizon": 25}
+_HUMANOID: Options = {"num_simulations": 64, "horizon": 16}
+_WALKER: Options = {"num_simulations": 128, "horizon": 15}
+_EIGHT_KNOTS: Options = {"num_knots": 8}
+_FIVE_KNOTS: Options = {"num_knots": 5}
+
+
+def _suite(common: Options, icem: Options, spline: Options) -> dict[str, Options]:
+    """Return the options of each planner in a task.
+
+    Args:
+        common: of all planners.
+        icem: of iCEM, whose coloured noise is smooth with a knot per step.
+        spline: of the others, which are smooth by their knots.
+    """
+    return {
+        "icem": {**common, **icem},
+        "mppi": {**common, **spline, "iterations": 2},
+        "predictive-sampling": {**common, **spline},
+        "dial": {**common, **spline},
+    }
+
+
+_PINK: Options = {"noise_beta": 1.0, "iterations": 4}
+_WIDE: Options = {"noise_beta": 1.0, "iterations": 6, "init_std": 0.8}
+#: By env, then by planner.
+TUNED: dict[str, dict[str, Options]] = {
+    "plangym_ext/acrobot-swingup-v0": _suite(
+        _ACROBOT, {"noise_beta": 2.0, "iterations": 3}, {"num_knots": 10}
+    ),
+    "plangym_ext/cheetah-run-v0": _suite(_CHEETAH, _WIDE, _EIGHT_KNOTS),
+    "plangym_ext/dog-run-v0": _suite(
+        _DOG, {"noise_beta": 1.0, "iterations": 2, "num_elites": 4}, _FIVE_KNOTS
+    ),
+    "plangym_ext/hopper-hop-v0": _suite(_HOPPER, _PINK, _EIGHT_KNOTS),
+    "plangym_ext/humanoid-run-v0": _suite(
+        _HUMANOID, {**_PINK, **_EIGHT_KNOTS}, {**_FIVE_KNOTS, "noise_std": 0.5}
+    ),
+    "plangym_ext/walker-run-v0": _suite(_WALKER, _PINK, _FIVE_KNOTS),
+}
+
+
+def tuned_options(env: str, planner: str) -> Options:
+    """Return options by name, for the constructor of a planner; empty if none were tried.
+
+    Args:
+        env: the id.
+        planner: the name.
+    """
+    return dict(TUNED.get(env, {}).get(planner, {}))
