@@ -198,6 +198,11 @@ def _check_kinds(env: Any, planner: Any) -> None:
             f"play: env must step batches from states, as what plangym_ext.make returns does; got "
             f"{env}. Make it with plangym_ext.make."
         )
+    if isinstance(planner, str):
+        raise WrongKind(
+            f"play: planner must be a planner with its options, such as MCTS(num_simulations=64); "
+            f"got the name {planner!r}. plangym_ext.planners.load_planner returns its class."
+        )
     if isinstance(planner, type):
         raise WrongKind(
             f"play: planner must be an instance, with its options; got the class "

@@ -21,17 +21,20 @@ _EIGHT_KNOTS: Options = {"num_knots": 8}
 _FIVE_KNOTS: Options = {"num_knots": 5}
 
 
-def _suite(common: Options, icem: Options, spline: Options) -> dict[str, Options]:
+def _suite(
+    common: Options, icem: Options, spline: Options, mppi: Options | None = None
+) -> dict[str, Options]:
     """Return the options of each planner in a task.
 
     Args:
         common: of all planners.
         icem: of iCEM, whose coloured noise is smooth with a knot per step.
         spline: of the others, which are smooth by their knots.
+        mppi: of MPPI, beside those.
     """
     return {
         "icem": {**common, **icem},
-        "mppi": {**common, **spline, "iterations": 2},
+        "mppi": {**common, **spline, "iterations": 2, **(mppi or {})},
         "predictive-sampling": {**common, **spline},
         "dial": {**common, **spline},
     }
@@ -50,7 +53,10 @@ TUNED: dict[str, dict[str, Options]] = {
     ),
     "plangym_ext/hopper-hop-v0": _suite(_HOPPER, _PINK, _EIGHT_KNOTS),
     "plangym_ext/humanoid-run-v0": _suite(
-        _HUMANOID, {**_PINK, **_EIGHT_KNOTS}, {**_FIVE_KNOTS, "noise_std": 0.5}
+        _HUMANOID,
+        {**_PINK, **_EIGHT_KNOTS},
+        {**_FIVE_KNOTS, "noise_std": 0.5},
+        {"temperature": 0.05},
     ),
     "plangym_ext/walker-run-v0": _suite(_WALKER, _PINK, _FIVE_KNOTS),
 }

@@ -106,18 +106,35 @@ def children(of: int | None = None) -> frozenset[tuple[int, int, str]]:
     them. The server itself is no child: it is kept for later workers, and ends by itself.
     """
     if of is None and not _has_children():
-        return frozenset()  # looking at every process of the machine takes milliseconds
-    parents = {os.getpid() if of is None else of}
-    servers = set()
-    found = {}
-    processes = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
-    for pid, stat in processes.items():
-        if stat is not None and stat[1] in parents and _is_fork_server(pid):
-            servers.add(pid)
-    for pid, stat in processes.items():
-        if stat is not None and stat[1] in parents | servers and pid not in servers:
-            found[pid] = (pid, stat[2], stat[0])
-    return frozenset(found.values())
+        return frozenset()
+    own = _children_of(os.getpid() if of is None else of)
+    servers = {pid for pid in own if _is_fork_server(pid)}
+    forks = {pid for server in servers for pid in _children_of(server)}
+    stats = {pid: _stat(pid) for pid in (own - servers) | forks}
+    return frozenset((pid, stat[2], stat[0]) for pid, stat in stats.items() if stat is not None)
+
+
+def _children_of(parent: int) -> set[int]:
+    """Return the process ids of the children of a process, zombies included."""
+    # The kernel's list is read in microseconds; to look at every process of the machine takes
+    # milliseconds, before and after each test. The list may lack a child if another one ends
+    # while it is read, so it is believed if a second reading says the same.
+    try:
+        listed = _listed_children(parent)
+        if listed == _listed_children(parent):
+            return listed
+    except OSError:  # the process or a thread of it has ended, or this kernel has no such lists
+        pass
+    every = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+    return {pid for pid in every if (stat := _stat(pid)) is not None and stat[1] == parent}
+
+
+def _listed_children(parent: int) -> set[int]:
+    found: set[int] = set()
+    for thread in os.listdir(f"/proc/{parent}/task"):
+        with open(f"/proc/{parent}/task/{thread}/children") as file:
+            found.update(map(int, file.read().split()))
+    return found
 
 
 def _is_fork_server(pid: int) -> bool:

@@ -73,7 +73,8 @@ def _in_tox() -> Iterator[Command]:
     settings.read(ROOT / "tox.ini")
     for section in settings.sections():
         for line in settings.get(section, "commands", fallback="").splitlines():
-            if line.startswith("python "):
+            # What has {tox_root} in it is no command to copy: its environment runs it whole.
+            if line.startswith("python ") and "{tox_root}" not in line:
                 words = [word for word in shlex.split(line) if not word.startswith("{posargs")]
                 yield Command(f"tox.ini [{section}]", words)
 

@@ -86,6 +86,8 @@ def test_a_gymnasium_env_and_the_class_of_a_planner_cannot_be_played(env):
         MCTS(4).plan(plain, env.get_state(), rng=0)
     with pytest.raises(WrongKind, match=r"got the class CEM. Write CEM\(...\)"):
         play(env, CEM, seed=0, max_steps=2)
+    with pytest.raises(WrongKind, match=r"got the name 'mcts'. plangym_ext.planners.load_planner"):
+        play(env, "mcts", seed=0, max_steps=2)
 
 
 def test_a_name_is_no_constructor():

@@ -60,32 +60,38 @@ class Archive:
 
     @property
     def states(self) -> npt.NDArray[np.uint8]:
-        """The state at the end of each trajectory, `[N, S]`."""
+        """The state at the end of each trajectory, `[N, S]`: a view until the next round."""
         return self._entries.state[: len(self)]
 
     @property
     def scores(self) -> npt.NDArray[np.float64]:
-        """What was earned on each trajectory, `[N]`, undiscounted."""
+        """What was earned on each trajectory, `[N]`, undiscounted: a view until the next round."""
         return self._entries.score[: len(self)]
 
     @property
     def steps(self) -> npt.NDArray[np.int64]:
-        """Length of each trajectory in control steps, `[N]`."""
+        """Length of each trajectory in control steps, `[N]`: a view until the next round."""
         return self._entries.steps[: len(self)]
 
     @property
     def seen(self) -> npt.NDArray[np.int64]:
-        """How many steps ended in each cell since it was reached by this trajectory, `[N]`."""
+        """How many steps ended in each cell since it was reached by this trajectory, `[N]`.
+
+        A view until the next round.
+        """
         return self._entries.seen[: len(self)]
 
     @property
     def chosen(self) -> npt.NDArray[np.int64]:
-        """How often rows began in each cell since it was reached by this trajectory, `[N]`."""
+        """How often rows began in each cell since it was reached by this trajectory, `[N]`.
+
+        A view until the next round.
+        """
         return self._entries.chosen[: len(self)]
 
     @property
     def ended(self) -> npt.NDArray[np.bool_]:
-        """Whether each trajectory ends an episode, `[N]`."""
+        """Whether each trajectory ends an episode, `[N]`: a view until the next round."""
         return self._entries.ended[: len(self)]
 
     @property

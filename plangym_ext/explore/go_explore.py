@@ -128,6 +128,8 @@ class GoExplore:
     ) -> Archive:
         """Play rounds until so many control steps were taken in all; return the archive.
 
+        After an error within a round the exploration cannot go on: load what was saved before.
+
         Args:
             max_steps: control steps of all rows, over all calls: a run that is resumed is given
                 the same number again. The last round is played to its end.
@@ -181,7 +183,7 @@ class GoExplore:
         return found
 
     def cells_of(self, obs: Any, info: Any) -> npt.NDArray[Any]:
-        """Return the cell of one observation and info, `[K]`."""
+        """Return the cell of one observation and info, `[K]`, fresh."""
         # As batches have them: what envs return may have another dtype, or another order.
         batch = SpaceLayout(self.env.observation_space, objects=True).stack([obs])
         return self._cells(batch, {k: np.asarray(v)[None] for k, v in info.items()}, 1)[0]
@@ -214,14 +216,14 @@ class GoExplore:
             self.env.action_space, self.rng, self.horizon, self.num_rows, self.repeat
         )
         rows = Rows.begun(self._beginning())
-        for time_, move in enumerate(actions):
+        for i, move in enumerate(actions):
             out = self.env.step_batch(move, states=rows.states)
             ended = out.terminateds | out.truncateds
             rows.move(out.states, out.rewards, ended)
             cells = self._cells(out.obs, out.infos, self.num_rows)
             rows.cell, better = self.archive.arrive(cells, rows.arrived())
             rows.note(better)
-            if ended.any() and time_ + 1 < self.horizon:
+            if ended.any() and i + 1 < self.horizon:
                 rows.begin_again(np.flatnonzero(ended), self._replaced(rows, ended))
         numbers = rows.store(self.archive.paths, actions, every=self.kind == "particles")
         self.archive.name_segments(numbers)

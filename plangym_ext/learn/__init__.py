@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig as DDPGConfig
     from plangym_ext.learn.algorithms.actor_critic_config import SACConfig as SACConfig
     from plangym_ext.learn.algorithms.actor_critic_config import TD3Config as TD3Config
+    from plangym_ext.learn.algorithms.advantage_config import AdvantageConfig as AdvantageConfig
     from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
     from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
     from plangym_ext.learn.algorithms.config import PQNConfig as PQNConfig
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
     from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
+    from plangym_ext.learn.sampling.forking import ForkingSampler as ForkingSampler
     from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
     from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
@@ -116,6 +118,7 @@ _HOME = {
     "Acted": "agents.agent",
     "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
+    "AdvantageConfig": "algorithms.advantage_config",
     "AgentConfig": "networks.agent_config",
     "AgentNetwork": "networks.agent_network",
     "AgentPlanner": "agents.agent_planner",
@@ -134,6 +137,7 @@ _HOME = {
     "EpisodeRecorder": "records",
     "EvaluationSampler": "sampling.evaluation",
     "EvaluatorAgent": "agents.evaluator_agent",
+    "ForkingSampler": "sampling.forking",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
     "HistogramTrainer": "trainers.supervised",

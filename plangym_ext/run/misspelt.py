@@ -10,7 +10,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
     """Return the option that is most like what was typed; None if none is.
 
     Sections need not be typed (`--learning-rate` for `--trainer.learning_rate`), nor more
-    than a word's initial (`--lr`).
+    than a word's initial (`--lr`, `--trainer.lr`).
 
     Args:
         typed: with its dashes.
@@ -23,7 +23,10 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
     tests = (
         lambda name: name == wanted,
         lambda name: _last(name) == _last(wanted),
-        lambda name: "".join(word[:1] for word in _last(name).split("-")) == wanted,
+        lambda name: (
+            "".join(word[:1] for word in _last(name).split("-")) == _last(wanted)
+            and _section(wanted) in ("", _section(name))
+        ),
         lambda name: len(wanted) > 2 and _last(name).startswith(wanted),
     )
     for test in tests:
@@ -41,6 +44,10 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
 
 def _plain(option: str) -> str:
     return option.lstrip("-").lower().replace("_", "-")
+
+
+def _section(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _last(name: str) -> str:

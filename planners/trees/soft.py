@@ -65,7 +65,7 @@ def unit(tree: Tree, b: int, soft: Soft) -> float:
     return spread if soft.scale == SCALE_TREE and spread > 0.0 else 1.0
 
 
-@kernel_inline
+@kernel
 def known_returns(tree: Tree, b: int, node: int, soft: Soft, out: Array) -> int:
     """Write the return of every action of a node, -inf where there is none yet.
 
@@ -89,10 +89,12 @@ def known_returns(tree: Tree, b: int, node: int, soft: Soft, out: Array) -> int:
     return count
 
 
-@kernel_inline
+@kernel
 def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
     """Turn returns `[A]`, at least one of them finite, into the policy, in place."""
-    top = returns.max()
+    top = -np.inf
+    for a in range(len(returns)):
+        top = max(top, returns[a])
     if not tsallis:
         total = 0.0
         for a in range(len(returns)):
@@ -101,19 +103,22 @@ def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
         for a in range(len(returns)):
             returns[a] /= total
         return
-    # What has weight are the largest: all whose return exceeds the threshold that they make.
-    ordered = np.sort((returns - top) / temperature)[::-1]
-    total, threshold = 0.0, 0.0
-    for k in range(len(ordered)):
-        total += ordered[k]
-        if 1.0 + (k + 1) * ordered[k] <= total:
-            break
-        threshold = (total - 1.0) / (k + 1)
+    # Those with weight exceed a threshold that they make themselves: all are taken to, and
+    # what does not is left out, until all do (Michelot 1986).
+    threshold, before, count = -np.inf, -1, 0
+    while count != before:
+        before, count, total = count, 0, 0.0
+        for a in range(len(returns)):
+            scaled = (returns[a] - top) / temperature
+            if scaled > threshold and scaled > -np.inf:
+                total += scaled
+                count += 1
+        threshold = (total - 1.0) / count
     for a in range(len(returns)):
         returns[a] = max((returns[a] - top) / temperature - threshold, 0.0)
 
 
-@kernel_inline
+@kernel
 def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write what follows a node is worth: by the actions with a return, or else its rating."""
     soft.value[b, node], soft.entropy[b, node] = tree.value[b, node], 0.0
@@ -152,7 +157,7 @@ def exploration(num_actions: int, visits: int, epsilon: float) -> float:
     return min(1.0, epsilon * num_actions / math.log(1.0 + visits))
 
 
-@kernel_inline
+@kernel
 def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     """Return the action that brings visits closest to the policy, NO_ACTION if there is none.
 
@@ -164,16 +169,17 @@ def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     num_actions = tree.order.shape[1]
     policy = np.empty(num_actions)
     known_returns(tree, b, node, soft, policy)
-    tried = 0
+    tried, some = 0, False
     for a in range(num_actions):
         child = tree.children[b, node, a]
+        some |= tree.legal[b, node, a]
         if not tree.legal[b, node, a]:
             policy[a] = -np.inf
         elif policy[a] == -np.inf:
             policy[a] = soft.value[b, node]
         if child != UNVISITED:
             tried += tree.visits[b, child] + tree.unobserved[b, child]
-    if policy.max() == -np.inf:
+    if not some:
         return NO_ACTION
     write_policy(policy, soft.temperature[b] * unit(tree, b, soft), soft.rule == TSALLIS)
     share = exploration(num_actions, tried, soft.epsilon)
@@ -236,17 +242,21 @@ def select_soft(tree: Tree, limits: Array, soft: Soft, rows: Array, leaves: Arra
 @kernel
 def _leaf(tree: Tree, b: int, soft: Soft) -> int:
     """Walk tree b from its root to a leaf and return it; -1 if there is none to be had."""
-    node = ROOT
+    # As a literal, all that is called from here would be compiled a second time for it.
+    node = int(np.int64(ROOT))
     while tree.kind[b, node] == OPEN:
         action = soft_action(tree, b, node, soft)
         if action == NO_ACTION:
             # A node that allows nothing is a leaf; one all of whose actions are in flight is not.
-            return -1 if tree.legal[b, node].any() else node
+            for a in range(tree.legal.shape[2]):
+                if tree.legal[b, node, a]:
+                    return -1
+            return node
         child = tree.children[b, node, action]
         if child == UNVISITED:
             full = tree.size[b] == tree.parent.shape[1]
             return -1 if full else allocate(tree, b, node, action)
-        node = child
+        node = int(np.int64(child))
     return node
 
 
@@ -258,21 +268,23 @@ def backup_soft(tree: Tree, soft: Soft, rows: Array, leaves: Array) -> None:
     """
     tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(leaves)):
-        b, node = rows[i], leaves[i]
+        # Of one type, as `revalue` has them: for others all would be compiled once more.
+        b, node = int(np.int64(rows[i])), int(np.int64(leaves[i]))
         while True:
             tree.visits[b, node] += 1
             tree.unobserved[b, node] -= 1
             _settle(tree, b, node, soft)
             if node == ROOT:
                 break
-            node = tree.parent[b, node]
+            node = int(np.int64(tree.parent[b, node]))
 
 
 @kernel
 def revalue(tree: Tree, soft: Soft, rows: Array) -> None:
     """Value all nodes of the trees `rows` `[n]` anew, in place; nothing is pending."""
     tree, soft = borrowed(tree), borrowed(soft)
-    for b in rows:
+    for i in range(len(rows)):
+        b = int(np.int64(rows[i]))
         # A child's index is larger than its parent's.
         for node in range(tree.size[b] - 1, -1, -1):
             _settle(tree, b, node, soft)
@@ -347,7 +359,7 @@ def soft_summary(tree: Tree, soft: Soft, weights: Array, best: Array) -> None:
         best: `[B]` int64, written: the largest q, then most visits, then the tree's order.
     """
     for b in range(len(best)):
-        known_returns(tree, b, ROOT, soft, weights[b])
+        known_returns(tree, b, int(np.int64(ROOT)), soft, weights[b])
         write_policy(weights[b], soft.temperature[b] * unit(tree, b, soft), soft.rule == TSALLIS)
         best[b] = NO_ACTION
         most, visits = -np.inf, 0

@@ -20,6 +20,7 @@ from published import ROOT, Command, published, tox_environments
 REDUCED: dict[str, str] = {
     "agents.py": "--rounds 1",
     "arrays.py": "--rounds 2",
+    "asynchronous.py": "--only sac_halfcheetah --rounds 2",
     "audit.py": "--quick --only CartPole",
     "control.py": "--tasks cheetah-run --steps 4",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
@@ -27,6 +28,7 @@ REDUCED: dict[str, str] = {
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
     "explore.py": "--only memory --frames 6400 --rows 16",
     "forge.py": "--count 10",
+    "forked.py": "--quick --only CartPole --seeds 0",
     "kills.py": "--kills 3 --envs cartpole",
     "learners.py": "--only sac_halfcheetah --rounds 1",
     "learn.py": "--only cartpole --seeds 0 --slice 1",

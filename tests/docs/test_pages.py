@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import built_links
 import pytest
 from published import console_commands
 
@@ -64,6 +66,37 @@ def test_python_on_the_page_runs_and_leaves_no_process(page, fences, tmp_path):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
+
+
+def test_the_first_page_names_every_page_of_the_navigation(root):
+    said, *trees = (root / "docs/index.md").read_text().split("```{toctree}")
+    listed = [name for tree in trees for name in tree.partition("```")[0].split() if name[0] != ":"]
+    named = re.findall(r"\]\((\w+)\.md\)", said)
+    words = {word for tree in trees for word in re.findall(r":caption: (\w+)", tree)}
+    assert set(named) == set(listed) - words
+    pages = {path.stem for path in (root / "docs").glob("*.md")} - {"index"}
+    assert set(named) == pages
+
+
+def test_links_of_built_pages_that_lead_nowhere_are_told(tmp_path, capsys):
+    assert built_links.main(tmp_path) == 1
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/page.html").write_text(
+        '<h1 id="Top&amp;">x</h1><a href="../index.html">x</a>'
+    )
+    good = '<a href="more/page.html#Top%26"></a><a href="https://x.org/y"></a><a href="#a"></a>'
+    (tmp_path / "index.html").write_text(f'<p id="a">{good}')
+    capsys.readouterr()
+    assert built_links.main(tmp_path) == 0
+    assert capsys.readouterr().out == ""
+    bad = '<img src="more/none.svg"><a href="more/page.html#none"></a><a href="#none"></a>'
+    (tmp_path / "index.html").write_text(f'<p id="a">{good}{bad}')
+    assert built_links.main(tmp_path) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "index.html: more/none.svg: there is no such file",
+        "index.html: more/page.html#none: there is no such anchor",
+        "index.html: #none: there is no such anchor",
+    ]
 
 
 def test_command_lines_on_the_page_parse(page, fences, capsys):

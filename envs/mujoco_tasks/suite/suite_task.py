@@ -12,7 +12,8 @@ import numpy as np
 from plangym_ext.envs.mujoco_tasks.draws import Joints
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
 
-_MODELS = Path(__file__).parent / "models"
+# No name of a package: it holds none.
+_MODELS = Path(__file__).parent / "dm_control-models"
 
 
 class SuiteTask(ModelTask):
@@ -21,7 +22,7 @@ class SuiteTask(ModelTask):
     dm_control finds what is observed and paid after the last simulation step, by `mj_step1`.
 
     Attributes:
-        file: of the model, in the folder `models`.
+        file: of the model, in the folder `dm_control-models`.
     """
 
     file: ClassVar[str]

@@ -22,5 +22,4 @@ class A2C(PolicyGradient):
     config: A2CConfig
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        config = self.config
-        return rollout.rows_by_gae(self._values(rollout), config.discount, config.gae_lambda)
+        return self._advantages(rollout, self.config.advantages, self.config.gae_lambda)

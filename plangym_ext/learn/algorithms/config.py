@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from plangym_ext.learn.algorithms.advantage_config import AdvantageConfig
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.schedule import Number, Schedule
 
@@ -77,11 +78,13 @@ class A2CConfig(PolicyConfig):
 
     Args:
         gae_lambda: of the advantages; 1: returns minus values.
+        advantages: what they are estimated from; see `AdvantageConfig`.
     """
 
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
     gae_lambda: float = 1.0
+    advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -151,6 +154,7 @@ class PPOConfig(PolicyConfig):
     Args:
         normalize_advantage: over the "batch", each "minibatch", or "none".
         gae_lambda: of the advantages.
+        advantages: what they are estimated from; see `AdvantageConfig`.
         clip: how far from 1 a likelihood ratio gets a gradient.
         value_clip: how far a value may move from its old one before the larger error counts;
             None: values are not clipped.
@@ -164,6 +168,7 @@ class PPOConfig(PolicyConfig):
 
     normalize_advantage: str = "minibatch"
     gae_lambda: float = 0.95
+    advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
     clip: Number = 0.2
     value_clip: Number | None = None
     epochs: int = 10

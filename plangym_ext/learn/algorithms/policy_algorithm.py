@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.advantage_config import AdvantageConfig
 from plangym_ext.learn.algorithms.config import PolicyConfig
+from plangym_ext.learn.algorithms.forked import forked_rows
 from plangym_ext.learn.algorithms.gradients import ActorCriticLosses, Gradients
-from plangym_ext.learn.algorithms.rollout import Rollout
+from plangym_ext.learn.algorithms.rollout import Rollout, Rows
 from plangym_ext.learn.algorithms.rollout_algorithm import RolloutAlgorithm
 from plangym_ext.learn.algorithms.standardized import standardized
 from plangym_ext.learn.sampling.collected import Collected
@@ -72,6 +74,22 @@ class PolicyAlgorithm(RolloutAlgorithm):
                 f"has 'value'; it has none. Name it in AgentConfig(heads=('policy', 'value'))."
             )
         return rollout.value
+
+    def _advantages(self, rollout: Rollout, how: AdvantageConfig, gae_lambda: float) -> Rows:
+        """Return the rows with advantages by GAE, or those of branches.
+
+        Raises:
+            InvalidOption: there are no branches.
+        """
+        value, discount = self._values(rollout), self.config.discount
+        if not how.forked:
+            return rollout.rows_by_gae(value, discount, gae_lambda)
+        if rollout.forks is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: forked advantages need branches, and the fragment has "
+                f"none. Sample with a ForkingSampler, or set AdvantageConfig(name='gae')."
+            )
+        return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
 
     def _update(self) -> float:
         """Take one step down the gradient of the last losses; return its norm before clipping."""

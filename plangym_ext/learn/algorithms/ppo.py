@@ -54,8 +54,7 @@ class PPO(PolicyAlgorithm):
         return self.config.minibatch == "step"
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        config = self.config
-        return rollout.rows_by_gae(self._values(rollout), config.discount, config.gae_lambda)
+        return self._advantages(rollout, self.config.advantages, self.config.gae_lambda)
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         by_step = self._by_step

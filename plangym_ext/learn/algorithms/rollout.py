@@ -72,6 +72,7 @@ class Rollout(NamedTuple):
     valid: Any  # None: all rows count
     carry: Any
     ends: dict[str, Any]  # `bootstrap`, `truncated`, `final_value`, `valid` for learn.returns
+    forks: Any = None  # of a `ForkingSampler`
 
     @property
     def ended(self) -> Any:

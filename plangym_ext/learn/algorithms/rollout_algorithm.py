@@ -76,7 +76,8 @@ class RolloutAlgorithm(AgentAlgorithm):
             InvalidOption: the agent did not keep what this algorithm needs.
         """
         rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
-        self._rows = self._estimate(rollout._replace(reward=self._scaled(rollout)))
+        scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
+        self._rows = self._estimate(scaled)
         normalizer = getattr(self.network, "normalizer", None)
         self._seen = []
         if normalizer is not None:
@@ -85,12 +86,21 @@ class RolloutAlgorithm(AgentAlgorithm):
 
     def _scaled(self, rollout: Rollout) -> Any:
         """Return the rewards `[T, B]` that are learned from."""
-        reward, most = rollout.reward, self.config.clip_reward
+        reward = rollout.reward
         if self._rewards is not None:
             valid = None if rollout.valid is None else rollout.valid.cpu().numpy()
             scaled = self._rewards.scaled(reward.cpu().numpy(), rollout.ended.cpu().numpy(), valid)
             reward = torch.from_numpy(scaled).to(reward.device)
+        return self._clipped(reward)
+
+    def _clipped(self, reward: Any) -> Any:
+        """Return scaled rewards as they are learned from."""
+        most = self.config.clip_reward
         return reward if most is None else reward.clamp(-most, most)
+
+    def _scaled_alike(self, reward: Any) -> Any:
+        """Return other rewards in the units of the fragment that was taken last."""
+        return self._clipped(reward if self._rewards is None else reward / self._rewards.deviation)
 
     @abstractmethod
     def _estimate(self, rollout: Rollout) -> Rows:

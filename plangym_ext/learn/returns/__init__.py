@@ -1,13 +1,16 @@
 """Returns and advantages: pure functions over `[T, B]` numpy arrays and torch tensors."""
 
 from plangym_ext.learn.returns.advantages import deltas, gae, td_lambda, vtrace
+from plangym_ext.learn.returns.branches import branch_returns, forked_advantages
 from plangym_ext.learn.returns.discounted import multistep, past_returns, returns
 from plangym_ext.learn.returns.n_step import NStep, n_step_rewards
 from plangym_ext.learn.returns.normalize import normalized
 
 __all__ = [
     "NStep",
+    "branch_returns",
     "deltas",
+    "forked_advantages",
     "gae",
     "multistep",
     "n_step_rewards",

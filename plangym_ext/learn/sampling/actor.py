@@ -183,6 +183,22 @@ class Actor:
         table["row"] += self._rows.start
         return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
 
+    def inputs(self, t: int) -> Inputs:
+        """Return what the agent is shown in step t, as views of the columns."""
+        return self._inputs[t]
+
+    def steps_before(self, t: int) -> Ndarray:
+        """Return `[b]` uint64, the steps that each row had taken before step t, ever."""
+        return self._steps_of_rows[t]
+
+    def env_states(self) -> Ndarray:
+        """Return `[b, S]` uint8, fresh; none of the envs is in flight.
+
+        Raises:
+            IncompleteState: they cannot be captured.
+        """
+        return self._venv.get_states()
+
     @property
     def restored(self) -> int:
         """How many episodes of the fragment began from a stored state."""
@@ -214,7 +230,7 @@ class Actor:
         self.begin_episodes()
         columns = self._columns
         return {
-            "envs": self._env_states() if envs else None,
+            "envs": self._states_or_none() if envs else None,
             "obs": [leaf.copy() for leaf in leaves(columns.obs[-1])],
             "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
             "prev_reward": columns.prev_reward[-1].copy(),
@@ -226,9 +242,9 @@ class Actor:
             **self._restarts.state_dict(),
         }
 
-    def _env_states(self) -> Ndarray | None:
+    def _states_or_none(self) -> Ndarray | None:
         try:
-            return self._venv.get_states()
+            return self.env_states()
         except IncompleteState:
             return None
 

@@ -27,12 +27,14 @@ class Collected(NamedTuple):
             evaluator or the agent was asked for, and so on.
         version: of the weights that played. Where actors may play older ones, `data` says
             which version played which rows, and this is the newest.
+        forks: branches from states that were visited; see `ForkingSampler`. None: there are none.
     """
 
     data: Any
     episodes: Mapping[str, npt.NDArray[Any]]
     cost: Budget
     version: int
+    forks: Any = None
 
 
 class Sampler(Protocol):

@@ -117,14 +117,19 @@ class LocalSampler(Closing):
         """Play T steps: while the agent acts for one actor, the envs of the others step."""
         actors, last = self._actors, self.num_steps - 1
         for actor in actors:
+            self._visit(actor, 0)
             actor.begin(0)
         for t in range(self.num_steps):
             for actor in actors:
                 actor.finish(t)
                 if t < last:
+                    self._visit(actor, t + 1)
                     actor.begin(t + 1)
             if progress is not None:
                 progress((t + 1) * self.num_envs)
+
+    def _visit(self, actor: Actor, t: int) -> None:
+        """Look at the envs of an actor before step t; nothing is looked at here."""
 
     @property
     def starts(self) -> Starts | None:

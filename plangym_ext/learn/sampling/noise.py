@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -109,6 +110,18 @@ class RowNoise:
         self.rows[index] = row
         self._keys[index] = _key(self._seed, self._stream, row)
         self.steps[index] = 0
+
+    def of(self, rows: Sequence[int] | npt.NDArray[Any]) -> RowNoise:
+        """Return the numbers of some entries, which may repeat, from their first of the step on.
+
+        Args:
+            rows: `[n]` int, indices of entries.
+        """
+        found = copy.copy(self)
+        index = np.asarray(rows, np.int64)
+        found.rows, found._keys = self.rows[index], self._keys[index]
+        found.move_to(self.steps[index])
+        return found
 
     def uniform(self, k: int = 1) -> npt.NDArray[np.float64]:
         """Return `[B, k]` float64 of [0, 1), fresh: the next k numbers of every row."""

@@ -65,8 +65,12 @@ class RewardNormalizer:
         self._sums = running
         (found,) = self.group.merged([moments_of(sums, valid)])
         self.seen = self.seen.merged(found)
-        deviation = np.sqrt(self.seen.variance + _EPSILON)
-        return (reward / deviation).astype(np.float32)
+        return (reward / self.deviation).astype(np.float32)
+
+    @property
+    def deviation(self) -> np.float64:
+        """What rewards are divided by now."""
+        return np.float64(np.sqrt(self.seen.variance + _EPSILON))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments, and the sums of episodes in progress."""

@@ -212,7 +212,8 @@ def _write_paired(
     found = paired_summary(played, options.width)
     episodes = {name: _of_each(one) for name, one in played.items()}
     write_json(out / "paired.json", {**_about(contest, options), **found, "episodes": episodes})
-    print(table(found))
+    count = len(next(iter(played.values())))
+    print(f"{contest.env.name}: {count} episodes of each player\n{table(found)}")
     print(f"wrote {out / 'paired.json'}", flush=True)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
@@ -97,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
 
     config = compose([*options.sources, chosen_settings(options)])
     import_modules(options, [config.env.id])
-    make_folder(options.out)
     try:
         runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
     except FolderBusy:

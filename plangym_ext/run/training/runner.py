@@ -15,7 +15,7 @@ from plangym_ext.errors import FolderTaken, NotWritten
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Collected, Sampler
 from plangym_ext.learn.sampling.episode_statistics import PLACE
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.settings.config import RunConfig
@@ -126,7 +126,7 @@ class Runner(Closing):
             if saved is not None:
                 self._load(path, saved)
             if not self.folder.is_dir():
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 # First of all that was made so far: it is released last.
                 self._closers.insert(0, FolderLock(self.folder))
             with self._writing():
@@ -254,7 +254,7 @@ class Runner(Closing):
             metrics = self.algorithm.train(lambda _: self._show("training", steps))
         self.round += 1
         self.steps += steps
-        values = {"round": self.round, **_summary(collected), **metrics}
+        values = {"round": self.round, **_summary(collected, self.algorithm), **metrics}
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
             values |= self._evaluate(seconds)
@@ -357,18 +357,21 @@ class Runner(Closing):
             self._threads_before = 0
 
 
-def _summary(collected: Collected) -> dict[str, float]:
+def _summary(collected: Collected, algorithm: Any) -> dict[str, float]:
     """Return what is logged of what was played."""
     episodes, cost = collected.episodes, collected.cost
     count = len(episodes["return"])
     columns = [name for name in episodes if name not in PLACE] if count else []
-    means = {name: float(np.mean(episodes[name])) for name in columns}
-    return {
+    found = {
         "episodes": count,
         "model_steps": cost.model_steps,
         "evaluator_rows": cost.evaluator_rows,
-        **means,
+        **{name: float(np.mean(episodes[name])) for name in columns},
     }
+    if collected.forks is not None:  # what is played is a small part of what is stepped
+        found["branch_steps"] = collected.forks.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    return found
 
 
 @contextmanager

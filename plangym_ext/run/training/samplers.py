@@ -21,7 +21,7 @@ def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
     """
     if parts.config.agent is not None:
         starts = make_starts(parts.config.starts, env, asked)
-        return parts.agent_sampler(asked, exact=env.exact is not False, starts=starts)
+        return parts.agent_sampler(asked, exact=env.exact is not False, starts=starts, env=env)
     settings = parts.config.collector
     if settings.n_workers:
         return WorkerCollector(parts, network)

@@ -16,7 +16,7 @@ from scoring.cells import Cell, Say
 Keep = Callable[[dict[str, Any], int], None]
 
 #: Mean return of TD-MPC2 and SAC at a million steps, 3 seeds: the CSVs that TD-MPC2's authors
-#: published with their code. SAC's are not kept for two tasks.
+#: published with their code; None: not known here.
 LEARNED: dict[str, tuple[int, int | None]] = {
     "cheetah-run": (844, 730),
     "walker-run": (842, 635),

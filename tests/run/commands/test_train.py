@@ -84,6 +84,7 @@ def test_eval_writes_a_video(tmp_path, capsys):
         (["cartpole", "--trainer.learning_rat", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--device", "gpu"], "device must be one that torch has here"),
         (["cartpole", "--lr", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--trainer.lr", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--learning-rate", "3"], "did you mean '--trainer.learning_rate'"),
         (["cartpole", "--trainer.learning_rate", "x"], "trainer.learning_rate must be a float"),
         (["cartpole", "--planner.name", "mtcs"], "did you mean 'mcts'"),

@@ -61,6 +61,7 @@ def test_players_are_compared_from_the_same_states(runs, capsys):
     typed = ["eval", "a", "b", planner, "--starts", "s.npz", "--width", "5", "--max-steps", "30"]
     assert main(typed) == 0
     out = capsys.readouterr().out
+    assert out.startswith("CartPole-v1: 12 episodes of each player\nplayer ")
     assert "differences to a" in out
     assert "an interval 5 wide takes" in out
     found = json.loads((runs / "runs" / "eval" / "paired.json").read_text())

@@ -1,0 +1,52 @@
+"""Returns of branches from one state, and the advantages of what they began with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.learn.returns.namespace import namespace_of
+
+
+def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
+    """Return what branches earned: G = sum_h γ^h r_h + γ^L rest.
+
+    Args:
+        reward: `[H, ...]`, array or tensor; 0 once a branch has ended.
+        length: `[...]` int, L: steps that were taken.
+        rest: `[...]`, worth of where the branch was cut; 0 where it terminated.
+        gamma: discount.
+
+    Returns:
+        `[...]`, fresh.
+
+    Source: Schulman et al. 2015, "Trust region policy optimization", equation 16, for the sum;
+    the critic's part is that of an n-step return.
+    """
+    total = gamma**length * rest
+    for h in range(len(reward)):
+        total = total + gamma**h * reward[h]
+    return total
+
+
+def forked_advantages(returned: Any) -> Any:
+    """Return A_i = G_i - mean of the other G_j: what first actions were worth beside the others.
+
+    Unbiased of the advantage of action i if the k first actions were drawn from the policy
+    apart from each other, and G_i is unbiased of what action i is worth; whether what follows was
+    drawn alike in all branches (common random numbers) or not changes the variance alone: the
+    baseline depends on the other actions, and on nothing that action i was drawn with.
+
+    Args:
+        returned: `[..., k]` returns of k >= 2 branches from each state, array or tensor.
+
+    Returns:
+        `[..., k]`, fresh.
+
+    Source: Kool et al. 2019, "Buy 4 REINFORCE samples, get a baseline for free!", section 3, for
+    the baseline; Schulman et al. 2015, section 5.2, for branches from one state and common random
+    numbers ("vine").
+    """
+    count = returned.shape[-1]
+    xp = namespace_of(returned)
+    mean = xp.sum(returned, -1) / count
+    return (returned - mean[..., None]) * (count / (count - 1))

@@ -1,0 +1,1 @@
+"""What `forked.py` measures."""
