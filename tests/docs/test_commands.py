@@ -20,6 +20,7 @@ from published import ROOT, Command, published, tox_environments
 REDUCED: dict[str, str] = {
     "agents.py": "--rounds 1",
     "arrays.py": "--rounds 2",
+    "asynchronous.py": "--only sac_halfcheetah --rounds 2",
     "audit.py": "--quick --only CartPole",
     "control.py": "--tasks cheetah-run --steps 4",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",

@@ -83,6 +83,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.replay: RingReplay = self._make_replay(seed)
         self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
         self._owed = Fraction(0)
+        #: Updates that the weights had missed which played what was taken in last.
+        self._age = 0
         #: Moments of the observations that were taken in since the last `train`.
         self._seen: list[Any] = []
         self._random = TorchRandom(seed)
@@ -151,6 +153,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         normalizer = getattr(self.network, "normalizer", None)
         if normalizer is not None:
             self._seen.append(self.group.merged(normalizer.moments(collected.data)))
+        self._age = self.updates - collected.version
         num = collected.cost.model_steps
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
@@ -164,12 +167,15 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         Those that are interrupted remain owed.
 
         Returns:
-            "updates", "replay_steps" and, once something is learned, means such as "train/loss".
+            "updates", "replay_steps", "policy_age" where what was taken in was played by older
+            weights, and, once something is learned, means such as "train/loss".
 
         Raises:
             LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
         """
         found: dict[str, float] = {"replay_steps": len(self.replay)}
+        if self._age:
+            found["policy_age"] = self._age
         count = math.floor(self._owed)
         sums: dict[str, Any] = {}
         if count:

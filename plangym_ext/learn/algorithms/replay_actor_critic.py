@@ -113,8 +113,8 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         drawn = self._steps_of(self._sample(count))
         for begin in range(0, count * size, size):
             part = slice(begin, begin + size)
-            fields = (mapped(operator.itemgetter(part), field) for field in drawn[:5])
-            yield Steps._make([*fields, None, None])  # no weights, no priorities to change
+            fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
+            yield Steps._make([*fields, None, None])
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
         norm = super()._descend(name, loss, rate)

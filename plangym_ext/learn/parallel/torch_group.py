@@ -56,7 +56,7 @@ class TorchGroup(LearnerGroup, Closing):
         self.rank, self.size = rank, size
         self._failed = failed
         self._open = False
-        distributed = torch.distributed
+        distributed: Any = torch.distributed
         if distributed.is_initialized():
             raise InvalidOption(
                 "learners: torch.distributed has a process group in this process, and a run of "

@@ -143,3 +143,12 @@ def _arrays(example: Any, make: Callable[..., Array]) -> Any:
 
 def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
     return kind if isinstance(kind, tuple) else (kind, ())
+
+
+def copy_tree(source: ArrayDict, target: ArrayDict) -> None:
+    """Copy a sample tree into another one of its form, row T of what has one included."""
+    one: Any
+    other: Any
+    for (_, one), (_, other) in zip(source.leaves(), target.leaves(), strict=True):
+        end = one.shape[0] + min(1, one.padding)
+        other[0:end].to_ndarray(copy=False)[...] = one[0:end].to_ndarray(copy=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
-from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree
 from plangym_ext.learn.sampling.weights import SharedWeights
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
@@ -33,6 +33,19 @@ from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: Seconds between two looks at how far workers are.
 _LOOK = 0.5
+
+
+class _Flight(NamedTuple):
+    """A call of all workers whose answers are to come."""
+
+    name: str
+    args: tuple[Any, ...]
+    promises: list[Pending[Any] | None]  # None: the worker had ended
+
+    @property
+    def version(self) -> int:
+        """Version of the weights of a fragment."""
+        return int(self.args[0])
 
 
 class WorkerSampler(Closing):
@@ -52,11 +65,15 @@ class WorkerSampler(Closing):
         n_workers: processes; None for as many as there are processors.
         timeout: seconds that one step of a worker's rows may take before it counts as hung.
         threads: of torch, in each worker.
+        ahead: whether `collect` begins the next fragment before it returns, so that workers play
+            while something is learned from this one. They are one fragment ahead, never more.
+            Weights are written when none is being played, so none are read half written, and what
+            is played does not depend on how fast anything is.
         **options: of `SamplerOptions`.
 
     Attributes:
         num_steps, num_envs: T and B.
-        tree: the shared memory of a fragment; see `build_sample_tree`.
+        tree: the memory of a fragment, shared but for `ahead`; see `build_sample_tree`.
 
     Raises:
         WrongKind, InvalidOption, InvalidAnswer: as `SerialSampler`.
@@ -73,6 +90,7 @@ class WorkerSampler(Closing):
         n_workers: int | None = None,
         timeout: float | None = 300.0,
         threads: int = 1,
+        ahead: bool = False,
         **options: Any,
     ) -> None:
         where = "WorkerSampler"
@@ -85,7 +103,12 @@ class WorkerSampler(Closing):
             range(int(part[0]), int(part[-1]) + 1)
             for part in np.array_split(np.arange(num_envs), count)
         ]
-        self.tree: ArrayDict = self._built_tree(make_venv)
+        #: Where the workers write, and where the caller reads.
+        self._played: ArrayDict = self._built_tree(make_venv, "shared")
+        self.tree = self._built_tree(make_venv, "local") if ahead else self._played
+        self._ahead = ahead
+        #: The fragment that is being played.
+        self._flight: _Flight | None = None
         self._weights = SharedWeights(agent.state_dict())
         self._progress = [Array((1,), np.int64, storage="shared") for _ in self._ranges]
         self._past = Past.of(self._options)
@@ -105,7 +128,7 @@ class WorkerSampler(Closing):
             self.close()
             raise
 
-    def _built_tree(self, make_venv: MakeVenv) -> ArrayDict:
+    def _built_tree(self, make_venv: MakeVenv, storage: Literal["local", "shared"]) -> ArrayDict:
         venv = make_venv(range(1))
         try:
             check_vector_env(venv, "WorkerSampler")
@@ -115,7 +138,7 @@ class WorkerSampler(Closing):
                 venv,
                 self._agent,
                 *size,
-                storage="shared",
+                storage=storage,
                 env_info=options.env_info,
                 action_mask=options.action_mask and tells_masks(venv),
             )
@@ -132,7 +155,7 @@ class WorkerSampler(Closing):
                 f"WorkerSampler: make_venv({rows}) must return a vector env of {len(rows)} envs; "
                 f"it has {made}."
             )
-        worker.call("open", self.tree, self._weights, self._progress[index])()
+        worker.call("open", self._played, self._weights, self._progress[index])()
 
     # Playing ----------------------------------------------------------------------------
 
@@ -153,35 +176,53 @@ class WorkerSampler(Closing):
         """
         whole_fragment("WorkerSampler", n, self.num_steps)
         began = time.perf_counter()
-        self._weights.write(self._agent.state_dict())
-        for one in self._progress:
-            one[0] = 0
         if self._states is None:  # rows can only be brought back to where they have begun
             self._states, self._away = self._ask("state"), set()
-        answers = self._ask("collect", version, self._past.table(), progress=progress)
-        tables, states, restored = zip(*answers, strict=True)
+        flight = self._flight or self._fly(version, self._agent.state_dict())
+        # One that fails is begun again by the next call.
+        self._flight = None
+        tables, states, restored = zip(*self._answers(flight, progress), strict=True)
         episodes = merged_episodes(list(tables))
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
-        return collected(self.tree, episodes, version, began, sum(restored))
+        if self._ahead:
+            copy_tree(self._played, self.tree)
+            self._flight = self._fly(version, self._agent.state_dict())
+        return collected(self.tree, episodes, flight.version, began, sum(restored))
 
-    def _ask(self, name: str, *args: Any, progress: Progress | None = None) -> list[Any]:
-        """Call a method of every worker; those that died are replaced and asked again, once."""
+    def _fly(self, version: int, weights: Mapping[str, Any]) -> _Flight:
+        """Have all workers begin a fragment."""
+        self._weights.write(weights)
+        for one in self._progress:
+            one[0] = 0
+        return self._begin_all("collect", version, self._past.table())
+
+    def _ask(self, name: str, *args: Any) -> list[Any]:
+        """Call a method of every worker."""
+        return self._answers(self._begin_all(name, *args))
+
+    def _begin_all(self, name: str, *args: Any) -> _Flight:
+        """Begin a call of every worker."""
         promises: list[Pending[Any] | None] = []
         for index in range(len(self._workers)):
             try:
                 promises.append(self._begin(index, name, args))
             except WorkerDied:  # it ended since the last call
                 promises.append(None)
+        return _Flight(name, args, promises)
+
+    def _answers(self, flight: _Flight, progress: Progress | None = None) -> list[Any]:
+        """Wait for all workers; those that died are replaced and asked again, once."""
         answers = []
-        for index, promise in enumerate(promises):
+        for index, promise in enumerate(flight.promises):
             try:
                 if promise is None:
                     raise self._workers[index].death()
                 answers.append(self._wait(index, promise, progress))
             except WorkerDied:
                 self._replace(index)
-                answers.append(self._wait(index, self._begin(index, name, args), progress))
+                again = self._begin(index, flight.name, flight.args)
+                answers.append(self._wait(index, again, progress))
         return answers
 
     def _begin(self, index: int, name: str, args: tuple[Any, ...]) -> Pending[Any]:
@@ -245,15 +286,27 @@ class WorkerSampler(Closing):
     # Saving and life --------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`; see `SerialSampler`."""
-        rows = joined_states(self._ask("state"))
-        return {"rows": rows, **self._past.state_dict()}
+        """Return all there is to save between two calls of `collect`; see `SerialSampler`.
+
+        A fragment that is being played is played again by what goes on from it, with its weights.
+        """
+        if self._flight is None or self._states is None:
+            rows = joined_states(self._ask("state"))
+            return {"rows": rows, **self._past.state_dict()}
+        flight = {"version": self._flight.version, "weights": self._weights.read()}
+        rows = joined_states(self._states)
+        return {"rows": rows, **self._past.state_dict(), "flight": flight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what a sampler's `state_dict` returned, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
         self._past = Past.of(self._options, state)
+        # What workers still play is not waited for: they are brought back before they go on.
+        self._flight = None
+        if "flight" in state and self._ahead:
+            flight = state["flight"]
+            self._flight = self._fly(int(flight["version"]), flight["weights"])
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.sections import (
     AgentSettings,
@@ -20,10 +21,12 @@ from plangym_ext.run.settings.sections import (
 from plangym_ext.run.settings.starts import StartsSettings
 
 REPLAYS = ("uniform", "prioritized", "balanced")
+#: Whether an agent plays and an algorithm learns in turn, or at once.
+MODES = ("sync", "async")
 PLAYERS = ("network", "planner")
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
-OF_AGENTS = frozenset({"agent", "algorithm", "starts", "learners"})
+OF_AGENTS = frozenset({"agent", "algorithm", "starts", "learners", "mode"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,8 @@ class CollectorSettings:
         num_envs: games that are played side by side.
         moves: of every game, per round.
         n_workers: processes that share the games of a planner, each with its own network; 0: all
-            are played here, in one batch. For an agent, `env.n_workers` step the envs.
+            are played here, in one batch. For an agent, `env.n_workers` step the envs, but in
+            `mode` "async".
         timeout: seconds that a worker of `n_workers` may take over one move of its games before it
             counts as hung, and is stopped; None: no limit.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
@@ -188,6 +192,9 @@ class RunConfig:
         threads: of torch; results can differ in the last bits with their number.
         learners: processes that an agent's run learns in, each with `num_envs` envs and batches of
             `batch_size` of its own: as one that has so many times of both.
+        mode: "sync": an agent plays, then the algorithm learns from it; "async": the next round is
+            played while this one is learned from, by `collector.n_workers` processes, at least
+            one; for algorithms with a replay.
     """
 
     env: EnvSettings = field(default_factory=EnvSettings)
@@ -209,6 +216,7 @@ class RunConfig:
     device: str = "cpu"
     threads: int = 1
     learners: int = 1
+    mode: str = "sync"
 
     def __post_init__(self) -> None:
         """Check the settings, and those of the evaluation's planner."""
@@ -219,9 +227,17 @@ class RunConfig:
         checked_least("weights_every", self.weights_every, 0)
         checked_least("threads", self.threads, 1)
         checked_least("learners", self.learners, 1)
+        if self.mode not in MODES:
+            raise InvalidOption(
+                f"settings: mode must be one of {', '.join(MODES)}; got {self.mode!r}."
+            )
         if self.agent is not None or self.algorithm is not None:
             self._check_agent()
             return
+        if self.mode != "sync":
+            raise InvalidOption(
+                f"settings: mode must be 'sync' in a run with a planner; got {self.mode!r}."
+            )
         if self.learners != 1:
             raise InvalidOption(
                 f"settings: learners must be 1 in a run with a planner; got {self.learners}. "
@@ -240,9 +256,10 @@ class RunConfig:
                     f"settings: a run has an agent and an algorithm, or neither; it has no {name}. "
                     f"Give {name}.name."
                 )
+        n_workers = 0 if self.mode == "async" else self.collector.n_workers
         meant_for_planners: dict[str, tuple[Any, Any, str]] = {
             "env.frameskip": (self.env.frameskip, None, "env.kwargs"),
-            "collector.n_workers": (self.collector.n_workers, 0, "env.n_workers"),
+            "collector.n_workers": (n_workers, 0, "env.n_workers"),
             "evaluation.player": (self.evaluation.player, "network", "agent.name"),
             "evaluation.planner": (dict(self.evaluation.planner), {}, "agent.name"),
         }
@@ -252,6 +269,29 @@ class RunConfig:
                     f"settings: {key} is of runs with a planner; in one with an agent it must be "
                     f"{default!r}; got {value!r}. See {instead}."
                 )
+        if self.mode == "async":
+            self._check_async()
+
+    def _check_async(self) -> None:
+        """Refuse to play and learn at once, where what older weights played is not learned from."""
+        assert self.algorithm is not None
+        config = self.algorithm.config
+        if not isinstance(config, OffPolicyConfig):
+            raise InvalidOption(
+                f"settings: mode 'async' is for algorithms with a replay, such as dqn, sac or td3; "
+                f"{self.algorithm.name} learns from what its own weights have played. Leave mode "
+                f"at 'sync'."
+            )
+        if self.env.n_workers:
+            raise InvalidOption(
+                f"settings: env.n_workers must be 0 or None in mode 'async'; got "
+                f"{self.env.n_workers}. collector.n_workers is the number of processes that play."
+            )
+        if getattr(config, "exploration_least", None) is not None:
+            raise InvalidOption(
+                "settings: algorithm.exploration_least must be None in mode 'async': all envs "
+                "explore alike there."
+            )
 
     @property
     def left_out(self) -> frozenset[str]:

@@ -92,20 +92,21 @@ class Parts:
         spec = find_spec(self.config.env.id)
         return PlainEnv(functools.partial(make_gym, spec, **own), self.config.env.id)
 
-    def vector_env(self, *, exact: bool = True) -> Any:
+    def vector_env(self, count: int | None = None, *, exact: bool = True) -> Any:
         """Make the envs that an agent learns in, side by side.
 
         Args:
+            count: how many; None: all.
             exact: whether their states are; if not, none are captured.
         """
-        settings, count = self.config.env, self.config.collector.num_envs
+        settings = self.config.env
         own = self.make_env is not None
         arguments = {} if own else dict(settings.kwargs)
         if not exact:
             arguments["state"] = "off"
         return plangym_ext.make_vec(
             self._factory(settings.kwargs) if own else settings.id,
-            count,
+            self.config.collector.num_envs if count is None else count,
             n_workers=settings.n_workers,
             autoreset_mode="same_step",
             trust=settings.trust,
@@ -205,7 +206,7 @@ class Parts:
             starts: stored states that episodes begin from.
             env: steps branches, where the algorithm learns from forked advantages.
         """
-        from plangym_ext.learn import ForkingSampler, SerialSampler
+        from plangym_ext.learn import ForkingSampler, SerialSampler, WorkerSampler
 
         assert self.config.algorithm is not None
         settings, learner = self.config.collector, self.config.algorithm.config
@@ -216,6 +217,18 @@ class Parts:
             "starts": starts,
             "first_row": self.learner * settings.num_envs,
         }
+        if self.config.mode == "async":
+            make = functools.partial(_venv_of_rows, self.alone(), exact)
+            return WorkerSampler(
+                make,
+                agent,
+                settings.moves,
+                settings.num_envs,
+                n_workers=max(1, settings.n_workers),
+                timeout=settings.timeout,
+                ahead=True,
+                **options,
+            )
         how = getattr(learner, "advantages", None)
         venv = self.vector_env(exact=exact)
         try:
@@ -253,6 +266,10 @@ class Parts:
         """Return the parts for a worker: an env without workers of its own."""
         env = dataclasses.replace(self.config.env, n_workers=0)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, env=env))
+
+
+def _venv_of_rows(parts: Parts, exact: bool, rows: range) -> Any:
+    return parts.vector_env(len(rows), exact=exact)
 
 
 def _registered(settings: EnvSettings, kwargs: Mapping[str, Any]) -> Any:
