@@ -66,7 +66,7 @@ class TorchGroup(LearnerGroup, Closing):
         with self._exchange(), _loopback(), _own_excepthook():
             distributed.init_process_group(
                 "cpu:gloo,cuda:nccl" if alone_on_gpu else "gloo",
-                store=distributed.FileStore(str(path), size),  # type: ignore[attr-defined]
+                store=distributed.FileStore(str(path), size),
                 rank=rank,
                 world_size=size,
                 timeout=timedelta(days=1) if timeout is None else timedelta(seconds=timeout),
