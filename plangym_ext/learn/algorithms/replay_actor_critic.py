@@ -113,7 +113,8 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         drawn = self._steps_of(self._sample(count))
         for begin in range(0, count * size, size):
             part = slice(begin, begin + size)
-            yield Steps(*(mapped(operator.itemgetter(part), field) for field in drawn[:5]), None)
+            fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
+            yield Steps._make([*fields, None, None])
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
         norm = super()._descend(name, loss, rate)

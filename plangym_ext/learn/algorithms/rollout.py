@@ -180,9 +180,11 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     last = _changed_inputs(lambda leaf: leaf[-1], shown)
     bootstrap = value_of(network, last, read.carry("next_carry"))
     tree = read.tree
-    terminated, truncated = read.tensor(tree["terminated"]), read.tensor(tree["truncated"])
-    wanted = truncated & ~terminated & valid
-    final = torch.zeros(wanted.shape, dtype=bootstrap.dtype, device=bootstrap.device)
+    truncated = read.tensor(tree["truncated"])
+    final = torch.zeros(truncated.shape, dtype=bootstrap.dtype, device=bootstrap.device)
+    if not bool(truncated.any()):
+        return bootstrap, final
+    wanted = truncated & ~read.tensor(tree["terminated"]) & valid
     if not bool(wanted.any()):
         return bootstrap, final
     after = read.after()

@@ -128,7 +128,7 @@ class SAC(ReplayActorCritic):
     def _drawn(self, params: Any) -> tuple[Any, Any]:
         """Return actions in units of their bounds, and their log density."""
         noise = TorchNoise(params.shape[:-1]).normal(params.shape[-1] // 2)
-        return self._draws.draw(params, noise)  # type: ignore[no-any-return]
+        return self._draws.draw(params, noise)
 
     def _value(self, params: Any, critics: Any, obs: Any, temperature: Any) -> tuple[Any, Any]:
         """Return the soft values of rows, and log-probabilities: of draws, or their means."""

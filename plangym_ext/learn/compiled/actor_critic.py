@@ -34,14 +34,13 @@ class Batch(NamedTuple):
 
     def take(self, index: Any) -> Batch:
         """Return some steps; `index` is an int64 tensor `[n]`."""
-        return self._changed(index.numpy())
+        rows = index.numpy()
+        # An array in brackets takes twice as long.
+        return Batch._make(None if leaf is None else leaf.take(rows, axis=0) for leaf in self)
 
     def part(self, start: int, stop: int) -> Batch:
         """Return some steps, as views."""
-        return self._changed(slice(start, stop))
-
-    def _changed(self, index: Any) -> Batch:
-        return Batch._make(None if leaf is None else leaf[index] for leaf in self)
+        return Batch._make(None if leaf is None else leaf[start:stop] for leaf in self)
 
 
 class CompiledLosses:

@@ -138,11 +138,12 @@ class _Layer(NamedTuple):
         return out
 
     def backward(self, x: Ndarray, d_out: Ndarray, inwards: bool = True) -> Ndarray:
-        """Write the gradient of the layer; return that of its input, if it is wanted."""
+        """Write the gradient of the layer; return that of its input, or x if it is not wanted."""
         affine_gradient(x, d_out, self.turned, self.d_weight, self.d_bias)
-        d_x = np.zeros_like(x)
-        if inwards:
-            input_gradient(d_out, self.weight, d_x)
+        if not inwards:
+            return x
+        d_x = np.zeros(x.shape, np.float32)  # zeros_like takes three times as long
+        input_gradient(d_out, self.weight, d_x)
         return d_x
 
 

@@ -38,12 +38,20 @@ class VectorSteps:
     ) -> None:
         self._kind, self._decays, self._epsilon = kind, decays, epsilon
         self._vectors = vectors
+        #: Made when they are first needed: it takes as long as a step to make them.
+        self._arrays: list[tuple[Any, Any]] | None = None
         self._count = 0
         self._memory = [[np.zeros(v.shape, np.float32) for _ in _MEMORY[kind]] for v in vectors]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied: arrays on the vectors of a copy are its own."""
+        return {**self.__dict__, "_arrays": None}
+
     def _pairs(self) -> list[tuple[Any, Any]]:
-        """Return weights and gradient of each vector: its own memory, of a copy too."""
-        return [(v.detach().numpy(), v.grad.numpy()) for v in self._vectors]
+        """Return weights and gradient of each vector, arrays on their memory."""
+        if self._arrays is None:
+            self._arrays = [(v.detach().numpy(), v.grad.numpy()) for v in self._vectors]
+        return self._arrays
 
     def norm(self) -> float:
         """Return the length of the gradient of all vectors."""

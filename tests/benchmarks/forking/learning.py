@@ -33,7 +33,8 @@ class Task(NamedTuple):
         shape: envs and moves of a round, by kind of advantage.
         horizon: of branches.
         steps: of each run, those of branches counted.
-        variance_steps: after which estimates are looked at.
+        looked_at: steps after which estimates are compared, and those by which the learning rate
+            of that policy would have come to 0.
     """
 
     env_id: str
@@ -43,7 +44,7 @@ class Task(NamedTuple):
     shape: dict[str, tuple[int, int]]
     horizon: int
     steps: int
-    variance_steps: int
+    looked_at: tuple[int, int]
 
 
 _APART = {"activation": "tanh", "init": "orthogonal", "shared_body": False}
@@ -62,7 +63,7 @@ TASKS = {
         {"gae": (8, 32), "forked": (8, 16)},
         16,
         50_000,
-        10_240,
+        (10_240, 50_000),
     ),
     "Hopper": Task(
         "Hopper-v5",
@@ -78,7 +79,7 @@ TASKS = {
         {"gae": (64, 32), "forked": (32, 8)},
         8,
         60_000,
-        100_000,
+        (100_000, 150_000),
     ),
 }
 #: Name -> what advantages are estimated from, and whether branches draw alike.

@@ -154,8 +154,9 @@ class Ruler:
 
 def measured(task: Task, *, quick: bool) -> dict[str, dict[str, float]]:
     """Train with GAE, then compare estimates for the same states and actions."""
-    learner = Learner(task, KINDS["GAE"], 0, task.steps)
-    learner.learn(1 if quick else task.variance_steps)
+    steps, until = task.looked_at
+    learner = Learner(task, KINDS["GAE"], 0, until)
+    learner.learn(1 if quick else steps)
     count, repeats = (16, 2) if quick else (256, 16)
     ruler = Ruler(learner, task, count)
     truth, error = ruler.truth(4 if quick else 64, 10 if quick else 200)
