@@ -23,6 +23,14 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.mcts.mcts:MCTS",
         "Monte Carlo tree search (PUCT, UCT or Gumbel), discrete actions",
     ),
+    "sts": Entry(
+        "plangym_ext.planners.mcts.sts:STS",
+        "Shoot Tree Search: several expansions per simulation, discrete actions",
+    ),
+    "open-loop": Entry(
+        "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
+        "tree search over action sequences, for envs with chance, discrete actions",
+    ),
     "ments": Entry(
         "plangym_ext.planners.mcts.ments:MENTS",
         "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
@@ -42,14 +50,6 @@ PLANNERS: dict[str, Entry] = {
     "ants": Entry(
         "plangym_ext.planners.mcts.ants:ANTS",
         "MENTS with the temperature that gives policies an entropy, discrete actions",
-    ),
-    "sts": Entry(
-        "plangym_ext.planners.mcts.sts:STS",
-        "Shoot Tree Search: several expansions per simulation, discrete actions",
-    ),
-    "open-loop": Entry(
-        "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
-        "tree search over action sequences, for envs with chance, discrete actions",
     ),
     "graph": Entry(
         "plangym_ext.planners.graphs.search:GraphSearch",
