@@ -126,7 +126,8 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
         (["plan", "CartPole-v1", "--out", "/proc/none"], "--out must be a folder"),
         (["plan", "CartPole-v1", "--tree", "/proc/none/t.html"], "--tree must be a file in a"),
-        (["plan", "Corridor-v0"], "such as 'my_module:Corridor-v0'"),
+        # Like no id of any package that an earlier test may have imported.
+        (["plan", "Qzyzzyx-v0"], "such as 'my_module:Qzyzzyx-v0'"),
         (["states", "mcts", "--out", "/proc/none/s.npz"], "--out must be a file in a folder"),
         (["train", "cartpole", "--out", "/proc/none"], "--out must be a folder"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
