@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from plangym_ext.core.own_modules import import_own
+from plangym_ext.run.progress import ProgressLine
 
 _ARGUMENTS = "env."
 
@@ -56,6 +57,28 @@ def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
     }
     found: dict[str, Any] = free(typed)
     return found
+
+
+def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) -> Any:
+    """Return the env of a command, and say on its line what there is to know of the backend.
+
+    Args:
+        options: of the command: `env`, `frameskip`, `n_workers` and the env's own.
+        line: shows that the env is being made.
+        draws: whether its pictures are wanted.
+    """
+    import plangym_ext
+    from plangym_ext.registry import find_spec
+
+    find_spec(options.env)
+    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
+    if draws:
+        arguments["render_mode"] = "rgb_array"
+    with line.passing(f"making {options.env}"):
+        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        line.above(f"{env.name}: {env.backend_note}")
+    return env
 
 
 def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None:

@@ -11,16 +11,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import content, rows_of
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.open_list import Node, OpenList
+from plangym_ext.planners.graphs.state_keys import check_state_key, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
-from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
 
 Floats = npt.NDArray[np.float64]
@@ -85,8 +85,7 @@ class FrontierSearch(Planner):
         self._check_function("heuristic")
         self.wave_size = self._integer("wave_size", 1)
         self.goal_reward = self._number("goal_reward", -math.inf, math.inf)
-        if self.state_key not in ("state", "obs"):
-            raise unknown(self._option("state_key"), self.state_key, ["state", "obs"])
+        check_state_key(self._option("state_key"), self.state_key)
         self._kept: KeptRows[Ahead | None] = KeptRows()
 
     @abstractmethod
@@ -118,7 +117,7 @@ class FrontierSearch(Planner):
         self._check_pays(num_actions, "expansion")
         if self.heuristic or self._policy() or self.state_key == "obs":
             request.needed_obs("a heuristic, an evaluator or state_key 'obs'")
-        keys = self._keys(request.states, request.obs)
+        keys = state_keys(self.state_key, request.states, request.obs)
         kept = self._kept.take(request.env, request.batch)
         rest = [_rest(one, key) for one, key in zip(kept, keys, strict=True)]
         searches = self._searches(request, keys, [b for b, one in enumerate(rest) if one is None])
@@ -152,12 +151,6 @@ class FrontierSearch(Planner):
             actions=np.array(ahead.actions, np.int64) + origin,
             chosen_by_visits=False,
         )
-
-    def _keys(self, states: Any, obs: Any) -> list[bytes]:
-        """Return what `[L, S]` states with `[L, *obs]` observations are known by."""
-        if self.state_key == "state":
-            return [state.tobytes() for state in states]
-        return [content(rows_of(obs, i)) for i in range(len(states))]
 
     def _searches(
         self, request: PlanRequest, keys: list[bytes], rows: list[int]
@@ -202,7 +195,7 @@ class FrontierSearch(Planner):
             searches[b].budget += Budget(model_steps=1, restores=1)
         on = np.flatnonzero(goal | ~(over | cut))
         if len(on):
-            keys = self._keys(out.states[on], rows_of(out.obs, on))
+            keys = state_keys(self.state_key, out.states[on], rows_of(out.obs, on))
             parts = zip(*[pairs[i] for i in on], strict=True)
             rows, parents, played = (list(part) for part in parts)
             states, obs = out.states[on], rows_of(out.obs, on)

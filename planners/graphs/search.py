@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import content, num_rows, rows_of
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.graph import DEAD_END, FRONTIER, add_value
+from plangym_ext.planners.graphs.state_keys import check_state_key, state_keys
 from plangym_ext.planners.graphs.walk import GraphWalk
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.model import States, Transitions
+from plangym_ext.planners.model import Transitions
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Leaves, Rater
-from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 
@@ -75,8 +75,7 @@ class GraphSearch(Planner):
         self._check_function("evaluator")
         self.num_expansions = self._integer("num_expansions", 1)
         self.dead_end_value = self._number("dead_end_value", -math.inf, math.inf)
-        if self.state_key not in ("state", "obs"):
-            raise unknown(self._option("state_key"), self.state_key, ["state", "obs"])
+        check_state_key(self._option("state_key"), self.state_key)
         if self.rollout_depth is None:
             self.rollout_depth = default_depth(self.evaluator)
         self.rollout_depth = self._integer("rollout_depth", 0)
@@ -104,7 +103,7 @@ class GraphSearch(Planner):
 
     def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
         """Have every graph begin in its state."""
-        keys = self._keys(request.states, request.obs)
+        keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):
             one.make_room(1 + self.num_expansions * masks.shape[1])
@@ -127,12 +126,6 @@ class GraphSearch(Planner):
         assert self.rollout_depth is not None
         rollouts = RolloutRater(self.rollout_depth, 1, self.discount, self.evaluator)
         return leaf_rater(rollouts, self.evaluator, num_actions)
-
-    def _keys(self, states: States, obs: Any) -> list[bytes]:
-        """Return what `[n, S]` states with `[n, *obs]` observations are known by."""
-        if self.state_key == "state":
-            return [state.tobytes() for state in states]
-        return [content(rows_of(obs, i)) for i in range(num_rows(obs))]
 
     def _rate_roots(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> None:
         """Give roots that are new the evaluator's value."""
@@ -218,7 +211,7 @@ class GraphSearch(Planner):
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
         legal = action_masks(out.infos, over | cut, grown[0].graph.order.shape[0])
-        keys = self._keys(out.states, out.obs)
+        keys = state_keys(self.state_key, out.states, out.obs)
         # By graph and node: the same one can be met at an ending and then where it goes on.
         nodes, new = np.empty(len(rows), np.int64), dict[tuple[int, int], int]()
         for i, (b, action) in enumerate(pairs):

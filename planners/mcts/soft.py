@@ -73,16 +73,14 @@ class SoftSearch(TreeSearch):
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return `_wave` of a search."""
         search.soft = self._soft(search)
-        begun: list[None] = []
-        return functools.partial(self._wave, search, search.soft, begun)
+        return functools.partial(self._wave, search, search.soft)
 
-    def _wave(self, search: Search, soft: Soft, begun: list[None]) -> bool:
+    def _wave(self, search: Search, soft: Soft) -> bool:
         """Choose, step, rate and back up a wave; return False if there was none left."""
         tree = search.tree
-        if not begun:
+        if not search.done.any():
             # Of kept trees; values are not kept, as they follow from the rest.
             revalue(tree, soft, np.arange(len(search.done)))
-            begun.append(None)
         self._before_wave(search, soft)
         cost = 1 + search.rater.most_steps
         limits = np.minimum(search.settings.wave_size, search.allowance(cost))

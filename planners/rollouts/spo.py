@@ -118,7 +118,7 @@ class SPO(Planner):
         walkers.ahead[going] = discount * self.discount * value
         walkers.advantage[going] += advantage
         walkers.move(going, actions, out.states, policy, value, ended, legal)
-        walkers.note(going, asked=0 if self.evaluator is None else on)
+        walkers.note(going, asked=going[on] if self.evaluator else going[:0])
         return True
 
 
@@ -161,11 +161,10 @@ class _Particles:
         self.ended[at] = ended
         self.legal[at] = True if legal is None else legal
 
-    def note(self, at: npt.NDArray[np.intp], asked: Any) -> None:
-        """Count a step of the particles `at`, of which the evaluator saw `asked`."""
+    def note(self, at: npt.NDArray[np.intp], asked: npt.NDArray[np.intp]) -> None:
+        """Count a step of the particles `at`; of those `asked` the evaluator saw what came."""
         self.steps += np.bincount(self.rows[at], minlength=len(self.steps))
-        if not isinstance(asked, int):
-            self.asked += np.bincount(self.rows[at[asked]], minlength=len(self.asked))
+        self.asked += np.bincount(self.rows[asked], minlength=len(self.asked))
 
     def weights(self, b: int, divergence: float) -> Floats:
         """Return the weights `[N]` of the particles of state b."""

@@ -16,7 +16,7 @@ from typing import Any
 from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
 from plangym_ext.run.files import make_folder, make_vacant, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
             make_vacant(options.out, _FILES, overwrite=options.overwrite)
         line = ProgressLine()
         with (
-            _env(options, line) as env,
+            made_env(options, line, draws=options.video) as env,
             Interrupts("ending the round and saving") as interrupts,
         ):
             kept = _Kept(options, _explorer(options, env), line, interrupts)
@@ -202,21 +202,6 @@ def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
         return []
     with path.open(newline="") as file:
         return [row for row in csv.DictReader(file) if int(row["steps"]) <= steps]
-
-
-def _env(options: argparse.Namespace, line: ProgressLine) -> Any:
-    import plangym_ext
-    from plangym_ext.registry import find_spec
-
-    find_spec(options.env)
-    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
-    if options.video:
-        arguments["render_mode"] = "rgb_array"
-    with line.passing(f"making {options.env}"):
-        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
-    if env.backend_note:
-        line.above(f"{env.name}: {env.backend_note}")
-    return env
 
 
 def _write_summary(options: argparse.Namespace, kept: _Kept) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.run.arguments import INTERRUPTED, at_least
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
 from plangym_ext.run.files import make_folder, make_folder_of, make_vacant, write_json
 from plangym_ext.run.own_player import is_own, make_own
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
@@ -107,9 +107,10 @@ def run(options: argparse.Namespace) -> int:
         make_folder_of(options.tree, "--tree")
     make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
     line = ProgressLine()
+    draws = bool(options.video or (options.tree and _renders(options.env)))
     with (
         closing_when_terminated(),
-        _env(options, line) as env,
+        made_env(options, line, draws=draws) as env,
         Interrupts("ending the move and saving") as interrupts,
         recorded(target, env, options.seed) as video,
     ):
@@ -271,21 +272,6 @@ class _Shown:
             f"step {self.moves}/{self._options.max_steps}  return {self.return_:g}  "
             f"{rate:,.0f} model steps/s"
         )
-
-
-def _env(options: argparse.Namespace, line: ProgressLine) -> Any:
-    import plangym_ext
-    from plangym_ext.registry import find_spec
-
-    find_spec(options.env)
-    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
-    if options.video or (options.tree and _renders(options.env)):
-        arguments["render_mode"] = "rgb_array"
-    with line.passing(f"making {options.env}"):
-        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
-    if env.backend_note:
-        line.above(f"{env.name}: {env.backend_note}")
-    return env
 
 
 def _renders(name: str) -> bool:

@@ -1,0 +1,30 @@
+"""What makes two states of a graph one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.arrays.nested import content, num_rows, rows_of
+from plangym_ext.planners.model import States
+from plangym_ext.planners.registry import unknown
+
+_KINDS = ["state", "obs"]
+
+
+def check_state_key(where: str, kind: str) -> None:
+    """Refuse a kind of key that there is not; `where` is how the message names the option."""
+    if kind not in _KINDS:
+        raise unknown(where, kind, _KINDS)
+
+
+def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
+    """Return what `[L, S]` states with `[L, *obs]` observations are known by.
+
+    Args:
+        kind: the bytes of the "state", or of the "obs".
+        states: `[L, S]`.
+        obs: `[L, *obs]`, nested as the observation space; only looked at for "obs".
+    """
+    if kind == "state":
+        return [state.tobytes() for state in states]
+    return [content(rows_of(obs, i)) for i in range(num_rows(obs))]
