@@ -5,12 +5,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from contract.backend_contract import BackendContract, assert_equal
+from contract.given_arrays import GivenArrays
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.native.mujoco.env import MujocoEnv
 
 
-class MujocoContract(BackendContract):
+class MujocoContract(GivenArrays, BackendContract):
     """The contract, and long runs with resets on several seeds."""
 
     options: ClassVar = {"max_episode_steps": 30}
@@ -42,22 +43,6 @@ class MujocoContract(BackendContract):
             assert_equal(got, want, f"seed {seed}, step {t}")
             endings += int((want.terminateds | want.truncateds).sum())
         assert endings >= self.run_length // 10
-
-    def test_all_infos_and_given_arrays(self, serial, candidate, pool):
-        actions = self.actions(serial, (9,), seed=3)
-        leaf = serial.layout.obs.leaves[0]
-        for infos in ("all", "none"):
-            out = {
-                "obs": np.zeros((9, *leaf.shape), leaf.dtype),
-                "rewards": np.zeros(9, np.float32),
-                "terminateds": np.zeros(18, bool)[::2],
-            }
-            want = serial.step_batch(actions, pool[:9], infos=infos)
-            got = candidate.step_batch(actions, pool[:9], infos=infos, out=out)
-            assert all(getattr(got, name) is array for name, array in out.items())
-            assert out["obs"].any()
-            assert got.rewards.tolist() == want.rewards.astype(np.float32).tolist()
-            assert_equal(got._replace(rewards=want.rewards), want, f"infos={infos}")
 
     def test_order_of_the_actions_in_memory_does_not_matter(self, serial, candidate, pool):
         actions = self.actions(serial, (9, 4), seed=4)

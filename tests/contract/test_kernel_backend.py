@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from contract.backend_contract import BackendContract, assert_equal
+from contract.given_arrays import GivenArrays
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.native.kernel.kernel_env import KernelEnv
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow  # each class compiles a loop, or loads it
 LEVELS = ["#######\n#@ $. #\n#######", "#######\n#. $ @#\n#######", "#######\n# .$@ #\n#######"]
 
 
-class KernelContract(BackendContract):
+class KernelContract(GivenArrays, BackendContract):
     """The contract, and a long run with resets on every seed."""
 
     @pytest.fixture(scope="class", params=[None, 3], ids=["one-thread", "three-threads"])
@@ -36,21 +37,6 @@ class KernelContract(BackendContract):
             want = serial.step_batch(actions, dt=dt, return_state=True)
             got = candidate.step_batch(actions, dt=dt, return_state=True)
             assert_equal(got, want, f"seed {seed}, step {t}")
-
-    def test_all_infos_and_given_arrays(self, serial, candidate, pool):
-        actions = self.actions(serial, (9,), seed=3)
-        leaf = serial.layout.obs.leaves[0]
-        for infos in ("all", "none"):
-            out = {
-                "obs": np.zeros((9, *leaf.shape), leaf.dtype),
-                "rewards": np.zeros(9, np.float32),
-                "terminateds": np.zeros(18, bool)[::2],
-            }
-            want = serial.step_batch(actions, pool[:9], infos=infos)
-            got = candidate.step_batch(actions, pool[:9], infos=infos, out=out)
-            assert all(getattr(got, name) is array for name, array in out.items())
-            assert got.rewards.tolist() == want.rewards.astype(np.float32).tolist()
-            assert_equal(got._replace(rewards=want.rewards), want, f"infos={infos}")
 
     def test_slots(self, serial, candidate, pool):
         found = []

@@ -1,0 +1,26 @@
+"""Batches of native backends with arrays and infos as the caller wants them."""
+
+from __future__ import annotations
+
+import numpy as np
+from contract.backend_contract import assert_equal
+
+
+class GivenArrays:
+    """For contracts: results in the caller's arrays, of other dtypes and strides."""
+
+    def test_all_infos_and_given_arrays(self, serial, candidate, pool):
+        actions = self.actions(serial, (9,), seed=3)
+        leaf = serial.layout.obs.leaves[0]
+        for infos in ("all", "none"):
+            out = {
+                "obs": np.zeros((9, *leaf.shape), leaf.dtype),
+                "rewards": np.zeros(9, np.float32),
+                "terminateds": np.zeros(18, bool)[::2],
+            }
+            want = serial.step_batch(actions, pool[:9], infos=infos)
+            got = candidate.step_batch(actions, pool[:9], infos=infos, out=out)
+            assert all(getattr(got, name) is array for name, array in out.items())
+            assert out["obs"].any()
+            assert got.rewards.tolist() == want.rewards.astype(np.float32).tolist()
+            assert_equal(got._replace(rewards=want.rewards), want, f"infos={infos}")
