@@ -155,7 +155,7 @@ def test_a_value_is_that_of_who_moves_where_it_is_asked(game):
     # After one stone the other moves, and lacks one: -0.1 for that player, 0.1 for this one.
     np.testing.assert_allclose(plan.q, 0.1)
     one = planned(MCTS(9, rollout_depth=1, **options), game, [board(".........")], obs=obs)[0]
-    # One stone each: whoever moves, nothing is gained.
+    # One stone each, so neither has gained anything.
     np.testing.assert_allclose(one.q, 0.0)
 
 
