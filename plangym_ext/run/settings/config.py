@@ -189,6 +189,7 @@ class RunConfig:
             one at the end.
         weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
             which `eval` plays; 0: none.
+        recent_episodes: of how many episodes, the last ones of the run, `recent/...` is logged.
         wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
@@ -215,6 +216,7 @@ class RunConfig:
     updates: int = 16
     checkpoint_every: int = 10
     weights_every: int = 0
+    recent_episodes: int = 100
     wandb: str = ""
     device: str = "cpu"
     threads: int = 1
@@ -228,6 +230,7 @@ class RunConfig:
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)
         checked_least("weights_every", self.weights_every, 0)
+        checked_least("recent_episodes", self.recent_episodes, 1)
         checked_least("threads", self.threads, 1)
         checked_least("learners", self.learners, 1)
         if self.mode not in MODES:
