@@ -65,7 +65,7 @@ class ExpertAgent(Agent):
         """Choose actions; see `Agent.step`."""
         acted = self.student.step(inputs, carry)
         noise = needed_noise(inputs, type(self).__name__)
-        # After the student's own numbers, and as many in each step, whoever plays it.
+        # After the student's own numbers, and as many in each step, played or not.
         drawn = noise.uniform(2)
         seeds = (drawn[:, 0] * _SEEDS).astype(np.uint64)
         lessons = self._lessons(inputs, acted.action, seeds)
