@@ -33,7 +33,7 @@ from plangym_ext.planners.lockstep.wave_kernels import (
     write_and_select,
 )
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.model import Rng, Transitions
+from plangym_ext.planners.model import Rng, States, Transitions
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
@@ -227,25 +227,42 @@ class Search:
 
     def _rated(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
         """Rate those of L new nodes that go on; return what there is to write of all."""
+        # Steps from slot to slot return no states.
+        states = out.states if self.rater.reads_states else None
+        return self.with_rating(self.answered(rows, nodes, out), out.obs, states)
+
+    def answered(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
+        """Return what the model says of L new nodes; they are not rated."""
         rewards = check_finite("search: rewards", out.rewards)
         over = np.ascontiguousarray(out.terminateds, np.bool_)
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
         nothing = self._nothing.new
         value, prior, legal = nothing.value, nothing.prior, nothing.legal
         swaps = player_swaps(out.infos, len(rows)) if self._two_players else nothing.swaps
-        masked = has_masks(out.infos)
-        if masked:
+        if has_masks(out.infos):
             masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
             legal = np.ascontiguousarray(masks)
+        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
+
+    def with_rating(self, new: NewNodes, obs: Any, states: States | None) -> NewNodes:
+        """Rate those of L new nodes that go on.
+
+        Args:
+            new: what the model says of them.
+            obs: `[L, *obs]`.
+            states: `[L, S]`, which a rater that reads states goes on from.
+        """
+        rows, over, cut = new.rows, new.terminated, new.truncated
+        value, prior = new.value, new.prior
         ended = np.count_nonzero(over)
         if ended < len(rows):
-            states = out.states if self.rater.reads_states else None
-            leaves = Leaves(rows, states, out.obs, cut, legal if masked else None)
+            legal = new.legal if len(new.legal) else None
+            leaves = Leaves(rows, states, obs, cut, legal)
             rating = self.rate(without(over, leaves) if ended else leaves)
             value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
                 prior = np.ascontiguousarray(rating.prior, np.float32)
-        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
+        return new._replace(value=value, prior=prior)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
