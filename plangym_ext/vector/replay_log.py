@@ -353,9 +353,9 @@ class ReplayLog:
             self._fail(error)
             return
         counts = not self.settled  # it may have died long before this call
-        given_up = counts and self._deaths.note(
-            death, self.phase.value, row if asked else NO_ROW, self._doing
-        )
+        at = row if asked else NO_ROW
+        played = "" if at == NO_ROW else self.call.doing(at)
+        given_up = counts and self._deaths.note(death, self.phase.value, at, played)
         if given_up:
             self._fail(given_up)
         else:
@@ -368,25 +368,34 @@ class ReplayLog:
 
     # Time ---------------------------------------------------------------------------
 
-    def time_left(self, began: float, timeout: float | None) -> float:
+    def next_check(self, began: float, timeout: float | None) -> float:
+        """Return when to `check`, in `time.monotonic()`; arguments as of that."""
+        limit = (self._limit or float("inf")) / _CHECKS
+        return time.monotonic() + min(limit, self._time_left(began, timeout))
+
+    def check(self, began: float, timeout: float | None) -> None:
+        """Stop a worker that is late, or that has made no progress for its limit.
+
+        Args:
+            began: when the wait for the call began, in `time.monotonic()`.
+            timeout: seconds that the call itself may take, or None.
+        """
+        if timeout is not None and self._time_left(began, timeout) <= 0.0:
+            self._stop_hung(timeout)
+            return
+        now, progress = time.monotonic(), self._progress
+        if progress != self._last_progress:
+            self._last_progress, self._since = progress, now
+        elif self._limit is not None and now - self._since >= self._limit:
+            self._stop_hung(self._limit)
+
+    def _time_left(self, began: float, timeout: float | None) -> float:
         """Return the seconds that the call may still take; more than any if it was not made yet."""
         if timeout is None or self.phase is not Phase.ASKED:
             return float("inf")
         return max(began, self._asked_at) + timeout - time.monotonic()
 
-    def next_check(self) -> float:
-        """Return when to `check_hung`, in `time.monotonic()`."""
-        return time.monotonic() + (self._limit or float("inf")) / _CHECKS
-
-    def check_hung(self) -> None:
-        """Stop a worker that has made no progress for its limit."""
-        now, progress = time.monotonic(), self._progress
-        if progress != self._last_progress:
-            self._last_progress, self._since = progress, now
-        elif self._limit is not None and now - self._since >= self._limit:
-            self.stop_hung(self._limit)
-
-    def stop_hung(self, seconds: float) -> None:
+    def _stop_hung(self, seconds: float) -> None:
         """Stop the worker, which makes no progress."""
         if self._abandoned and self.phase is not Phase.ASKED:
             self._start()
@@ -395,18 +404,10 @@ class ReplayLog:
         row, _ = self._progress
         doing = f" in {self._deaths.where(row)}"
         if self.phase is Phase.ASKED:
-            doing += f", {self._doing(row)}," if row != NO_ROW else ","
+            doing += f", {self.call.doing(row)}," if row != NO_ROW else ","
         else:
             doing += f", while {self.phase.value},"
         error = self._remote.worker.hung(seconds, doing)
         self._at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))
-
-    def _doing(self, row: int) -> str:
-        """Return what is played in a row, in words."""
-        assert self._call is not None
-        if self._call.name != "step":
-            return self._call.name
-        rows, actions, *_ = self._call.args
-        return f"action {actions[list(rows).index(row)]}" if row in rows else "step"

@@ -591,7 +591,7 @@ def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypa
         venv.step(np.zeros(4, int), out=at(tree, 0))
         venv.step(np.zeros(4, int), out=at(tree, 1))
         assert told[ForgetBlock] == 2 * 2 * 5, "those of both trees that are gone"
-        hosts = [host for host in venv._backend._hosts if isinstance(host, WorkerHost)]
+        hosts = [host for host in venv._backend._hosts.hosts if isinstance(host, WorkerHost)]
         assert all(len(host._known) == 5 + 2 for host in hosts)
 
 
