@@ -121,12 +121,12 @@ def _pushes(distances: Any, target: int, box: int) -> int:
 
 
 @kernel
-def _matched(distances: Any, boxes: Any, num_targets: int) -> int:
+def _matched(distances: Any, boxes: Any, num_targets: int) -> Any:
     """Return the least sum over all ways to give each box a target of its own."""
     # least[s]: of the first boxes, as many as s has bits, on the targets that are bits of s.
     least = np.full(1 << num_targets, len(boxes) * UNSOLVABLE + 1, np.int64)
     least[0] = 0
-    best = np.int64(len(boxes) * UNSOLVABLE)
+    best: Any = len(boxes) * UNSOLVABLE
     for taken in range(1 << num_targets):
         box, rest = 0, taken
         while rest:

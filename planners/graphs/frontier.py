@@ -56,10 +56,8 @@ class Steps(NamedTuple):
 
     def taken(self, which: list[int]) -> Steps:
         """Return some of the steps."""
-        return Steps(
-            *([part[i] for i in which] for part in self[:4]),
-            *(rows_of(part, which) for part in self[4:]),
-        )
+        lists = [[part[i] for i in which] for part in self[:4]]
+        return Steps._make([*lists, *(rows_of(part, which) for part in self[4:])])
 
 
 class Rated(NamedTuple):
@@ -317,8 +315,10 @@ class FrontierSearch(Planner):
         if self._values_to_go() and value is not None:
             # Both may say too little.
             to_go[asked] = np.maximum(to_go[asked], -value[asked])
-        rows = np.full(len(to_go), int(self._policy() is not None))
-        return Rated(log_prior, to_go, rows + (~new.goal if self._heuristic is not None else 0))
+        rows = np.full(len(to_go), int(self._policy() is not None), np.int64)
+        if self._heuristic is not None:
+            rows[asked] += 1
+        return Rated(log_prior, to_go, rows)
 
     def _asked(self, obs: Any, legal: npt.NDArray[np.bool_]) -> tuple[Floats, Floats | None]:
         """Return what the evaluator says of L states.
