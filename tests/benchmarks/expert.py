@@ -2,10 +2,10 @@
 
     python tests/benchmarks/expert.py --page docs/expert_iteration.md
 
-Runs of PPO and of expert iteration in tasks, judged now and then by 20 episodes of the best actions.
-Model steps are those that were played, and those of searches; seconds are those of the processor, in
-which the process played, searched and learned, so that others on the machine matter less. What is
-finished is kept in the folder, so that the program goes on where it was stopped.
+Runs of PPO and of expert iteration in tasks, judged now and then by 20 episodes of the best
+actions. Model steps are those that were played, and those of searches; seconds are those of the
+processor, in which the process played, searched and learned, so that others on the machine matter
+less. What is finished is kept in the folder, so that the program goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def page(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     lines = [
         "## Against PPO",
         "",
-        "`tests/benchmarks/expert.py`: mean return of 20 episodes of the network's best actions, without",
-        "a search, at the last judgement before a budget was spent; mean over the seeds and its 95 %",
-        "interval, bootstrapped. Half and all of the model steps, searches counted; half and all of the",
-        "seconds of one processor, without those of judgements. `load` is that of the machine of two",
-        "processors while the cells were made: others worked on it.",
+        "`tests/benchmarks/expert.py`: mean return of 20 episodes of the network's best actions,",
+        "without a search, at the last judgement before a budget was spent; mean over the seeds,",
+        "and its 95 % interval, bootstrapped. Half and all of the model steps, searches counted;",
+        "half and all of the seconds of one processor, without those of judgements. `load` is that",
+        "of the machine of two processors while the cells were made: others worked on it.",
         "",
         "| task | learner | seeds | half of steps | all steps | half of seconds | all seconds | "
         "steps a second | load |",

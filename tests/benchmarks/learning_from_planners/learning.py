@@ -82,7 +82,7 @@ class _Judged(Callback):
         )
         self._began = time.process_time()
 
-    def on_round(self, runner: Runner, values: dict[str, float]) -> None:  # noqa: ARG002
+    def on_round(self, runner: Runner, values: dict[str, float]) -> None:
         self._seconds += time.process_time() - self._began
         spent = runner.algorithm.steps, self._seconds
         budgets = self._share * self._task.steps, self._share * self._task.seconds

@@ -96,8 +96,8 @@ TASKS = {
         },
     ),
     "Sokoban 6x6, 1 box": Task(
-        400_000,
-        90,
+        300_000,
+        60,
         {
             "id": "plangym_ext/Sokoban-v0",
             "kwargs": {"dim": [6, 6], "num_boxes": 1},
@@ -112,8 +112,8 @@ TASKS = {
         },
     ),
     "HalfCheetah, 200 steps": Task(
-        400_000,
-        60,
+        300_000,
+        40,
         {"id": "HalfCheetah-v5", "max_steps": 200},
         {**_APART, "normalize_obs": True, "initial_log_std": -0.5},
         {
