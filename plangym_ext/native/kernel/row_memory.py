@@ -10,8 +10,8 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.invalid import MARKS
+from plangym_ext.core.results import RESULT_FIELDS, ResultField, RowResets, RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResets, RowResults
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.native.kernel.row_kernel import RowArrays, RowRules
 from plangym_ext.native.row_checks import RowChecks, is_plain
@@ -20,6 +20,8 @@ from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.wrapper_parts import TimeLimitPart
 
 _NO_INFO = np.dtype([("none", "u1")])
+#: Results that have arrays of their own; states are written to the rows that are stepped.
+_WRITTEN = [one for one in RESULT_FIELDS if one.name != "states"]
 #: Makes an uninitialised array of a shape and dtype.
 Allocate = Callable[..., np.ndarray]
 
@@ -81,7 +83,7 @@ class RowMemory:
         """
         actions, reset_first = request.actions[0], request.reset_first
         assert (actions.dtype, actions.ndim) == self._action
-        size, horizon = actions.shape[:2]
+        size = request.num_rows
         states = self._state_rows(request, new)
         given = request.states.shape[1]
         states.bytes[:size, :given] = request.states
@@ -89,21 +91,20 @@ class RowMemory:
             states.bytes[:size, given:] = 0
         dt = new(size, np.int32)
         dt[...] = request.dt
+        final_obs, reset_info = self._resets(size, new) if request.autoreset else self._no_resets
         return RowArrays(
-            states.words,
-            states.payload,
-            states.elapsed,
-            usable(actions),
-            dt,
-            np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
-            self._obs(request, new, size),
-            new((size, horizon), np.float64),
-            self._flags(request, "terminated", new),
-            self._flags(request, "truncated", new),
-            new(size, np.int32),
-            new(size, np.int32),
-            new(size, self._info),
-            *(self._resets(size, new) if request.autoreset else self._no_resets),
+            rows=states.words,
+            state=states.payload,
+            elapsed=states.elapsed,
+            actions=usable(actions),
+            dt=dt,
+            reset_first=np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
+            obs=self._obs(request, new, size),
+            env_steps=new(size, np.int32),
+            info=new(size, self._info),
+            final_obs=final_obs,
+            reset_info=reset_info,
+            **{one.name: _room(request, one, new) for one in _WRITTEN},
         )
 
     def _resets(self, size: int, new: Allocate) -> tuple[np.ndarray, np.ndarray]:
@@ -161,14 +162,6 @@ class RowMemory:
             return given.reshape(shape)
         return new(shape, self.obs_dtype)
 
-    @staticmethod
-    def _flags(request: RowRequest, name: str, new: Allocate) -> np.ndarray:
-        """Return where flags go: into the caller's array if it is laid out plainly."""
-        given = request.out.get(name)
-        if given is None or not is_plain(given):
-            return new(request.num_rows, np.bool_)
-        return given
-
     def results(self, request: RowRequest, arrays: RowArrays) -> RowResults:
         """Return what the loop has written, as every backend returns it."""
         obs = arrays.obs
@@ -185,14 +178,11 @@ class RowMemory:
                 columns[MARKS.key] = np.zeros(request.num_rows, np.bool_)
         columns["n_step"], columns["dt"] = arrays.env_steps, arrays.dt
         return RowResults(
-            arrays.rows.view(np.uint8)[: request.num_rows],
-            (obs,),
-            arrays.rewards,
-            arrays.terminated,
-            arrays.truncated,
-            arrays.steps,
-            InfoBatch(columns, {}),
-            resets,
+            states=arrays.rows.view(np.uint8)[: request.num_rows],
+            **{one.name: getattr(arrays, one.name) for one in _WRITTEN},
+            obs=(obs,),
+            infos=InfoBatch(columns, {}),
+            resets=resets,
         )
 
     def _reset_rows(self, request: RowRequest, arrays: RowArrays) -> RowResets:
@@ -200,6 +190,15 @@ class RowMemory:
         names = self._columns if request.infos != "none" else ()
         columns = {name: infos[name].copy() for name in names}
         return RowResets((obs[:, 0] if self._obs_is_number else obs,), columns)
+
+
+def _room(request: RowRequest, field: ResultField, new: Allocate) -> np.ndarray:
+    """Return where a result goes: into the caller's array if that is as compiled code wants it."""
+    given = request.out.get(field.stored)
+    shape = field.shape((request.num_rows, request.horizon), 0)
+    if given is None or given.shape != shape or given.dtype != field.dtype:
+        return new(shape, field.dtype)
+    return given if is_plain(given) else new(shape, field.dtype)
 
 
 def _apart(size: int) -> np.ndarray:
