@@ -27,6 +27,7 @@ REDUCED: dict[str, str] = {
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
+    "expert.py": "--quick --only NarrowPath --seeds 0",
     "explore.py": "--only memory --frames 6400 --rows 16",
     "forge.py": "--count 10",
     "forked.py": "--quick --only CartPole --seeds 0",

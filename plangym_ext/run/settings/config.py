@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.sections import (
@@ -26,7 +27,7 @@ MODES = ("sync", "async")
 PLAYERS = ("network", "planner")
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
-OF_AGENTS = frozenset({"agent", "algorithm", "starts", "learners", "mode"})
+OF_AGENTS = frozenset({"agent", "algorithm", "teacher", "starts", "learners", "mode"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +178,7 @@ class RunConfig:
         replay: from what.
         agent: who plays, in a run without a planner.
         algorithm: how it learns.
+        teacher: the planner that algorithm "expert" learns from.
         starts: stored states that an agent's episodes begin from.
         collector: how episodes are collected.
         evaluation: how the network is judged.
@@ -205,6 +207,7 @@ class RunConfig:
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     agent: AgentSettings | None = None
     algorithm: AlgorithmSettings | None = None
+    teacher: PlannerSettings | None = None
     starts: StartsSettings = field(default_factory=StartsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
@@ -234,7 +237,7 @@ class RunConfig:
             raise InvalidOption(
                 f"settings: mode must be one of {', '.join(MODES)}; got {self.mode!r}."
             )
-        if self.agent is not None or self.algorithm is not None:
+        if any(part is not None for part in (self.agent, self.algorithm, self.teacher)):
             self._check_agent()
             return
         if self.mode != "sync":
@@ -272,8 +275,24 @@ class RunConfig:
                     f"settings: {key} is of runs with a planner; in one with an agent it must be "
                     f"{default!r}; got {value!r}. See {instead}."
                 )
+        self._check_teacher()
         if self.mode == "async":
             self._check_async()
+
+    def _check_teacher(self) -> None:
+        """Refuse an algorithm without the teacher that it needs, and one that needs none with."""
+        assert self.algorithm is not None
+        needed = isinstance(self.algorithm.config, ExpertConfig)
+        if needed and self.teacher is None:
+            raise InvalidOption(
+                f"settings: algorithm {self.algorithm.name!r} learns from a planner; teacher.name "
+                f"must name one, such as mcts or icem."
+            )
+        if self.teacher is not None and not needed:
+            raise InvalidOption(
+                f"settings: teacher is of algorithm 'expert'; {self.algorithm.name!r} learns from "
+                f"none. Leave it out."
+            )
 
     def _check_async(self) -> None:
         """Refuse to play and learn at once, where what older weights played is not learned from."""
@@ -299,7 +318,9 @@ class RunConfig:
     @property
     def left_out(self) -> frozenset[str]:
         """The sections that are of the other kind of run."""
-        return OF_AGENTS if self.agent is None else OF_PLANNERS
+        if self.agent is None:
+            return OF_AGENTS
+        return OF_PLANNERS if self.teacher is not None else OF_PLANNERS | {"teacher"}
 
     @property
     def steps_per_round(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.run.settings.agent_presets import AGENT_PRESETS
+from plangym_ext.run.settings.expert_presets import EXPERT_PRESETS
 from plangym_ext.run.settings.preset import Preset
 
 _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
@@ -143,6 +144,7 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
     **AGENT_PRESETS,
+    **EXPERT_PRESETS,
 }
 
 

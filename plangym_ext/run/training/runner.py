@@ -377,6 +377,9 @@ def _summary(collected: Collected, algorithm: Any) -> dict[str, float]:
     if collected.forks is not None:  # what is played is a small part of what is stepped
         found["branch_steps"] = collected.forks.cost.model_steps
         found["total_steps"] = algorithm.steps
+    if collected.taught is not None:
+        found["search_steps"] = collected.taught.cost.model_steps
+        found["total_steps"] = algorithm.steps
     return found
 
 
