@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,12 +17,11 @@ from plangym_ext.core.results import (
     RowResults,
     StateTransitions,
     Transitions,
+    shapes_by_axis,
 )
 from plangym_ext.core.rows import RowLayout, outgrown
 from plangym_ext.errors import UnknownName, suggestion
 
-#: Names in `RowResults` by those in what calls return.
-_NAMES = {one.shown: one.name for one in RESULT_FIELDS} | {"infos": "infos"}
 _Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
 
 
@@ -58,6 +59,7 @@ class OutFields:
         self._given = _fields(out, where)
         known = _names_in(StateTransitions if len(shape) == 1 else Rollouts)
         by_name = {one.shown: one for one in RESULT_FIELDS}
+        shapes = shapes_by_axis(shape, layout.state_width)
         for name, value in self._given.items():
             check_name(name, known, where)
             if name == "obs":
@@ -69,9 +71,8 @@ class OutFields:
                     )
             else:
                 one = by_name[name]
-                needed = one.shape(shape, layout.state_width)
                 self.arrays[one.stored] = view_of(
-                    value, needed, one.dtypes, f"{where}: out[{name!r}]"
+                    value, shapes[one.axis], one.dtypes, f"{where}: out[{name!r}]"
                 )
 
     def filled(self, found: RowResults) -> RowResults:
@@ -95,18 +96,22 @@ class OutFields:
             kind: of named tuple.
             found: results that were `filled`.
         """
-        given, values = self._given, []
-        for name in kind._fields:
-            if name in given:
-                value = given[name]
-            elif name == "obs":
-                value = self._layout.obs.join(found.obs)
-            elif name == "rewards" and kind is not Rollouts:
-                value = found.rewards.reshape(-1)  # of one action a row
-            else:
-                value = getattr(found, _NAMES[name])
-            values.append(value)
-        return kind._make(values)
+        values: dict[str, Any] = dict(zip(kind._fields, _getter(kind._fields)(found), strict=True))
+        if kind is not Rollouts:
+            values["rewards"] = found.rewards.reshape(-1)  # of one action a row
+        if "obs" not in self._given:
+            values["obs"] = self._layout.obs.join(found.obs)
+        for name, array in self._given.items():
+            if name in values:  # states may be given where they are not returned
+                values[name] = array
+        return kind._make(values.values())
+
+
+@functools.cache
+def _getter(shown: tuple[str, ...]) -> Callable[[RowResults], tuple[Any, ...]]:
+    """Return what reads these fields, as calls name them, off results."""
+    names = {one.shown: one.name for one in RESULT_FIELDS}
+    return operator.attrgetter(*(names.get(name, name) for name in shown))
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:

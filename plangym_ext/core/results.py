@@ -26,37 +26,42 @@ class ResultField(NamedTuple):
         stored: in the memory of a batch (`RowLayout`) and in `RowRequest.out`.
         axis: what a row consists of: "" one value, "S" the bytes of a state, "H" a value for
             each of its H actions.
-        dtypes: its own, and others that an array of `out` may have.
+        code: dtype, as numpy writes it: dtypes themselves are slow to compare.
+        others: dtypes that an array of `out` may have instead.
     """
 
     name: str
     shown: str
     stored: str
     axis: str
-    dtypes: tuple[np.dtype[Any], ...]
+    code: str
+    others: tuple[np.dtype[Any], ...] = ()
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """What backends write."""
-        return self.dtypes[0]
-
-    def shape(self, rows: tuple[int, ...], state_width: int) -> tuple[int, ...]:
-        """Return the shape for rows of `(B, H)`, or `(B,)` where a row has one reward."""
-        if self.axis == "H":
-            return rows
-        return (rows[0], state_width) if self.axis == "S" else rows[:1]
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """What an array of `out` may hold; first what backends write."""
+        return np.dtype(self.code), *self.others
 
 
-_FLAG = (np.dtype(np.bool_),)
 #: Without observations and infos, whose arrays follow from the env's spaces. Rows write to them
 #: in `core/row_loop.py`, in `native/kernel/row_kernel.py` and in `native/mujoco/rows.py`.
 RESULT_FIELDS = (
-    ResultField("states", "states", "states_out", "S", (np.dtype(np.uint8),)),
-    ResultField("rewards", "rewards", "rewards", "H", REWARDS),
-    ResultField("terminated", "terminateds", "terminated", "", _FLAG),
-    ResultField("truncated", "truncateds", "truncated", "", _FLAG),
-    ResultField("steps", "steps", "steps", "", (np.dtype(np.int32),)),
+    ResultField("states", "states", "states_out", "S", "|u1"),
+    ResultField("rewards", "rewards", "rewards", "H", "<f8", REWARDS[1:]),
+    ResultField("terminated", "terminateds", "terminated", "", "|b1"),
+    ResultField("truncated", "truncateds", "truncated", "", "|b1"),
+    ResultField("steps", "steps", "steps", "", "<i4"),
 )
+
+
+def shapes_by_axis(rows: tuple[int, ...], state_width: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of a field by its `axis`.
+
+    Args:
+        rows: `(B, H)`, or `(B,)` where a row has one reward without an axis of its own.
+        state_width: S.
+    """
+    return {"": rows[:1], "H": rows, "S": (rows[0], state_width)}
 
 
 class RowResets(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.results import RESULT_FIELDS, RowResults
+from plangym_ext.core.results import RESULT_FIELDS, RowResults, shapes_by_axis
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.states.envelope import as_wide
 
@@ -50,8 +50,9 @@ class RowLayout:
             found[f"obs{k}"] = ((b, *leaf.shape), leaf.dtype.str)
         for k, column in enumerate(self.info):
             found[f"info{k}"] = ((b, *column.shape), column.dtype)
+        shapes = shapes_by_axis((b, h), self.state_width)
         for one in RESULT_FIELDS:
-            found[one.stored] = (one.shape((b, h), self.state_width), one.dtype.str)
+            found[one.stored] = shapes[one.axis], one.code
         found["states_in"] = ((b, self.state_width), "|u1")
         found["dt"] = found["env_steps"] = ((b,), "<i4")
         found["sources"] = found["targets"] = ((b,), "<i8")

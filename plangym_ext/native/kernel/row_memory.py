@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.invalid import MARKS
-from plangym_ext.core.results import RESULT_FIELDS, ResultField, RowResets, RowResults
+from plangym_ext.core.results import RESULT_FIELDS, RowResets, RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.native.kernel.row_kernel import RowArrays, RowRules
@@ -20,8 +21,11 @@ from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.wrapper_parts import TimeLimitPart
 
 _NO_INFO = np.dtype([("none", "u1")])
-#: Results that have arrays of their own; states are written to the rows that are stepped.
-_WRITTEN = [one for one in RESULT_FIELDS if one.name != "states"]
+_OTHERS = [one for one in RESULT_FIELDS if one.name != "states"]
+#: Name, axis and dtype of the results that have arrays of their own, in the order of `RowArrays`
+#: and of `RowResults`; states are written to the rows that are stepped.
+_WRITTEN = [(one.stored, one.axis, np.dtype(one.code)) for one in _OTHERS]
+_written = operator.attrgetter(*(one.name for one in _OTHERS))
 #: Makes an uninitialised array of a shape and dtype.
 Allocate = Callable[..., np.ndarray]
 
@@ -91,20 +95,21 @@ class RowMemory:
             states.bytes[:size, given:] = 0
         dt = new(size, np.int32)
         dt[...] = request.dt
-        final_obs, reset_info = self._resets(size, new) if request.autoreset else self._no_resets
-        return RowArrays(
-            rows=states.words,
-            state=states.payload,
-            elapsed=states.elapsed,
-            actions=usable(actions),
-            dt=dt,
-            reset_first=np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
-            obs=self._obs(request, new, size),
-            env_steps=new(size, np.int32),
-            info=new(size, self._info),
-            final_obs=final_obs,
-            reset_info=reset_info,
-            **{one.name: _room(request, one, new) for one in _WRITTEN},
+        # By position: names of so many fields cost a light batch a tenth of its time.
+        return RowArrays._make(
+            (
+                states.words,
+                states.payload,
+                states.elapsed,
+                usable(actions),
+                dt,
+                np.zeros(size, np.bool_) if reset_first is None else usable(reset_first),
+                self._obs(request, new, size),
+                *_rooms(request, new),
+                new(size, np.int32),
+                new(size, self._info),
+                *(self._resets(size, new) if request.autoreset else self._no_resets),
+            )
         )
 
     def _resets(self, size: int, new: Allocate) -> tuple[np.ndarray, np.ndarray]:
@@ -177,13 +182,9 @@ class RowMemory:
             if self._has_marks:  # rows with invalid values run on the env itself
                 columns[MARKS.key] = np.zeros(request.num_rows, np.bool_)
         columns["n_step"], columns["dt"] = arrays.env_steps, arrays.dt
-        return RowResults(
-            states=arrays.rows.view(np.uint8)[: request.num_rows],
-            **{one.name: getattr(arrays, one.name) for one in _WRITTEN},
-            obs=(obs,),
-            infos=InfoBatch(columns, {}),
-            resets=resets,
-        )
+        states = arrays.rows.view(np.uint8)[: request.num_rows]
+        infos = InfoBatch(columns, {})
+        return RowResults._make((states, *_written(arrays), (obs,), infos, resets))
 
     def _reset_rows(self, request: RowRequest, arrays: RowArrays) -> RowResets:
         obs, infos = arrays.final_obs, arrays.reset_info
@@ -192,13 +193,17 @@ class RowMemory:
         return RowResets((obs[:, 0] if self._obs_is_number else obs,), columns)
 
 
-def _room(request: RowRequest, field: ResultField, new: Allocate) -> np.ndarray:
-    """Return where a result goes: into the caller's array if that is as compiled code wants it."""
-    given = request.out.get(field.stored)
-    shape = field.shape((request.num_rows, request.horizon), 0)
-    if given is None or given.shape != shape or given.dtype != field.dtype:
-        return new(shape, field.dtype)
-    return given if is_plain(given) else new(shape, field.dtype)
+def _rooms(request: RowRequest, new: Allocate) -> list[np.ndarray]:
+    """Return where results go: into the caller's arrays if they are as compiled code wants them."""
+    out, found = request.out, []
+    rows, steps = (request.num_rows,), (request.num_rows, request.horizon)
+    for name, axis, dtype in _WRITTEN:
+        shape = steps if axis else rows
+        room = out.get(name) if out else None
+        if room is None or room.shape != shape or room.dtype != dtype or not is_plain(room):
+            room = new(shape, dtype)
+        found.append(room)
+    return found
 
 
 def _apart(size: int) -> np.ndarray:
