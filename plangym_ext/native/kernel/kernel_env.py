@@ -202,7 +202,8 @@ class KernelEnv(NativeEnv):
         if self.backend != "kernel" or self.plan_env.values.policy == "strict":
             return None
         name = type(self.gym_env.unwrapped).__name__
-        return KernelSimulator(name, self.kernel, self._memory, self._simulated)
+        players = int(self.metadata.get("num_players", 1))
+        return KernelSimulator(name, self.kernel, self._memory, self._simulated, players)
 
     def _simulated(self, states: np.ndarray, where: str) -> None:
         self.plan_env._check_open(where)
