@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from plangym_ext.core.rows import RowResults
+from plangym_ext.core.results import RowResults
 from plangym_ext.states.envelope import as_wide
 
 

@@ -17,10 +17,10 @@ from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, Transition
+from plangym_ext.core.results import RowResults, StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.states.envelope import HEADER

@@ -13,9 +13,9 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import check_actions
 from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.out_fields import OutFields, state_transitions, transitions
+from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
+from plangym_ext.core.results import Rollouts, RowResults, StateTransitions, Transitions
 from plangym_ext.core.row_request import (
     ONE_STEP,
     RowRequest,
@@ -23,7 +23,7 @@ from plangym_ext.core.row_request import (
     checked_infos,
     one_array,
 )
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import BatchPending, InvalidAction
 from plangym_ext.states.envelope import Envelope
 
@@ -273,15 +273,7 @@ class RowStepper(ABC):
                 unchecked=unchecked,
             )
             found = targets.filled(self._run(request))
-            return Rollouts(
-                targets.field("states", found.states),
-                targets.obs(found),
-                targets.field("rewards", found.rewards),
-                targets.field("terminateds", found.terminated),
-                targets.field("truncateds", found.truncated),
-                targets.field("steps", found.steps),
-                found.infos,
-            )
+            return targets.shown(Rollouts, found)
 
     # How they are asked for -----------------------------------------------------
 
@@ -319,7 +311,9 @@ class RowStepper(ABC):
             found = targets.filled(found)
             if goes_on:
                 self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
-            return (state_transitions if wants_states else transitions)(targets, found)
+            if wants_states:
+                return targets.shown(StateTransitions, found)
+            return targets.shown(Transitions, found)
 
         return request, finish
 

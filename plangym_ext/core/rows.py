@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.results import RESULT_FIELDS, RowResults, shapes_by_axis
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.states.envelope import as_wide
 
@@ -49,12 +50,13 @@ class RowLayout:
             found[f"obs{k}"] = ((b, *leaf.shape), leaf.dtype.str)
         for k, column in enumerate(self.info):
             found[f"info{k}"] = ((b, *column.shape), column.dtype)
-        found["states_in"] = found["states_out"] = ((b, self.state_width), "|u1")
-        found["rewards"] = ((b, h), "<f8")
-        found["dt"] = found["steps"] = found["env_steps"] = ((b,), "<i4")
+        shapes = shapes_by_axis((b, h), self.state_width)
+        for one in RESULT_FIELDS:
+            found[one.stored] = shapes[one.axis], one.code
+        found["states_in"] = ((b, self.state_width), "|u1")
+        found["dt"] = found["env_steps"] = ((b,), "<i4")
         found["sources"] = found["targets"] = ((b,), "<i8")
-        for name in ("reset_first", "terminated", "truncated", "done"):
-            found[name] = ((b,), "|b1")
+        found["reset_first"] = found["done"] = ((b,), "|b1")
         return found
 
     def offsets(self, num_rows: int, horizon: int) -> tuple[dict[str, int], int]:
@@ -132,7 +134,7 @@ class RowBatch:
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
         returned = (
-            *("states_out", "rewards", "terminated", "truncated", "steps"),
+            *(one.stored for one in RESULT_FIELDS),
             *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
             *(f"info{k}" for k in range(len(keys))),
             *("env_steps", "dt"),
@@ -225,10 +227,11 @@ class RowBatch:
             else:
                 fresh = copy or root is not None
                 fields.append(self._views[name].copy() if fresh else self._views[name])
-        states, rewards, terminated, truncated, steps, *rest = fields
-        obs, columns = tuple(rest[: len(self.obs)]), rest[len(self.obs) :]
-        infos = InfoBatch(dict(zip(self._columns, columns, strict=True)), self.own_infos)
-        return RowResults(states, obs, rewards, terminated, truncated, steps, infos)
+        first = len(RESULT_FIELDS)
+        last = first + len(self.obs)
+        columns = dict(zip(self._columns, fields[last:], strict=True))
+        infos = InfoBatch(columns, self.own_infos)
+        return RowResults._make([*fields[:first], tuple(fields[first:last]), infos, None])
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
@@ -237,33 +240,3 @@ def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
         f"out: states must be {needed} uint8, for they have outgrown their rows; got {given}. "
         "Make them anew with env.state_width."
     )
-
-
-class RowResets(NamedTuple):
-    """What a step says of rows that it reset; arrays have B rows, and nothing in the others.
-
-    Attributes:
-        final_obs: what a row showed before it was reset, one array per leaf.
-        infos: of the reset, columns by name.
-    """
-
-    final_obs: tuple[np.ndarray, ...]
-    infos: Mapping[str, np.ndarray]
-
-
-class RowResults(NamedTuple):
-    """Outputs of B rows; shapes as in `Rollouts`, obs one array per leaf.
-
-    `rewards` is `[B, H]`, or the `[B]` array given for them if H is 1. `resets` is of rows that
-    were reset in the step that ended them: states and obs are those of the reset. None if no
-    row was.
-    """
-
-    states: np.ndarray
-    obs: tuple[np.ndarray, ...]
-    rewards: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    steps: np.ndarray
-    infos: InfoBatch
-    resets: RowResets | None = None

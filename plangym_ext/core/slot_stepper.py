@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.out_fields import OutFields, transitions
+from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import Transitions
+from plangym_ext.core.results import RowResults, Transitions
 from plangym_ext.core.row_request import (
     RowRequest,
     SlotRequest,
@@ -21,7 +21,6 @@ from plangym_ext.core.row_request import (
     checked_infos,
 )
 from plangym_ext.core.row_stepper import RowStepper
-from plangym_ext.core.rows import RowResults
 from plangym_ext.core.state_store import StateStore
 
 
@@ -134,7 +133,7 @@ class SlotStepper(RowStepper):
         )
 
         def finish(found: RowResults) -> Transitions:
-            return transitions(fields, fields.filled(found))
+            return fields.shown(Transitions, fields.filled(found))
 
         return request, finish
 

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.rows import RowResets, RowResults
+from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
