@@ -30,6 +30,14 @@ def _names_in(kind: type[Any]) -> tuple[str, ...]:
     return tuple(name for name in kind._fields if name != "infos")
 
 
+@functools.cache
+def _reader(shown: tuple[str, ...]) -> tuple[Callable[[RowResults], tuple[Any, ...]], int, int]:
+    """Return what reads these fields off results, and the places of rewards and observations."""
+    names = {one.shown: one.name for one in RESULT_FIELDS}
+    read = operator.attrgetter(*(names.get(name, name) for name in shown))
+    return read, shown.index("rewards"), shown.index("obs")
+
+
 class OutFields:
     """The arrays of one call's `out`, checked, and the results that go into them.
 
@@ -98,22 +106,16 @@ class OutFields:
             kind: of named tuple.
             found: results that were `filled`.
         """
-        values: dict[str, Any] = dict(zip(kind._fields, _getter(kind._fields)(found), strict=True))
+        names = kind._fields
+        read, rewards, obs = _reader(names)
+        values: list[Any] = [*read(found)]
         if kind is not Rollouts:
-            values["rewards"] = found.rewards.reshape(-1)  # of one action a row
-        if "obs" not in self._given:
-            values["obs"] = self._layout.obs.join(found.obs)
+            values[rewards] = found.rewards.reshape(-1)  # of one action a row
+        values[obs] = self._layout.obs.join(found.obs)
         for name, array in self._given.items():
-            if name in values:  # states may be given where they are not returned
-                values[name] = array
-        return kind._make(values.values())
-
-
-@functools.cache
-def _getter(shown: tuple[str, ...]) -> Callable[[RowResults], tuple[Any, ...]]:
-    """Return what reads these fields, as calls name them, off results."""
-    names = {one.shown: one.name for one in RESULT_FIELDS}
-    return operator.attrgetter(*(names.get(name, name) for name in shown))
+            if name in names:  # states may be given where they are not returned
+                values[names.index(name)] = array
+        return kind._make(values)
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:
