@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,12 +30,20 @@ def _names_in(kind: type[Any]) -> tuple[str, ...]:
     return tuple(name for name in kind._fields if name != "infos")
 
 
+class _Reader(NamedTuple):
+    """Reads the fields of a named tuple off results; the places of two that need more."""
+
+    read: Callable[[RowResults], tuple[Any, ...]]
+    rewards: int
+    obs: int
+
+
 @functools.cache
-def _reader(shown: tuple[str, ...]) -> tuple[Callable[[RowResults], tuple[Any, ...]], int, int]:
-    """Return what reads these fields off results, and the places of rewards and observations."""
+def _reader(shown: tuple[str, ...]) -> _Reader:
+    """Return what reads these fields, as calls name them."""
     names = {one.shown: one.name for one in RESULT_FIELDS}
     read = operator.attrgetter(*(names.get(name, name) for name in shown))
-    return read, shown.index("rewards"), shown.index("obs")
+    return _Reader(read, shown.index("rewards"), shown.index("obs"))
 
 
 class OutFields:
@@ -107,11 +115,11 @@ class OutFields:
             found: results that were `filled`.
         """
         names = kind._fields
-        read, rewards, obs = _reader(names)
-        values: list[Any] = [*read(found)]
+        reader: _Reader = _reader(names)
+        values: list[Any] = [*reader.read(found)]
         if kind is not Rollouts:
-            values[rewards] = found.rewards.reshape(-1)  # of one action a row
-        values[obs] = self._layout.obs.join(found.obs)
+            values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
+        values[reader.obs] = self._layout.obs.join(found.obs)
         for name, array in self._given.items():
             if name in names:  # states may be given where they are not returned
                 values[names.index(name)] = array
