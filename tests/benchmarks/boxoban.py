@@ -4,7 +4,8 @@
 
 `train` runs the preset `boxoban` on the training levels, and goes on where it was stopped.
 `test` searches each test level once, from its beginning, by each player; the levels that a
-player has tried are kept in the folder, and are not tried again. PATH is a folder with files of
+player has tried are kept in the folder, and are not tried again. `shoot` plays test levels move by
+move, with Shoot Tree Search by the network's value, once for each H. PATH is a folder with files of
 https://github.com/google-deepmind/boxoban-levels: `unfiltered_test_000.txt`, and any number of
 `unfiltered_train_*.txt`. Without it, levels of 7x7 with two boxes are generated.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -20,13 +22,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scoring.starts import StartedBy
 from table.sections import write_section
 
 from plangym_ext import make
 from plangym_ext.envs.sokoban import SokobanEnv, format_board, read_levels
 from plangym_ext.envs.sokoban.generator import generate_level
 from plangym_ext.envs.sokoban.heuristic import pushes_to_go
-from plangym_ext.planners import PHS, BestFirst, LevinTS, Planner
+from plangym_ext.planners import PHS, STS, BestFirst, GraphSearch, LevinTS, Planner, play
+from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
@@ -36,6 +40,12 @@ SHOWN = (500, 1000, 2000, 5000)
 TRAIN, TEST = "unfiltered_train_*.txt", "unfiltered_test_000.txt"
 #: A step costs 1: values are minus the steps to go.
 REWARDS = {"step_reward": -1.0, "box_reward": 0.0, "solved_reward": 0.0}
+
+
+#: A move of `shoot`: simulations times H, the expansions in a row of one simulation.
+EXPANSIONS, DEPTHS = 50, (1, 2, 5, 10)
+#: What a board is worth in which nothing is left to do; a level of so many moves is cut.
+DEAD_END, MOVES = -100.0, 120
 
 
 class Player(NamedTuple):
@@ -72,12 +82,20 @@ PLAYERS: dict[str, Player] = {
 }
 
 
+STAGES = "train, test, shoot"
+#: What a state of a tree is: a node for each way to it, or one node.
+SHOOTERS: dict[str, Callable[..., Planner]] = {
+    "tree": functools.partial(STS, keep_tree=True),
+    "graph": functools.partial(GraphSearch, dead_end_value=DEAD_END, state_key="obs"),
+}
+
+
 def parsed() -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stages", nargs="*", default=["train", "test"], help="train, test")
+    parser.add_argument("stages", nargs="*", default=["train", "test", "shoot"], help=STAGES)
     parser.add_argument("--folder", metavar="PATH", default="", help="of Boxoban's level files")
     parser.add_argument("--out", type=Path, default=Path("runs/boxoban"), help="folder of results")
     parser.add_argument("--rounds", type=int, help="of training (default: the preset's)")
@@ -159,8 +177,52 @@ def searched(env: Any, planner: Planner, numbers: range) -> list[dict[str, Any]]
     return found
 
 
+def shoot(options: argparse.Namespace, path: str) -> None:
+    """Have every kind of tree play its test levels with every H, and keep what came of them."""
+    levels = read_levels(path)
+    with make("plangym_ext/Sokoban-v0", levels=levels, **REWARDS) as env:
+        network = trained_evaluator(options.out / "train", env)
+        network.outputs = "value"
+        for kind, depth in itertools.product(SHOOTERS, DEPTHS):
+            file = options.out / f"{kind}-{depth}.json"
+            tried = json.loads(file.read_text()) if file.exists() else []
+            count = min(options.few, options.levels, len(levels))
+            while len(tried) < count:
+                numbers = range(len(tried), min(len(tried) + options.together, count))
+                planner = SHOOTERS[kind](
+                    EXPANSIONS // depth, num_expansions=depth, evaluator=network, discount=1.0
+                )
+                tried += shot(env, planner, numbers)
+                write_json(file, tried)
+                solved = np.mean([one["solved"] for one in tried])
+                print(f"{kind}, H={depth}: {solved:.1%} of {len(tried)} levels", flush=True)
+
+
+def shot(env: Any, planner: Planner, numbers: range) -> list[dict[str, Any]]:
+    """Play some levels side by side."""
+
+    def begin(env: Any, seed: int) -> tuple[Any, Any, dict[str, Any]]:
+        return env.reset(seed=seed, options={"level": seed})
+
+    episodes = play(
+        StartedBy(env, begin),
+        planner,
+        seed=numbers[0],
+        max_steps=MOVES,
+        num_episodes=len(numbers),
+    )
+    return [
+        {
+            "solved": bool(one.terminated),
+            "moves": len(one.actions),
+            "model_steps": one.budget.model_steps,
+        }
+        for one in episodes
+    ]
+
+
 def page(options: argparse.Namespace) -> str:
-    """Return the table."""
+    """Return the tables."""
     log = [json.loads(line) for line in (options.out / "train" / "progress.jsonl").open()]
     problems = sum(int(row["episodes"]) for row in log)
     lines = [
@@ -182,7 +244,38 @@ def page(options: argparse.Namespace) -> str:
         file = options.out / f"{number}.json"
         if file.exists():
             lines.append(row(name, json.loads(file.read_text()), shown(options)))
+    files = {
+        (kind, depth): options.out / f"{kind}-{depth}.json"
+        for kind, depth in itertools.product(SHOOTERS, DEPTHS)
+    }
+    if any(file.exists() for file in files.values()):
+        lines += ["", *shooting({at: file for at, file in files.items() if file.exists()})]
     return "\n".join(lines)
+
+
+def shooting(files: dict[tuple[str, int], Path]) -> list[str]:
+    """Return the table of `shoot`."""
+    lines = [
+        "### Shoot Tree Search with the learned value",
+        "",
+        f"Levels played move by move, at most {MOVES}, each move by a search of {EXPANSIONS}",
+        "expansions: that many over H simulations of H in a row. *tree*: `STS`, kept from move to",
+        "move; *graph*: `GraphSearch`, one node per board. Both see the network's value alone.",
+        "In brackets the ends of the 95 % bootstrap interval.",
+        "",
+        "| search | levels | solved | moves of a solution | model steps a move |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for (kind, depth), file in files.items():
+        tried = json.loads(file.read_text())
+        share, low, high = (100.0 * x for x in mean_interval([one["solved"] for one in tried]))
+        moves = [one["moves"] for one in tried if one["solved"]]
+        steps = sum(one["model_steps"] for one in tried) / sum(one["moves"] for one in tried)
+        lines.append(
+            f"| {kind}, H={depth} | {len(tried)} | {share:.0f}% [{low:.0f}, {high:.0f}] | "
+            f"{np.mean(moves) if moves else 0.0:.1f} | {steps:.0f} |"
+        )
+    return lines
 
 
 def shown(options: argparse.Namespace) -> list[int]:
@@ -212,6 +305,8 @@ def main() -> None:
         train(options, learned)
     if "test" in options.stages:
         test(options, tested)
+    if "shoot" in options.stages:
+        shoot(options, tested)
     print(page(options))
     if options.page:
         write_section(options.page, "boxoban", page(options))
