@@ -84,7 +84,9 @@ class OutFields:
         for name, target in self.arrays.items():
             value = results[name]
             if name == "states_out" and value.shape != target.shape:
+                # States have grown wider than the array that was checked before the batch.
                 raise outgrown(value.shape, target.shape)
+            # Who wrote there returns the very array. Else one copy, which also casts rewards.
             if value is not target:
                 target[...] = value.reshape(target.shape)
         return found

@@ -79,6 +79,7 @@ class RowStepper(ABC):
 
     def wider(self, excess: int) -> int:
         """Return the row width for states that need `excess` bytes more, with room to grow."""
+        # Half as much again: to widen makes every view and every worker's memory anew.
         return (self.layout.state_width + excess) * 3 // 2
 
     @property
@@ -295,8 +296,10 @@ class RowStepper(ABC):
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
+        # As plangym: who passes states gets states.
         wants_states = not goes_on if return_state is None else bool(return_state)
         request = RowRequest(
+            # A step is a sequence of one action: `[B, 1, *act]`.
             tuple(a[:, None] for a in leaves),
             rows,
             checked_dt(dt, len(rows), "step_batch"),
@@ -322,6 +325,7 @@ class RowStepper(ABC):
         self._check_rows_free("step_batch")
         self._continued.first(num_rows, self._first_state)
         ended = self._continued.ended[:num_rows]
+        # A copy: `ended` moves on while the batch may still be in flight.
         reset_first = ended.copy() if self.autoreset and ended.any() else None
         return self._continued.states[:num_rows], reset_first
 
@@ -331,6 +335,7 @@ class RowStepper(ABC):
     def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
         """Return the same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
+            # Weak: a batch that was dropped without a wait must not block the rows for ever.
             self._moving = weakref.ref(pending)
         return pending
 
@@ -386,4 +391,5 @@ class RowStepper(ABC):
         """
         self._check_rows_free("set_state")
         rows = self.checked_states(states, "set_state")
+        # The rows are written in place later on; the caller keeps its array.
         self._continued.keep(rows.copy(), np.zeros(len(rows), bool))

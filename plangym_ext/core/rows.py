@@ -130,6 +130,7 @@ class RowBatch:
                 views[name] = np.empty(shape, object)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
+        # The memory has columns even if they are not returned: offsets do not depend on `infos`.
         keys = [] if self.infos == "none" else [column.key for column in self.layout.info]
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
@@ -149,6 +150,7 @@ class RowBatch:
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
         self.states_in, self.states_out = views["states_in"], views["states_out"]
         rewards = views["rewards"]
+        # Rows are written as `[B, H]` even into the caller's `[B]`.
         self.rewards = rewards if rewards.ndim == 2 else rewards[:, None]
         self.dt, self.steps, self.env_steps = views["dt"], views["steps"], views["env_steps"]
         self.reset_first, self.done = views["reset_first"], views["done"]
@@ -172,6 +174,7 @@ class RowBatch:
             states: whether its states are among them; False if the rows read them elsewhere.
         """
         self.single = request.single
+        # Copied, never referred to: workers read them after the caller has its own array back.
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
@@ -222,6 +225,8 @@ class RowBatch:
         for name, shape, dtype, offset in self._returned:
             if name in given:
                 fields.append(given[name])
+            # Anew, of the leased page: the batch's own views are of the same memory, but they do
+            # not hold the lease.
             elif root is not None and not dtype.hasobject:
                 fields.append(np.ndarray(shape, dtype, root, offset))
             else:
@@ -231,6 +236,7 @@ class RowBatch:
         last = first + len(self.obs)
         columns = dict(zip(self._columns, fields[last:], strict=True))
         infos = InfoBatch(columns, self.own_infos)
+        # By position, in the order of the list: names would cost a light batch a microsecond.
         return RowResults._make([*fields[:first], tuple(fields[first:last]), infos, None])
 
 

@@ -113,6 +113,7 @@ class SlotStepper(RowStepper):
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
         """Return the checked request of a `step_slots`, and what makes its result."""
         store = self.states
+        # First: a widened env writes states that the old slots have no room for.
         store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")
         targets = store.checked(dst, "step_slots: dst", distinct=True)
@@ -151,6 +152,7 @@ class LocalStepper(SlotStepper):
         # A copy: all rows are read before any slot is written.
         states = request.states[slots.sources]
         found = self._run_rows(dataclasses.replace(request, states=states, slots=None))
+        # The run itself may have widened the rows.
         slots.store.widen(found.states.shape[1])
         slots.store.rows[slots.targets] = found.states
         return found
