@@ -13,6 +13,7 @@ https://github.com/google-deepmind/boxoban-levels: `unfiltered_test_000.txt`, an
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import itertools
 import json
@@ -85,8 +86,8 @@ PLAYERS: dict[str, Player] = {
 STAGES = "train, test, shoot"
 #: What a state of a tree is: a node for each way to it, or one node.
 SHOOTERS: dict[str, Callable[..., Planner]] = {
-    "tree": functools.partial(STS, keep_tree=True),
     "graph": functools.partial(GraphSearch, dead_end_value=DEAD_END, state_key="obs"),
+    "tree": functools.partial(STS, keep_tree=True),
 }
 
 
@@ -100,7 +101,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("runs/boxoban"), help="folder of results")
     parser.add_argument("--rounds", type=int, help="of training (default: the preset's)")
     parser.add_argument("--problems", type=int, help="of a round of training")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="players by name")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="searches by name")
     parser.add_argument("--levels", type=int, default=1000, help="test levels")
     parser.add_argument("--few", type=int, default=100, help="test levels of slow players")
     parser.add_argument("--expansions", type=int, default=5000, help="of a search, at most")
@@ -184,6 +185,8 @@ def shoot(options: argparse.Namespace, path: str) -> None:
         network = trained_evaluator(options.out / "train", env)
         network.outputs = "value"
         for kind, depth in itertools.product(SHOOTERS, DEPTHS):
+            if not any(text in f"{kind}, H={depth}" for text in options.only):
+                continue
             file = options.out / f"{kind}-{depth}.json"
             tried = json.loads(file.read_text()) if file.exists() else []
             count = min(options.few, options.levels, len(levels))
@@ -225,11 +228,14 @@ def page(options: argparse.Namespace) -> str:
     """Return the tables."""
     log = [json.loads(line) for line in (options.out / "train" / "progress.jsonl").open()]
     problems = sum(int(row["episodes"]) for row in log)
+    with (options.out / "train" / "timings.csv").open() as file:
+        minutes = float([*csv.DictReader(file)][-1]["seconds"]) / 60.0
     lines = [
         "## Boxoban by policy-guided search",
         "",
         "`tests/benchmarks/boxoban.py`: the preset `boxoban` learns from what weighted A* solves,",
-        f"within 600 expansions each, of {problems:,} training levels drawn with replacement.",
+        f"within 600 expansions each, of {problems:,} training levels drawn with replacement, in",
+        f"{minutes:.0f} minutes on a shared core, searches included.",
         "Then every search is made once per test level, from its beginning. Share of the levels",
         "that are solved, by expansions; an expansion steps all four actions, and eight states",
         "are expanded at a time. *pushes*: `pushes_to_go`; *value*: the network's; *seconds* are",
