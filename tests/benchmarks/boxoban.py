@@ -37,6 +37,7 @@ from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import trained_evaluator
 
+STAGES = ["train", "test", "shoot"]
 SHOWN = (500, 1000, 2000, 5000)
 TRAIN, TEST = "unfiltered_train_*.txt", "unfiltered_test_000.txt"
 #: A step costs 1: values are minus the steps to go.
@@ -83,11 +84,24 @@ PLAYERS: dict[str, Player] = {
 }
 
 
-STAGES = "train, test, shoot"
-#: What a state of a tree is: a node for each way to it, or one node.
-SHOOTERS: dict[str, Callable[..., Planner]] = {
-    "graph": functools.partial(GraphSearch, dead_end_value=DEAD_END, state_key="obs"),
-    "tree": functools.partial(STS, keep_tree=True),
+class Shooter(NamedTuple):
+    """A way to play with Shoot Tree Search.
+
+    Attributes:
+        make: from `num_simulations`, H and the evaluator, to the planner.
+        knows_pushes: whether a board is worth no more than its pushes say, so that those in which a
+            box can no longer reach a target are known.
+    """
+
+    make: Callable[..., Planner]
+    knows_pushes: bool = False
+
+
+_GRAPH = functools.partial(GraphSearch, dead_end_value=DEAD_END, state_key="obs")
+SHOOTERS: dict[str, Shooter] = {
+    "graph": Shooter(_GRAPH),
+    "graph, pushes": Shooter(_GRAPH, knows_pushes=True),
+    "tree": Shooter(functools.partial(STS, keep_tree=True)),
 }
 
 
@@ -96,7 +110,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stages", nargs="*", default=["train", "test", "shoot"], help=STAGES)
+    parser.add_argument(
+        "stages", nargs="*", default=STAGES, help="train, test, shoot; page: the tables alone"
+    )
     parser.add_argument("--folder", metavar="PATH", default="", help="of Boxoban's level files")
     parser.add_argument("--out", type=Path, default=Path("runs/boxoban"), help="folder of results")
     parser.add_argument("--rounds", type=int, help="of training (default: the preset's)")
@@ -107,7 +123,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--expansions", type=int, default=5000, help="of a search, at most")
     parser.add_argument("--together", type=int, default=50, help="searches side by side")
     parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
-    return parser.parse_args()
+    options = parser.parse_args()
+    unknown = set(options.stages) - {*STAGES, "page"}
+    if unknown:
+        parser.error(f"stages are {', '.join(STAGES)} and page; got {', '.join(unknown)}")
+    return options
 
 
 def level_files(options: argparse.Namespace) -> tuple[str, str]:
@@ -183,7 +203,13 @@ def shoot(options: argparse.Namespace, path: str) -> None:
     levels = read_levels(path)
     with make("plangym_ext/Sokoban-v0", levels=levels, **REWARDS) as env:
         network = trained_evaluator(options.out / "train", env)
-        network.outputs = "value"
+
+        def value(obs: Any) -> tuple[None, Any]:
+            return None, network(obs)[1]
+
+        def value_and_pushes(obs: Any) -> tuple[None, Any]:
+            return None, np.minimum(network(obs)[1], -pushes_to_go(obs))
+
         for kind, depth in itertools.product(SHOOTERS, DEPTHS):
             if not any(text in f"{kind}, H={depth}" for text in options.only):
                 continue
@@ -192,8 +218,9 @@ def shoot(options: argparse.Namespace, path: str) -> None:
             count = min(options.few, options.levels, len(levels))
             while len(tried) < count:
                 numbers = range(len(tried), min(len(tried) + options.together, count))
-                planner = SHOOTERS[kind](
-                    EXPANSIONS // depth, num_expansions=depth, evaluator=network, discount=1.0
+                evaluator = value_and_pushes if SHOOTERS[kind].knows_pushes else value
+                planner = SHOOTERS[kind].make(
+                    EXPANSIONS // depth, num_expansions=depth, evaluator=evaluator, discount=1.0
                 )
                 tried += shot(env, planner, numbers)
                 write_json(file, tried)
@@ -235,11 +262,11 @@ def page(options: argparse.Namespace) -> str:
         "",
         "`tests/benchmarks/boxoban.py`: the preset `boxoban` learns from what weighted A* solves,",
         f"within 600 expansions each, of {problems:,} training levels drawn with replacement, in",
-        f"{minutes:.0f} minutes on a shared core, searches included.",
-        "Then every search is made once per test level, from its beginning. Share of the levels",
-        "that are solved, by expansions; an expansion steps all four actions, and eight states",
-        "are expanded at a time. *pushes*: `pushes_to_go`; *value*: the network's; *seconds* are",
-        "those of one search on a shared core, several side by side.",
+        f"{minutes:.0f} minutes on a shared core, searches included. Then every search is made",
+        "once per test level, from its beginning. Share of the levels that are solved, by",
+        "expansions; an expansion steps all four actions, and eight states are expanded at a time.",
+        "*pushes*: `pushes_to_go`; *value*: the network's; *seconds* are those of one search on a",
+        "shared core, several side by side.",
         "",
         "| search | levels | "
         + " | ".join(f"{n:,}" for n in shown(options))
@@ -266,7 +293,9 @@ def shooting(files: dict[tuple[str, int], Path]) -> list[str]:
         "",
         f"Levels played move by move, at most {MOVES}, each move by a search of {EXPANSIONS}",
         "expansions: that many over H simulations of H in a row. *tree*: `STS`, kept from move to",
-        "move; *graph*: `GraphSearch`, one node per board. Both see the network's value alone.",
+        "move; *graph*: `GraphSearch`, one node per board. They see the network's value, which was",
+        "taught of boards on solutions alone; *pushes*: no more than `pushes_to_go` says, so that",
+        "they know boards in which a box can reach no target any more.",
         "In brackets the ends of the 95 % bootstrap interval.",
         "",
         "| search | levels | solved | moves of a solution | model steps a move |",
