@@ -157,7 +157,8 @@ class StateBackend(VectorBackend):
         spares = whole and states is None
         if states is None:
             states = kept if whole else kept[rows]
-        self._kept.begin(spares=spares)
+        if spares:
+            self._kept.begin()
         results = self._results
         use = ALL_FRESH
         if out is not None:
