@@ -160,6 +160,7 @@ class EnvBackend(VectorBackend):
 
     def begin_step(self, step: RowStep) -> SharedCall:
         """See `VectorBackend`."""
+        # Plain bools: workers take them apart one by one, and a message packs them.
         flags = step.resets.tolist()
         out = None if step.out is None else self._outs.layout(step.out)
 
@@ -270,11 +271,13 @@ class EnvBackend(VectorBackend):
     def _begin(self, call: SharedCall) -> SharedCall:
         """Begin a call, whose turn has come."""
         checkpoints, _ = self._kept
+        # What an interrupted call had reached never happened; `begin` finds those rows elsewhere.
         self._reached = {}
         for share, one in zip(call.shares, call.calls, strict=True):
             log = self.logs[share.host]
             call.logs.append(log)
             log.begin(checkpoints[share.host], one)
+        # Even a call of some shows all rows: none may be where a failed call has left it.
         if len(call.shares) < len(checkpoints):
             call.logs.extend(self._bring_back_others(call))
         return call
@@ -312,9 +315,11 @@ class EnvBackend(VectorBackend):
         if not call.logs:
             self._begin(call)
         self._watch.finish(call.logs, timeout)
+        # All have settled: no process is left that still moves rows of a call that has failed.
         errors = [log.error for log in call.logs if log.error is not None]
         if errors:
             raise one_error(errors)
+        # Those after them were only brought back.
         return [log.reply for log in call.logs[: len(call.shares)]]
 
     def _reach(self, call: SharedCall, replies: Sequence[Reply]) -> None:
@@ -327,6 +332,8 @@ class EnvBackend(VectorBackend):
             elif reply.states or (checkpoint.captures and not self.obs.is_array):
                 shown = self.obs.taken(log.rows)
             reached = checkpoint.after(log.call, reply, shown)
+            # For the log at once, for the vector env by `keep`: after an interrupt between the two
+            # rows are "elsewhere", and the next call brings them back.
             log.mark_at(reached)
             self._reached[share.host] = reached
 
@@ -381,6 +388,7 @@ class CallWatch:
 
     def _wait(self, deadline: float) -> list[ReplayLog]:
         """Take in what comes until a deadline; return the logs that it came for."""
+        # Of all logs, not only of those waited for: the poller is shared by calls in flight.
         if any(log.renewed for log in self._logs):
             self._watch()
         left = max(0.0, deadline - time.monotonic())

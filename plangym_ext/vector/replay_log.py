@@ -136,9 +136,11 @@ class ReplayLog:
         """
         self.error = self.reply = None
         self._target, self._call = target, call
+        # Sent ahead: then it only has to be waited for.
         if self._ahead and self._adopt():
             return
         self._deaths_noted = None
+        # Settled until it is known how to go on: an interrupt from here on waits for nothing.
         interrupted, self.phase = self.phase, _SETTLED
         self._is_new = False
         if self._request is not None:
@@ -230,6 +232,7 @@ class ReplayLog:
     def _start(self) -> None:
         assert self._remote is not None
         self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        # What was sent ahead went to the process that is replaced.
         self._ahead.clear()
         self._opened, self.renewed = False, True
         self._remote.restart()
@@ -271,6 +274,7 @@ class ReplayLog:
             self._at, self.phase = self._target, _SETTLED
             return
         if self._call.name not in READING:
+            # Unknown before it is asked: an interrupt between the two must not find rows "there".
             self._at = None
         self._send(_ASKED, self._patience, self._call)
 
@@ -299,6 +303,7 @@ class ReplayLog:
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
+        # Played again, the rows have shown something else: their future would be another one.
         elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
             self._refused(not_exact(self.rows, self._target.count))
         else:

@@ -14,8 +14,6 @@ from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.mcts.chance import check_reseeds, run_chance_wave
-from plangym_ext.planners.plans import Plan
-from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.trees.chance import new_chances
 
 
@@ -103,16 +101,11 @@ class MCTS(BanditSearch):
                 f"action and an outcome; got {self.capacity}."
             )
 
-    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
-        """Grow B trees in lockstep."""
-        if self.chance:
-            check_reseeds(request.planner, request.env)
-        return super()._plan_batch(request)
-
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Add one node per simulation, and with chance one for the action besides."""
         if not self.chance:
             return search.run_wave
+        check_reseeds(type(self).__name__, search.model)
         shape = search.tree.parent.shape
         chances = new_chances(*shape, self.chance_width, self.chance_growth)
         return functools.partial(run_chance_wave, search, chances)

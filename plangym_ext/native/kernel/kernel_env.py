@@ -15,8 +15,8 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.own_process import fork_count, usable_processors
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel.kernel import Kernel

@@ -108,7 +108,9 @@ def run(options: argparse.Namespace) -> int:
     with runner:
         if runner.note:
             print(runner.note, flush=True)
-        if runner.round:
+        if runner.round >= config.rounds:
+            print(f"{runner.round} rounds are done, {config.rounds} were asked for", flush=True)
+        elif runner.round:
             print(f"going on after round {runner.round} of {config.rounds}", flush=True)
         try:
             runner.run()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.config import NetworkConfig
@@ -21,6 +21,7 @@ from plangym_ext.run.settings.sections import (
 )
 from plangym_ext.run.settings.starts import StartsSettings
 
+COLLECTORS = ("games", "solutions")
 REPLAYS = ("uniform", "prioritized", "balanced")
 #: Whether an agent plays and an algorithm learns in turn, or at once.
 MODES = ("sync", "async")
@@ -63,8 +64,11 @@ class CollectorSettings:
     """How episodes are collected.
 
     Args:
-        num_envs: games that are played side by side.
-        moves: of every game, per round.
+        kind: "games" that a planner plays move by move; or "solutions": of every game the planner
+            plans once, and the way that it found is learned from if it leads to a termination.
+            These are for planners that find whole ways, such as `phs`.
+        num_envs: games that are played side by side; of "solutions" the games of a round.
+        moves: of every game, per round; of "solutions" it means nothing.
         n_workers: processes that share the games of a planner, each with its own network; 0: all
             are played here, in one batch. For an agent, `env.n_workers` step the envs, but in
             `mode` "async".
@@ -73,6 +77,7 @@ class CollectorSettings:
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
+    kind: str = "games"
     num_envs: int = 32
     moves: int = 16
     n_workers: int = 0
@@ -81,6 +86,16 @@ class CollectorSettings:
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        if self.kind not in COLLECTORS:
+            raise InvalidOption(
+                f"settings: collector.kind must be one of {', '.join(COLLECTORS)}; got "
+                f"{self.kind!r}{suggestion(self.kind, COLLECTORS)}."
+            )
+        if self.kind == "solutions" and self.n_workers:
+            raise InvalidOption(
+                f"settings: collector.n_workers must be 0 with kind 'solutions', whose searches "
+                f"are one batch; got {self.n_workers}. env.n_workers step the env."
+            )
         checked_least("collector.num_envs", self.num_envs, 1)
         checked_least("collector.moves", self.moves, 1)
         checked_least("collector.n_workers", self.n_workers, 0)

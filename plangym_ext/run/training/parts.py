@@ -20,6 +20,7 @@ from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.collector import Collector
 from plangym_ext.run.training.plain_env import PlainEnv
+from plangym_ext.run.training.solver import Solver
 
 #: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`; for an agent, a gymnasium env
 MakeEnv = Callable[..., Any]
@@ -193,6 +194,17 @@ class Parts:
             max_steps=self.config.env.max_steps,
             value=functools.partial(_state_values, evaluator),
             attributes=settings.attributes,
+        )
+
+    def solver(self, env: Any, evaluator: Any) -> Solver:
+        """Make the sampler of solutions."""
+        settings = self.config.collector
+        return Solver(
+            env,
+            self.config.planner.make(evaluator, self._policy(evaluator)),
+            settings.num_envs,
+            seed=self.config.seed,
+            max_steps=self.config.env.max_steps,
         )
 
     def agent_sampler(

@@ -23,6 +23,8 @@ def make_sampler(parts: Parts, env: Any, network: Any, asked: Any) -> Sampler:
         starts = make_starts(parts.config.starts, env, asked)
         return parts.agent_sampler(asked, exact=env.exact is not False, starts=starts, env=env)
     settings = parts.config.collector
+    if settings.kind == "solutions":
+        return parts.solver(env, asked)
     if settings.n_workers:
         return WorkerCollector(parts, network)
     return parts.collector(env, asked, range(settings.num_envs))
