@@ -33,7 +33,7 @@ from plangym_ext.planners.lockstep.wave_kernels import (
     write_and_select,
 )
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.model import Rng, States, Transitions
+from plangym_ext.planners.model import Rng, Transitions
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
@@ -217,19 +217,15 @@ class Search:
         wave, sizes, wait = selected
         new = self._nothing.new
         if wait is not None:
-            new = self._rated(wave.new_rows[: sizes[1]], wave.new_leaves[: sizes[1]], wait())
+            out = wait()
+            new = self.answered(wave.new_rows[: sizes[1]], wave.new_leaves[: sizes[1]], out)
+            new = self.with_rating(new, out)
         self._finished = WaveResult(wave, sizes, new)
 
     def _flush(self) -> None:
         """Write and back up what is finished, if that has not been done."""
         if self._finished is not self._nothing:
             self._select(0)
-
-    def _rated(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
-        """Rate those of L new nodes that go on; return what there is to write of all."""
-        # Steps from slot to slot return no states.
-        states = out.states if self.rater.reads_states else None
-        return self.with_rating(self.answered(rows, nodes, out), out.obs, states)
 
     def answered(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
         """Return what the model says of L new nodes; they are not rated."""
@@ -244,14 +240,20 @@ class Search:
             legal = np.ascontiguousarray(masks)
         return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
 
-    def with_rating(self, new: NewNodes, obs: Any, states: States | None) -> NewNodes:
+    def with_rating(
+        self, new: NewNodes, out: Transitions, some: npt.NDArray[np.intp] | None = None
+    ) -> NewNodes:
         """Rate those of L new nodes that go on.
 
         Args:
             new: what the model says of them.
-            obs: `[L, *obs]`.
-            states: `[L, S]`, which a rater that reads states goes on from.
+            out: what it answered.
+            some: `[L]` which of the answers these nodes are; None: all of them.
         """
+        # Steps from slot to slot return no states.
+        obs, states = out.obs, out.states if self.rater.reads_states else None
+        if some is not None:
+            obs, states = rows_of(obs, some), None if states is None else states[some]
         rows, over, cut = new.rows, new.terminated, new.truncated
         value, prior = new.value, new.prior
         ended = np.count_nonzero(over)
@@ -283,7 +285,8 @@ class Search:
         tree = self.tree
         parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
         out: Transitions = self.states.step(actions, rows, parents, nodes)
-        expand(tree, self._rated(rows, nodes, out), self.settings.discount)
+        new = self.with_rating(self.answered(rows, nodes, out), out)
+        expand(tree, new, self.settings.discount)
         self.costs.add_steps(rows)
         return out
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
@@ -63,7 +62,7 @@ def _drawn(
         search.costs.add(rows[fresh], expansions=1)
         # Rollouts go on with the random numbers of this draw, not with those of the key.
         picked = _picked(new._replace(nodes=nodes), fresh)
-        rated = search.with_rating(picked, rows_of(out.obs, fresh), out.states[fresh])
+        rated = search.with_rating(picked, out, fresh)
         expand(tree, rated, search.settings.discount)
     return nodes
 
