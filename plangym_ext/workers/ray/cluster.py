@@ -23,7 +23,8 @@ def ray_module() -> Any:
         import ray
     except ImportError as error:
         raise MissingExtra(
-            f"backend='ray': needs Ray, which is not installed ({error}). {installing('ray')}"
+            f"backend='ray' and --ray need Ray, which is not installed ({error}). "
+            f"{installing('ray')}"
         ) from error
     return ray
 
