@@ -123,11 +123,7 @@ class WorkerSampler(Closing):
         #: The fragment that is being played.
         self._flight: _Flight | None = None
         self._progress = [Array((1,), np.int64, storage=place.storage) for _ in self._ranges]
-        self._exchange: Exchange = (
-            SharedExchange(self._played, agent.state_dict(), self._progress)
-            if place.storage == "shared"
-            else SentExchange(self._played, self._ranges, place)
-        )
+        self._exchange = self._made_exchange()
         self._past = Past.of(self._options)
         #: Where the rows of every worker were when the last fragment ended; None at first.
         self._states: list[Mapping[str, Any]] | None = None
@@ -135,15 +131,24 @@ class WorkerSampler(Closing):
         self._away: set[int] = set()
         self._workers: list[ServiceWorker] = []
         try:
-            for index, rows in enumerate(self._ranges):
-                maker = RemoteActorMaker(make_venv, agent, rows, self._options, threads)
-                self._workers.append(place.worker(Service(maker, ("torch",)), index))
-                self._workers[-1].build()
-            for index in range(count):
-                self._open(index)
+            self._start(make_venv, threads)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, make_venv: MakeVenv, threads: int) -> None:
+        """Start the workers side by side."""
+        for index, rows in enumerate(self._ranges):
+            maker = RemoteActorMaker(make_venv, self._agent, rows, self._options, threads)
+            self._workers.append(self._workplace.worker(Service(maker, ("torch",)), index))
+            self._workers[-1].build()
+        for index in range(len(self._workers)):
+            self._open(index)
+
+    def _made_exchange(self) -> Exchange:
+        if self._workplace.storage == "shared":
+            return SharedExchange(self._played, self._agent.state_dict(), self._progress)
+        return SentExchange(self._played, self._ranges, self._workplace)
 
     def _built_tree(self, make_venv: MakeVenv, storage: Literal["local", "shared"]) -> ArrayDict:
         venv = make_venv(range(1))
@@ -201,10 +206,10 @@ class WorkerSampler(Closing):
         answers = self._answers(flight, progress)
         tables, states, restored = zip(*(answer[:3] for answer in answers), strict=True)
         episodes = merged_episodes(list(tables))
-        # At once, so that an interrupt finds the fragment played or not.
-        self._states, self._past, self._away = list(states), self._past.after(episodes), set()
         for index, answer in enumerate(answers):
             self._exchange.take(index, answer[3:])
+        # At once, so that an interrupt finds the fragment played or not.
+        self._states, self._past, self._away = list(states), self._past.after(episodes), set()
         self._taken += version > 0
         if self.tree is not self._played:
             copy_tree(self._played, self.tree)

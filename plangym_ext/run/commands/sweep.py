@@ -206,11 +206,11 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
     left = [job for job in jobs if outcome(options.out / job.name) != DONE]
     if len(left) < len(jobs):
         print(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
-    where = _cluster(options)
+    cluster = _cluster(options)
     queue = JobQueue(
         options.out,
         left,
-        where=where,
+        where=cluster,
         processes=min(options.processes or 1, max(1, len(left))),
         gpus=options.gpus,
         imports=options.imports or (),
@@ -249,8 +249,8 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         )
         raise SystemExit(INTERRUPTED) from None
     finally:
-        if where is not None:
-            where.close()
+        if cluster is not None:
+            cluster.close()
     line.leave()
     return failed
 

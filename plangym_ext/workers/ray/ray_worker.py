@@ -37,7 +37,8 @@ class RayWorker:
     """
 
     def __init__(self, service: Service, index: int, driver: Driver, *, reserves: bool) -> None:
-        self.index, self.fallen = index, None
+        self.index = index
+        self.fallen: WorkerDied | None = None
         self._driver, self._reserves = driver, reserves
         self._constructor = pickled_constructor(service, index)
         self._description: dict[str, Any] | None = None
@@ -46,7 +47,6 @@ class RayWorker:
         #: The question how far it is, while it has no answer.
         self._asked: Any = None
         self._closing: Any = None
-        self.fallen: WorkerDied | None
 
     # Starting -----------------------------------------------------------------------------
 
