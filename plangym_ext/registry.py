@@ -86,6 +86,9 @@ def make(
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
             family, such as `episodic_life` for Atari; only with an id.
 
+    Returns:
+        The env; every backend is a `PlanEnv`. Close it, or use it as a context manager.
+
     Raises:
         UnknownName: no such env, module, backend or option.
         MissingExtra: the simulator is not installed; the message says how to do so.

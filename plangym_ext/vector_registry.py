@@ -75,6 +75,9 @@ def make_vec(
         address: of the cluster of the ray backend, as for `make`.
         kwargs: for the env's constructor; only with a name.
 
+    Returns:
+        The vector env. Close it, or use it as a context manager.
+
     Raises:
         UnknownName: no such env, backend, mode, policy or option.
         MissingExtra: the simulator is not installed; the message says how to do so.

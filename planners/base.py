@@ -20,6 +20,7 @@ from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.players import check_players
 from plangym_ext.planners.request import PlanRequest
 
 #: More simulations than any search makes.
@@ -54,6 +55,8 @@ class Planner(ABC):
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
     plays_policy: ClassVar[bool] = False
+    #: Whether it plans for both players of an env that has two.
+    two_players: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
 
@@ -160,7 +163,9 @@ class Planner(ABC):
             InvalidOption: the options do not fit the env.
             InvalidAnswer: an evaluator or policy returned what cannot be used.
             NoLegalAction: a state allows nothing.
+            WrongKind: the env has two players, and this planner plans for one.
         """
+        check_players(self, env)
         self._check_observations(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)

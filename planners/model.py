@@ -40,7 +40,7 @@ class Transitions(Protocol):
 
     @property
     def infos(self) -> Any:
-        """Mapping of names to `[B, ...]` columns; only `action_mask` is looked at."""
+        """Mapping of names to `[B, ...]` columns; masks and players are looked at."""
 
 
 class Rollout(Protocol):

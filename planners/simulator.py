@@ -22,6 +22,7 @@ class SimulatorFunctions(Protocol):
     observe: Callable[..., Any]  # (context, rows, row, lane) -> [*obs], good until the next
     can_observe: Callable[..., bool]  # (context, rows, row, lane): nothing in it is invalid
     mask: Callable[..., None]  # (context, lane, out [A]): what the row last advanced allows
+    swaps: Callable[..., bool]  # (context, lane): whether the other player moves next there
 
 
 class Simulator(Protocol):

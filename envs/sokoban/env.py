@@ -53,8 +53,8 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         dim: rows and columns with the ring of walls; None means (10, 10), or the size
             of `levels`.
         num_boxes: boxes of a generated level; None means 4. Not with `levels`.
-        levels: None to generate; else `Levels`, the path of a level file, or a list
-            of level texts.
+        levels: None to generate; else `Levels`, the path of a level file or a pattern of
+            several ("train_*.txt"), or a list of level texts.
         level_order: "random" draws with `np_random`; "sequential" takes one after
             another, from the first again after the last and after a seed.
         observation: "planes" for `[H, W, 7]` uint8 of 0 and 1 (wall, floor, target,

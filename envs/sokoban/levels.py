@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,16 +85,27 @@ class _Block(NamedTuple):
 
 
 def read_levels(path: str | os.PathLike[str]) -> Levels:
-    """Read a level file.
+    """Read a level file, or several.
 
     Args:
-        path: UTF-8 text in the format that `parse_levels` describes.
+        path: UTF-8 text in the format that `parse_levels` describes; or a pattern of several
+            such files, as "train_*.txt", which are read in the order of their names.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: a level is not legal; the message names file, level and line.
+        OSError: a file cannot be read.
+        ValueError: a level is not legal, or not of the first one's size; the message names
+            file, level and line.
     """
-    return parse_levels(Path(path).read_text(encoding="utf-8"), source=os.fspath(path))
+    name = os.fspath(path)
+    paths = [name] if os.path.exists(name) else sorted(glob.glob(name)) or [name]
+    found = [parse_levels(Path(one).read_text(encoding="utf-8"), source=one) for one in paths]
+    for one, levels in zip(paths, found, strict=True):
+        if levels.dim != found[0].dim:
+            raise ValueError(
+                f"{one}: every level must have the size of those in {paths[0]}, "
+                f"{found[0].dim}; got {levels.dim}. Read the files apart."
+            )
+    return Levels(np.concatenate([levels.boards for levels in found]), source=name)
 
 
 def parse_levels(text: str, source: str = "text") -> Levels:

@@ -12,7 +12,8 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.results import RowResults
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
 

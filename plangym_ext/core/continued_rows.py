@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from plangym_ext.core.rows import RowResults
+from plangym_ext.core.results import RowResults
 from plangym_ext.states.envelope import as_wide
 
 
@@ -38,6 +38,7 @@ class ContinuedRows:
     def keep(self, states: np.ndarray, ended: np.ndarray) -> None:
         """Continue rows 0 to B - 1 from `states`, which they keep; leave later ones as they are."""
         if len(self.states) <= len(states):
+            # Taken over, not copied: nothing else holds what such a batch returns (see `move`).
             self.states, self.ended = states, ended
         else:
             self.states = as_wide(self.states, states.shape[1])

@@ -17,10 +17,10 @@ from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.results import StateTransition, Transition
+from plangym_ext.core.results import RowResults, StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded
 from plangym_ext.states.envelope import HEADER
@@ -98,9 +98,11 @@ class GymEnv(LocalStepper, PlanEnv):
         obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
+        # A seed, so that equal envs find equal fields and widths in every process.
         self.gym_env.reset(seed=0)
         self._live = LiveState(self.gym_env, self.codec, self.name)
         self.envelope = self._live.envelope
+        # A copy: to seed the env's own space would change what its user samples.
         probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
         *_, info = self.gym_env.step(probe.sample())
@@ -129,6 +131,7 @@ class GymEnv(LocalStepper, PlanEnv):
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         obs, info = self.gym_env.reset(seed=seed, options=options)
         self.is_reset = True
+        # Rows begin anew where the env is now.
         self._continued.drop()
         return (self.get_state(), obs, info) if return_state else (obs, info)
 
@@ -160,6 +163,7 @@ class GymEnv(LocalStepper, PlanEnv):
         info = {**info, "n_step": taken, "dt": int(dt)}
         result = Transition(obs, total, bool(terminated), bool(truncated), info)
         wanted = return_state or (return_state is None and state is not None)
+        # Before the reset below: it is the state of the ending.
         final = self.get_state() if wanted else None
         if (terminated or truncated) and self.autoreset and state is None:
             self.gym_env.reset()
@@ -186,6 +190,7 @@ class GymEnv(LocalStepper, PlanEnv):
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
         state = self._live.capture()
+        # The capture has outgrown its row and made a wider one.
         if self._live.envelope is not self.envelope:
             self.widen(self._live.envelope.width)
         return state
@@ -225,6 +230,8 @@ class GymEnv(LocalStepper, PlanEnv):
         # The rows run on the one env there is, which then goes back to its place.
         here = self.get_state() if self.is_reset and request.num_rows else None
         try:
+            # Once more whenever a state outgrows its row: inputs are loaded anew, and no row of the
+            # failed attempt counts.
             while True:
                 given, infos = request.out, request.infos
                 batch = RowBatch(self.layout, request.num_rows, request.horizon, None, given, infos)
@@ -238,9 +245,11 @@ class GymEnv(LocalStepper, PlanEnv):
                         error.reason.add_note(
                             f"{self.name}: in row {error.row}, action {error.action}"
                         )
+                        # The env's own error: callers catch its type, and the row is in a note.
                         raise error.reason from None
                     self.widen(self.wider(error.reason.excess))
         finally:
+            # Even after an error: a batch with states never moves the env.
             if here is not None:
                 self.codec.restore(here.data, HEADER)
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.arrays.spaces import Path
-from plangym_ext.core.results import StateTransitions, Transitions
-from plangym_ext.core.rows import RowLayout, RowResults, outgrown
+from plangym_ext.core.results import (
+    RESULT_FIELDS,
+    Rollouts,
+    RowResults,
+    StateTransitions,
+    Transitions,
+    shapes_by_axis,
+)
+from plangym_ext.core.rows import RowLayout, outgrown
 from plangym_ext.errors import UnknownName, suggestion
 
-#: Fields of a result that can be given, and what `RowBatch` calls them.
-_NAMES = {
-    "states": "states_out",
-    "obs": "obs",
-    "rewards": "rewards",
-    "terminateds": "terminated",
-    "truncateds": "truncated",
-    "steps": "steps",
-}
-_STEP_FIELDS = ("states", "obs", "rewards", "terminateds", "truncateds")
-#: Batches of learners hold float32, as networks do.
-REWARDS = (np.dtype(np.float64), np.dtype(np.float32))
+_Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
+
+
+def _names_in(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of what a call returns that can be given."""
+    return tuple(name for name in kind._fields if name != "infos")
 
 
 class OutFields:
@@ -54,7 +57,9 @@ class OutFields:
         if out is None:
             return
         self._given = _fields(out, where)
-        known = _STEP_FIELDS if len(shape) == 1 else tuple(_NAMES)
+        known = _names_in(StateTransitions if len(shape) == 1 else Rollouts)
+        by_name = {one.shown: one for one in RESULT_FIELDS}
+        shapes = shapes_by_axis(shape, layout.state_width)
         for name, value in self._given.items():
             check_name(name, known, where)
             if name == "obs":
@@ -65,55 +70,50 @@ class OutFields:
                         part, (shape[0], *leaf.shape), (leaf.dtype,), place
                     )
             else:
-                self.arrays[_NAMES[name]] = view_of(
-                    value, *_expected(layout, name, shape), f"{where}: out[{name!r}]"
+                one = by_name[name]
+                self.arrays[one.stored] = view_of(
+                    value, shapes[one.axis], one.dtypes, f"{where}: out[{name!r}]"
                 )
 
     def filled(self, found: RowResults) -> RowResults:
         """Copy what the backend has not written into the given arrays itself."""
         if not self.arrays:
             return found
-        results = {
-            "states_out": found.states,
-            "rewards": found.rewards,
-            "terminated": found.terminated,
-            "truncated": found.truncated,
-            "steps": found.steps,
-        }
+        results = {one.stored: getattr(found, one.name) for one in RESULT_FIELDS}
         results |= {f"obs{k}": leaf for k, leaf in enumerate(found.obs)}
         for name, target in self.arrays.items():
             value = results[name]
             if name == "states_out" and value.shape != target.shape:
+                # States have grown wider than the array that was checked before the batch.
                 raise outgrown(value.shape, target.shape)
+            # Who wrote there returns the very array. Else one copy, which also casts rewards.
             if value is not target:
                 target[...] = value.reshape(target.shape)
         return found
 
-    def field(self, name: str, value: Any) -> Any:
-        """Return the caller's own object for a field, if there is one, else the backend's value."""
-        return self._given.get(name, value)
+    def shown(self, kind: type[_Shown], found: RowResults) -> _Shown:
+        """Return results as a call does, with the caller's own objects where there are some.
 
-    def obs(self, found: RowResults) -> Any:
-        """Return the observations, nested as the space."""
-        if "obs" in self._given:
-            return self._given["obs"]
-        return self._layout.obs.join(found.obs)
-
-
-def transitions(targets: OutFields, found: RowResults) -> Transitions:
-    """Return the result of a step, without the states."""
-    return Transitions(
-        targets.obs(found),
-        targets.field("rewards", found.rewards.reshape(-1)),
-        targets.field("terminateds", found.terminated),
-        targets.field("truncateds", found.truncated),
-        found.infos,
-    )
+        Args:
+            kind: of named tuple.
+            found: results that were `filled`.
+        """
+        values: dict[str, Any] = dict(zip(kind._fields, _getter(kind._fields)(found), strict=True))
+        if kind is not Rollouts:
+            values["rewards"] = found.rewards.reshape(-1)  # of one action a row
+        if "obs" not in self._given:
+            values["obs"] = self._layout.obs.join(found.obs)
+        for name, array in self._given.items():
+            if name in values:  # states may be given where they are not returned
+                values[name] = array
+        return kind._make(values.values())
 
 
-def state_transitions(targets: OutFields, found: RowResults) -> StateTransitions:
-    """Return the result of a step, with the states."""
-    return StateTransitions(targets.field("states", found.states), *transitions(targets, found))
+@functools.cache
+def _getter(shown: tuple[str, ...]) -> Callable[[RowResults], tuple[Any, ...]]:
+    """Return what reads these fields, as calls name them, off results."""
+    names = {one.shown: one.name for one in RESULT_FIELDS}
+    return operator.attrgetter(*(names.get(name, name) for name in shown))
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:
@@ -122,19 +122,6 @@ def _fields(out: Any, where: str) -> dict[str, Any]:
             f"{where}: out must map names of the result's fields to arrays; got {out!r}"
         )
     return dict(out)
-
-
-def _expected(
-    layout: RowLayout, name: str, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], Sequence[np.dtype[Any]]]:
-    """Return the shape of a field, and the dtypes that it may have."""
-    if name == "states":
-        return (shape[0], layout.state_width), (np.dtype(np.uint8),)
-    if name == "rewards":
-        return shape, REWARDS
-    if name == "steps":
-        return shape[:1], (np.dtype(np.int32),)
-    return shape[:1], (np.dtype(np.bool_),)
 
 
 # Checks of any `out`, that of a vector env, too ---------------------------------------

@@ -81,9 +81,11 @@ class RowLoop:
         places = range(first * width + HEADER, stop * width + HEADER, width)
         starts: Any = places
         if batch.sources is not None:
+            # Python ints at once: as numpy scalars, offsets would slow down every restore.
             starts = (batch.sources[first:stop] * width + HEADER).tolist()
         resets = None if batch.single else self._resets
         step, moves, played = _steps(env, batch, first, stop)
+        # As many as rows that were run to their end: the row that raised has none.
         lengths: list[int] = []
         odd: list[int] = []
         failure: RowError | None = None
@@ -105,7 +107,9 @@ class RowLoop:
                 lengths.append(capture(target, place) - place)
         except (Exception, SystemExit) as error:
             failure = row_error(batch, row, error)
+        # Whatever happens after this is of this process's own making, not of a row.
         progress[0] = NO_ROW
+        # The rows before an error are done.
         if lengths:
             failure = self._finish(first, lengths, odd, played) or failure
         if failure is not None:
@@ -134,6 +138,7 @@ class RowLoop:
         if batch.targets is not None:
             assert batch.store is not None
             batch.store[batch.targets[rows]] = batch.states_out[rows]
+        # After everything else: the parent takes a row whose worker has died as it finds it.
         batch.done[rows] = True
         if batch.objects:
             batch.keep_objects(range(rows.start, rows.stop))
@@ -147,6 +152,7 @@ class RowLoop:
         """Seal states of which `lengths` bytes were written, and clear what follows these."""
         states = self.batch.states_out[first : first + len(lengths)]
         target, width, envelope = self._target, self._width, self.env.envelope
+        # Of nearly all envs: one checksum over all rows instead of a loop.
         if lengths and lengths.count(lengths[0]) == len(lengths):
             if HEADER + lengths[0] < width:
                 states[:, HEADER + lengths[0] :] = 0
@@ -234,6 +240,7 @@ def _store_counts(batch: RowBatch, rows: slice, played: _Sequences | None) -> No
         return
     batch.steps[rows] = [len(rewards) for rewards in played.rewards][: rows.stop - rows.start]
     batch.env_steps[rows] = played.env_steps[: rows.stop - rows.start]
+    # With one action the reward is in place already. `strict=False`: rows after an error have none.
     if batch.horizon > 1:
         for row, rewards in zip(range(rows.start, rows.stop), played.rewards, strict=False):
             taken = len(rewards)

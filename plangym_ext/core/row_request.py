@@ -78,6 +78,7 @@ class RowRequest:
     def __post_init__(self) -> None:
         first = self.actions[0]
         self.num_rows, self.horizon = len(first), int(first.shape[1])
+        # By identity: to compare the values of `dt` would cost more than it saves.
         self.single = self.horizon == 1 and self.dt is ONE_STEP and self.reset_first is None
 
 
@@ -97,6 +98,7 @@ def checked_infos(infos: str, where: str) -> str:
 
 def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
     """Return `dt` as int32 of shape `()` or `[B]`; None rows stand for a single step."""
+    # The one array for all such requests: `RowRequest.single` knows it by identity.
     if type(dt) is int and dt == 1:
         return ONE_STEP
     held = np.asarray(dt)
@@ -106,6 +108,7 @@ def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
             f"{where}: dt must be an int{rows}, control steps per row; "
             f"got {held.shape} {held.dtype}"
         )
+    # Below 1 no step would be taken and no observation come; above int32 it would wrap.
     if held.size and (held.min() < 1 or held.max() > np.iinfo(np.int32).max):
         raise ValueError(
             f"{where}: dt must be at least 1 in every row; got {held.min()} to {held.max()}"

@@ -13,9 +13,9 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import check_actions
 from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.out_fields import OutFields, state_transitions, transitions
+from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import Rollouts, StateTransitions, Transitions
+from plangym_ext.core.results import Rollouts, RowResults, StateTransitions, Transitions
 from plangym_ext.core.row_request import (
     ONE_STEP,
     RowRequest,
@@ -23,7 +23,7 @@ from plangym_ext.core.row_request import (
     checked_infos,
     one_array,
 )
-from plangym_ext.core.rows import RowLayout, RowResults
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import BatchPending, InvalidAction
 from plangym_ext.states.envelope import Envelope
 
@@ -79,6 +79,7 @@ class RowStepper(ABC):
 
     def wider(self, excess: int) -> int:
         """Return the row width for states that need `excess` bytes more, with room to grow."""
+        # Half as much again: to widen makes every view and every worker's memory anew.
         return (self.layout.state_width + excess) * 3 // 2
 
     @property
@@ -273,15 +274,7 @@ class RowStepper(ABC):
                 unchecked=unchecked,
             )
             found = targets.filled(self._run(request))
-            return Rollouts(
-                targets.field("states", found.states),
-                targets.obs(found),
-                targets.field("rewards", found.rewards),
-                targets.field("terminateds", found.terminated),
-                targets.field("truncateds", found.truncated),
-                targets.field("steps", found.steps),
-                found.infos,
-            )
+            return targets.shown(Rollouts, found)
 
     # How they are asked for -----------------------------------------------------
 
@@ -303,8 +296,10 @@ class RowStepper(ABC):
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
         targets = OutFields(self.layout, out, (len(rows),), "step_batch")
+        # As plangym: who passes states gets states.
         wants_states = not goes_on if return_state is None else bool(return_state)
         request = RowRequest(
+            # A step is a sequence of one action: `[B, 1, *act]`.
             tuple(a[:, None] for a in leaves),
             rows,
             checked_dt(dt, len(rows), "step_batch"),
@@ -319,7 +314,9 @@ class RowStepper(ABC):
             found = targets.filled(found)
             if goes_on:
                 self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
-            return (state_transitions if wants_states else transitions)(targets, found)
+            if wants_states:
+                return targets.shown(StateTransitions, found)
+            return targets.shown(Transitions, found)
 
         return request, finish
 
@@ -328,6 +325,7 @@ class RowStepper(ABC):
         self._check_rows_free("step_batch")
         self._continued.first(num_rows, self._first_state)
         ended = self._continued.ended[:num_rows]
+        # A copy: `ended` moves on while the batch may still be in flight.
         reset_first = ended.copy() if self.autoreset and ended.any() else None
         return self._continued.states[:num_rows], reset_first
 
@@ -337,6 +335,7 @@ class RowStepper(ABC):
     def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
         """Return the same batch; while it is open, nothing else may touch rows that it moves."""
         if moves_rows:
+            # Weak: a batch that was dropped without a wait must not block the rows for ever.
             self._moving = weakref.ref(pending)
         return pending
 
@@ -392,4 +391,5 @@ class RowStepper(ABC):
         """
         self._check_rows_free("set_state")
         rows = self.checked_states(states, "set_state")
+        # The rows are written in place later on; the caller keeps its array.
         self._continued.keep(rows.copy(), np.zeros(len(rows), bool))

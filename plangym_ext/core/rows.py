@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.results import RESULT_FIELDS, RowResults, shapes_by_axis
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.states.envelope import as_wide
 
@@ -49,12 +50,13 @@ class RowLayout:
             found[f"obs{k}"] = ((b, *leaf.shape), leaf.dtype.str)
         for k, column in enumerate(self.info):
             found[f"info{k}"] = ((b, *column.shape), column.dtype)
-        found["states_in"] = found["states_out"] = ((b, self.state_width), "|u1")
-        found["rewards"] = ((b, h), "<f8")
-        found["dt"] = found["steps"] = found["env_steps"] = ((b,), "<i4")
+        shapes = shapes_by_axis((b, h), self.state_width)
+        for one in RESULT_FIELDS:
+            found[one.stored] = shapes[one.axis], one.code
+        found["states_in"] = ((b, self.state_width), "|u1")
+        found["dt"] = found["env_steps"] = ((b,), "<i4")
         found["sources"] = found["targets"] = ((b,), "<i8")
-        for name in ("reset_first", "terminated", "truncated", "done"):
-            found[name] = ((b,), "|b1")
+        found["reset_first"] = found["done"] = ((b,), "|b1")
         return found
 
     def offsets(self, num_rows: int, horizon: int) -> tuple[dict[str, int], int]:
@@ -128,11 +130,12 @@ class RowBatch:
                 views[name] = np.empty(shape, object)
             else:
                 views[name] = np.ndarray(shape, dtype, self.memory, offsets[name])
+        # The memory has columns even if they are not returned: offsets do not depend on `infos`.
         keys = [] if self.infos == "none" else [column.key for column in self.layout.info]
         #: What results consist of: fields, of which the last are columns of infos.
         self._columns = (*keys, "n_step", "dt")
         returned = (
-            *("states_out", "rewards", "terminated", "truncated", "steps"),
+            *(one.stored for one in RESULT_FIELDS),
             *(f"obs{k}" for k in range(len(self.layout.obs.leaves))),
             *(f"info{k}" for k in range(len(keys))),
             *("env_steps", "dt"),
@@ -147,6 +150,7 @@ class RowBatch:
         self.info = tuple(views[f"info{k}"] for k in range(len(self.layout.info)))
         self.states_in, self.states_out = views["states_in"], views["states_out"]
         rewards = views["rewards"]
+        # Rows are written as `[B, H]` even into the caller's `[B]`.
         self.rewards = rewards if rewards.ndim == 2 else rewards[:, None]
         self.dt, self.steps, self.env_steps = views["dt"], views["steps"], views["env_steps"]
         self.reset_first, self.done = views["reset_first"], views["done"]
@@ -170,6 +174,7 @@ class RowBatch:
             states: whether its states are among them; False if the rows read them elsewhere.
         """
         self.single = request.single
+        # Copied, never referred to: workers read them after the caller has its own array back.
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
@@ -220,15 +225,19 @@ class RowBatch:
         for name, shape, dtype, offset in self._returned:
             if name in given:
                 fields.append(given[name])
+            # Anew, of the leased page: the batch's own views are of the same memory, but they do
+            # not hold the lease.
             elif root is not None and not dtype.hasobject:
                 fields.append(np.ndarray(shape, dtype, root, offset))
             else:
                 fresh = copy or root is not None
                 fields.append(self._views[name].copy() if fresh else self._views[name])
-        states, rewards, terminated, truncated, steps, *rest = fields
-        obs, columns = tuple(rest[: len(self.obs)]), rest[len(self.obs) :]
-        infos = InfoBatch(dict(zip(self._columns, columns, strict=True)), self.own_infos)
-        return RowResults(states, obs, rewards, terminated, truncated, steps, infos)
+        first = len(RESULT_FIELDS)
+        last = first + len(self.obs)
+        columns = dict(zip(self._columns, fields[last:], strict=True))
+        infos = InfoBatch(columns, self.own_infos)
+        # By position, in the order of the list: names would cost a light batch a microsecond.
+        return RowResults._make([*fields[:first], tuple(fields[first:last]), infos, None])
 
 
 def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
@@ -237,33 +246,3 @@ def outgrown(needed: tuple[int, ...], given: tuple[int, ...]) -> ValueError:
         f"out: states must be {needed} uint8, for they have outgrown their rows; got {given}. "
         "Make them anew with env.state_width."
     )
-
-
-class RowResets(NamedTuple):
-    """What a step says of rows that it reset; arrays have B rows, and nothing in the others.
-
-    Attributes:
-        final_obs: what a row showed before it was reset, one array per leaf.
-        infos: of the reset, columns by name.
-    """
-
-    final_obs: tuple[np.ndarray, ...]
-    infos: Mapping[str, np.ndarray]
-
-
-class RowResults(NamedTuple):
-    """Outputs of B rows; shapes as in `Rollouts`, obs one array per leaf.
-
-    `rewards` is `[B, H]`, or the `[B]` array given for them if H is 1. `resets` is of rows that
-    were reset in the step that ended them: states and obs are those of the reset. None if no
-    row was.
-    """
-
-    states: np.ndarray
-    obs: tuple[np.ndarray, ...]
-    rewards: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    steps: np.ndarray
-    infos: InfoBatch
-    resets: RowResets | None = None

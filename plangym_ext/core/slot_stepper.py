@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.buffer import Storage
-from plangym_ext.core.out_fields import OutFields, transitions
+from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import Transitions
+from plangym_ext.core.results import RowResults, Transitions
 from plangym_ext.core.row_request import (
     RowRequest,
     SlotRequest,
@@ -21,7 +21,6 @@ from plangym_ext.core.row_request import (
     checked_infos,
 )
 from plangym_ext.core.row_stepper import RowStepper
-from plangym_ext.core.rows import RowResults
 from plangym_ext.core.state_store import StateStore
 
 
@@ -114,6 +113,7 @@ class SlotStepper(RowStepper):
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
         """Return the checked request of a `step_slots`, and what makes its result."""
         store = self.states
+        # First: a widened env writes states that the old slots have no room for.
         store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")
         targets = store.checked(dst, "step_slots: dst", distinct=True)
@@ -134,7 +134,7 @@ class SlotStepper(RowStepper):
         )
 
         def finish(found: RowResults) -> Transitions:
-            return transitions(fields, fields.filled(found))
+            return fields.shown(Transitions, fields.filled(found))
 
         return request, finish
 
@@ -152,6 +152,7 @@ class LocalStepper(SlotStepper):
         # A copy: all rows are read before any slot is written.
         states = request.states[slots.sources]
         found = self._run_rows(dataclasses.replace(request, states=states, slots=None))
+        # The run itself may have widened the rows.
         slots.store.widen(found.states.shape[1])
         slots.store.rows[slots.targets] = found.states
         return found

@@ -42,6 +42,7 @@ class StateSet:
     def __post_init__(self) -> None:
         """Check that every state has an observation."""
         lengths = {num_rows(self.states), *(len(leaf) for leaf in leaves(self.obs))}
+        # One set for all: the message shows every length that occurs.
         lengths |= {len(one) for one in (self.legal, self.to_go) if one is not None}
         if len(lengths) > 1 or np.ndim(self.states) != 2:
             raise ValueError(

@@ -83,7 +83,9 @@ class StateStore:
         """
         count = at_least("allocate: count", count, 0)
         if count > len(self._free):
+            # Doubled: to grow by what is asked for would copy all states again and again.
             self.reserve(max(_FEWEST, 2 * self.capacity, len(self) + count))
+        # From the end, the lowest first: slots that are taken together lie together.
         taken = self._free[len(self._free) - count :][::-1]
         del self._free[len(self._free) - count :]
         slots = np.array(taken, np.int64)
@@ -99,6 +101,7 @@ class StateStore:
         """
         rows = self.checked(slots, "free: slots", distinct=True)
         self._used[rows] = False
+        # Those freed last are taken first, in the same order.
         self._free.extend(rows[::-1].tolist())
 
     @one_call
@@ -122,6 +125,7 @@ class StateStore:
             self._move(self.capacity, width)
 
     def _move(self, capacity: int, width: int) -> None:
+        # Asked twice: a batch that was dropped pins the rows until its workers are done.
         if self.pins:
             self._end_abandoned()
         if self.pins:
@@ -177,6 +181,7 @@ class StateStore:
         rows = rows.astype(np.int64, copy=False)
         inside = (rows >= 0) & (rows < self.capacity)
         if not (inside.all() and self._used[rows].all()):
+            # A slot outside of the table has no entry there: 0 stands in, and `inside` decides.
             good = inside & self._used[np.where(inside, rows, 0)] if self.capacity else inside
             raise IndexError(
                 f"{where}[{int(np.argmin(good))}] is {rows[np.argmin(good)]}, which is not in "

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
     from plangym_ext.learn.agents.check import check_agent as check_agent
     from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
+    from plangym_ext.learn.agents.expert_agent import ExpertAgent as ExpertAgent
     from plangym_ext.learn.agents.inputs import Inputs as Inputs
     from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
     from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.q_agent import QAgent as QAgent
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
+    from plangym_ext.learn.agents.teacher import Teacher as Teacher
     from plangym_ext.learn.algorithms.a2c import A2C as A2C
     from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig as DDPGConfig
     from plangym_ext.learn.algorithms.actor_critic_config import SACConfig as SACConfig
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.distributional import QRDQN as QRDQN
     from plangym_ext.learn.algorithms.distributional import Rainbow as Rainbow
     from plangym_ext.learn.algorithms.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.expert_config import ExpertConfig as ExpertConfig
+    from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
     from plangym_ext.learn.algorithms.off_policy_config import C51Config as C51Config
     from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
     from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
     from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
     from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
     from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
+    from plangym_ext.learn.sampling.expert import ExpertSampler as ExpertSampler
     from plangym_ext.learn.sampling.forking import ForkingSampler as ForkingSampler
     from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
     from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
@@ -137,6 +142,10 @@ _HOME = {
     "EpisodeRecorder": "records",
     "EvaluationSampler": "sampling.evaluation",
     "EvaluatorAgent": "agents.evaluator_agent",
+    "ExpertAgent": "agents.expert_agent",
+    "ExpertConfig": "algorithms.expert_config",
+    "ExpertIteration": "algorithms.expert_iteration",
+    "ExpertSampler": "sampling.expert",
     "ForkingSampler": "sampling.forking",
     "GeneratorNoise": "distributions.noise",
     "HistogramConfig": "trainers.config",
@@ -185,6 +194,7 @@ _HOME = {
     "SerialSampler": "sampling.serial",
     "Starts": "sampling.starts",
     "StoredStarts": "sampling.starts",
+    "Teacher": "agents.teacher",
     "UnsureStarts": "sampling.starts",
     "SoftPolicyConfig": "networks.agent_config",
     "StepReplay": "replay.steps",

@@ -99,6 +99,11 @@ class NetworkEvaluator:
                 return prior, np.zeros(num_rows(obs), np.float32)
             return prior, value.cpu().numpy()
 
+    @property
+    def has_prior(self) -> bool:
+        """Whether it can rate actions: they are Discrete, and `outputs` has the policy or Q."""
+        return self._discrete and self.outputs != "value"
+
     def policy(self, obs: Any) -> npt.NDArray[np.float32]:
         """Return the prior `[L, A]` alone, such as a planner's `rollout_policy` says it.
 

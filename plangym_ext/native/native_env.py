@@ -10,8 +10,8 @@ import numpy as np
 
 from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.native.row_checks import RowChecks
 from plangym_ext.native.seeded_resets import SeededResets

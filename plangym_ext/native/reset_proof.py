@@ -9,8 +9,8 @@ import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn, InfoWriter
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.native.native_env import state_of
 from plangym_ext.states.envelope import HEADER
 

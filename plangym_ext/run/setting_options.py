@@ -10,7 +10,7 @@ from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
 #: Sections whose options depend on their name.
-_NAMES = ("planner.name", "trainer.name", "agent.name", "algorithm.name")
+_NAMES = ("planner.name", "trainer.name", "agent.name", "algorithm.name", "teacher.name")
 
 
 def add_setting_options(

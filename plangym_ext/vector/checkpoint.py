@@ -29,6 +29,13 @@ class RowCall(NamedTuple):
     out: OutShare | None = None
     resets_all: bool = False
 
+    def doing(self, row: int) -> str:
+        """Return what is played in a row of the process, in words."""
+        if self.name != "step":
+            return self.name
+        rows, actions, *_ = self.args
+        return f"action {actions[list(rows).index(row)]}" if row in rows else "step"
+
 
 # Not frozen: to assign eight fields past that guard costs microseconds in every step.
 @dataclass(slots=True, eq=False)

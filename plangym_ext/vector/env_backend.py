@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
+import select
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,29 +13,17 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.invalid import checked_policy
-from plangym_ext.errors import WorkerDied
-from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
+from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend
 from plangym_ext.vector.checkpoint import Checkpoint, RowCall
-from plangym_ext.vector.hosts import HostedRows, LocalHost, RowHost, WorkerHost
-from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.host_group import HostGroup, one_error
+from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.vector.replay_log import ReplayLog
 from plangym_ext.vector.results import Reply, StepResults
-from plangym_ext.vector.row_deaths import FROM_OTHERS
 from plangym_ext.vector.row_values import RowValues
-from plangym_ext.vector.shared_call import (
-    CallWatch,
-    Share,
-    SharedCall,
-    row_ranges,
-    shares_of,
-    shares_of_all,
-)
+from plangym_ext.vector.shared_call import Share, SharedCall, shares_of, shares_of_all
 from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.processes.descriptors import check_descriptors
-from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
 
 class EnvBackend(VectorBackend):
@@ -55,38 +46,27 @@ class EnvBackend(VectorBackend):
         timeout: float | None = None,
         invalid: str = "off",
     ) -> None:
-        self._ranges = row_ranges(len(makes), n_workers or 1)
-        self._shares_of_all = shares_of_all(self._ranges)
-        self._hosted = [
-            HostedRows(makes[r.start : r.stop], r.start, settings) for r in self._ranges
-        ]
-        self._in_workers, self._timeout = n_workers is not None, timeout
-        self._hosts: list[RowHost] = []
+        self._hosts = HostGroup(makes, n_workers, settings)
+        self._shares_of_all = shares_of_all(self._hosts.ranges)
+        self._timeout = timeout
         self._memory: RowMemory | None = None
-        self._block: SharedBlock | None = None
         self._invalid = checked_policy(invalid, "make_vec")
-        self._outs = SharedOuts(self._expire, in_workers=self._in_workers)
+        self._outs = SharedOuts(self._hosts.expire, in_workers=self._hosts.in_workers)
         #: Where the calls lead that have succeeded and were not kept yet, by process.
         self._reached: dict[int, Checkpoint] = {}
 
     def build(self) -> None:
         """See `VectorBackend`."""
-        if self._in_workers:
-            check_descriptors(len(self._ranges))
-        for index, rows in enumerate(self._hosted):
-            host = WorkerHost(rows, index) if self._in_workers else LocalHost(rows)
-            host.build()
-            self._hosts.append(host)
-        # All workers start before any is waited for.
-        self._described = self._descriptions()
+        hosts = self._hosts
+        hosts.build()
         self.logs = [
             ReplayLog(host, rows, self._timeout, functools.partial(self._show, rows))
-            for host, rows in zip(self._hosts, self._ranges, strict=True)
+            for host, rows in zip(hosts.hosts, hosts.ranges, strict=True)
         ]
         self._watch = CallWatch(self.logs)
         checkpoints = tuple(
             Checkpoint((None,) * len(rows), all(found["captures"]))
-            for rows, found in zip(self._ranges, self._described, strict=True)
+            for rows, found in zip(hosts.ranges, hosts.described, strict=True)
         )
         for log, checkpoint in zip(self.logs, checkpoints, strict=True):
             log.mark_at(checkpoint)
@@ -94,65 +74,20 @@ class EnvBackend(VectorBackend):
         #: object, so that an interrupt finds all of it replaced or nothing.
         self._kept: tuple[tuple[Checkpoint, ...], Any] = checkpoints, None
 
-    def _descriptions(self) -> list[dict[str, Any]]:
-        """Return what every host says of its rows, when it has built them.
-
-        Raises:
-            Exception: what the constructor of an env raised; others that did have a note each.
-        """
-        found, errors = [], []
-        for index, rows in enumerate(self._hosted):
-            try:
-                found.append(self._description(index, rows))
-            except Exception as error:  # of an env's constructor, or how the worker ended
-                errors.append(error)
-        if errors:
-            raise one_error(errors)
-        return found
-
-    def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
-        """Return what a host says of its rows; build it without states if those kill it.
-
-        An env may end its process in a step that is made only to find how its state is
-        captured.
-        """
-        try:
-            return self._hosts[index].describe()
-        except WorkerDied as death:
-            if hosted.settings["state"] == "off" or death.exit_status in FROM_OTHERS:
-                raise
-            self._hosts[index].close()
-            reason = f"its state cannot be captured: to try it has ended its process: {death}"
-            host = WorkerHost(hosted.without_states(reason), index)
-            host.build()
-            self._hosts[index] = host
-            try:
-                return host.describe()
-            except Exception:  # so it is not the states that it died of
-                raise death from None
-
     @property
     def backend(self) -> str:
         """See `VectorBackend`."""
-        return "process" if self._in_workers else "serial"
+        return "process" if self._hosts.in_workers else "serial"
 
     @property
     def backend_note(self) -> str:
         """See `VectorBackend`."""
-        reasons: dict[str, list[int]] = {}
-        notes = [note for found in self._described for note in found["notes"]]
-        for row, note in enumerate(notes):
-            if note:
-                reasons.setdefault(note, []).append(row)
-        return "\n".join(f"sub-envs {rows}: {reason}" for reason, rows in reasons.items())
+        return self._hosts.note
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
         """See `VectorBackend`."""
-        host = self._hosts[0]
-        if isinstance(host, LocalHost):
-            return host.envs
-        raise no_envs(self.backend)
+        return self._hosts.envs
 
     @property
     def signs(self) -> Sequence[int]:  # type: ignore[override]
@@ -162,20 +97,12 @@ class EnvBackend(VectorBackend):
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """See `VectorBackend`."""
-        workers = [host.worker for host in self._hosts if isinstance(host, WorkerHost)]
-        return tuple(worker.process.pid for worker in workers)
+        return self._hosts.worker_pids
 
     @property
     def description(self) -> RowsDescription:
         """See `VectorBackend`."""
-        first = self._described[0]
-        return RowsDescription(
-            first["name"],
-            [space for found in self._described for space in found["observation_spaces"]],
-            [space for found in self._described for space in found["action_spaces"]],
-            first["metadata"],
-            first["render_mode"],
-        )
+        return self._hosts.description
 
     @property
     def lost(self) -> bool:
@@ -187,26 +114,14 @@ class EnvBackend(VectorBackend):
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
-        strict = self._invalid != "off"
-        form = MemoryForm(
-            space,
-            self._ranges[-1].stop,
-            len(self._hosts),
-            strict,
-            self.description.action_spaces[0],
-        )
-        if self.backend == "process":
-            self._block = SharedBlock.create(form.nbytes)
-        self._memory, self._nbytes = form.memory(self._block), form.nbytes
+        self._memory = self._hosts.use(space, strict=self._invalid != "off")
         self.obs = self._memory.obs
-        self._values = RowValues(self._invalid, self.obs, self._described[0]["name"])
-        for index, host in enumerate(self._hosts):
-            host.use(form, self._memory, self._block, index)
+        self._values = RowValues(self._invalid, self.obs, self.description.name)
 
     @property
     def nbytes(self) -> int:
         """See `VectorBackend`; shared with the workers if there are some."""
-        return self._nbytes
+        return self._hosts.nbytes
 
     def _show(self, rows: range, shown: Any) -> None:
         if shown is not None:
@@ -245,6 +160,7 @@ class EnvBackend(VectorBackend):
 
     def begin_step(self, step: RowStep) -> SharedCall:
         """See `VectorBackend`."""
+        # Plain bools: workers take them apart one by one, and a message packs them.
         flags = step.resets.tolist()
         out = None if step.out is None else self._outs.layout(step.out)
 
@@ -283,11 +199,6 @@ class EnvBackend(VectorBackend):
     def _put(self, rows: Sequence[int], observations: Sequence[Any]) -> None:
         for row, obs in zip(rows, observations, strict=True):
             self.obs.put(row, obs)
-
-    def _expire(self, message: ForgetBlock | ForgetLayout) -> None:
-        for host in self._hosts:
-            if isinstance(host, WorkerHost):
-                host.expire(message)
 
     # Everything else ----------------------------------------------------------------
 
@@ -354,17 +265,19 @@ class EnvBackend(VectorBackend):
     ) -> SharedCall:
         """Return a call of some rows, shared out; `call_of` makes that of each process."""
         whole = isinstance(rows, range)
-        shares = self._shares_of_all if whole else shares_of(rows, self._ranges)
+        shares = self._shares_of_all if whole else shares_of(rows, self._hosts.ranges)
         return SharedCall(rows, shares, [call_of(share) for share in shares], out, ahead, [])
 
     def _begin(self, call: SharedCall) -> SharedCall:
         """Begin a call, whose turn has come."""
         checkpoints, _ = self._kept
+        # What an interrupted call had reached never happened; `begin` finds those rows elsewhere.
         self._reached = {}
         for share, one in zip(call.shares, call.calls, strict=True):
             log = self.logs[share.host]
             call.logs.append(log)
             log.begin(checkpoints[share.host], one)
+        # Even a call of some shows all rows: none may be where a failed call has left it.
         if len(call.shares) < len(checkpoints):
             call.logs.extend(self._bring_back_others(call))
         return call
@@ -402,9 +315,11 @@ class EnvBackend(VectorBackend):
         if not call.logs:
             self._begin(call)
         self._watch.finish(call.logs, timeout)
+        # All have settled: no process is left that still moves rows of a call that has failed.
         errors = [log.error for log in call.logs if log.error is not None]
         if errors:
             raise one_error(errors)
+        # Those after them were only brought back.
         return [log.reply for log in call.logs[: len(call.shares)]]
 
     def _reach(self, call: SharedCall, replies: Sequence[Reply]) -> None:
@@ -417,26 +332,81 @@ class EnvBackend(VectorBackend):
             elif reply.states or (checkpoint.captures and not self.obs.is_array):
                 shown = self.obs.taken(log.rows)
             reached = checkpoint.after(log.call, reply, shown)
+            # For the log at once, for the vector env by `keep`: after an interrupt between the two
+            # rows are "elsewhere", and the next call brings them back.
             log.mark_at(reached)
             self._reached[share.host] = reached
 
     def close(self) -> None:
         """See `VectorBackend`."""
-        for host in self._hosts:
-            host.begin_close()
-        errors = [host.close() for host in self._hosts]
-        if self._block is not None:
-            self._block.close()  # observations that callers hold stay valid
+        errors = self._hosts.close()  # observations that callers hold stay valid
         if self._memory is not None:
             # The memory under these is a descriptor, too.
-            self._block = self._memory = None
+            self._memory = None
             del self.obs, self._values
         warn_of(errors)
 
 
-def one_error(errors: Sequence[Exception]) -> Exception:
-    """Return the first of several errors, with a note on each of the others."""
-    first, *others = errors
-    for error in others:
-        first.add_note(f"another worker failed, too: {type(error).__name__}: {error}")
-    return first
+class CallWatch:
+    """One wait over all processes: their answers, their deaths and the deadline.
+
+    Args:
+        logs: of all processes, those that have begun nothing, too.
+    """
+
+    def __init__(self, logs: Sequence[ReplayLog]) -> None:
+        self._logs = logs
+        self._poller = select.poll()
+        self._by_fd: dict[int, ReplayLog] = {}
+
+    def finish(self, logs: Sequence[ReplayLog], timeout: float | None) -> None:
+        """Wait until calls have settled.
+
+        Args:
+            logs: that have begun a call.
+            timeout: seconds that a process may take for the call itself, after which it is
+                stopped; None for the logs' own limits alone. What a new worker takes to
+                come to where the last one was is not part of that.
+        """
+        for log in logs:
+            log.advance()
+        waiting = [log for log in logs if not log.settled]
+        if not waiting:
+            return
+        began = time.monotonic()
+        check_at = 0.0
+        while waiting:
+            check_at = check_at or min(log.next_check(began, timeout) for log in waiting)
+            touched = self._wait(check_at)
+            if not touched and time.monotonic() >= check_at:
+                for log in waiting:
+                    log.check(began, timeout)
+                check_at = 0.0
+            waiting = [log for log in waiting if not log.settled]
+            if any(not log.settled for log in touched):
+                check_at = 0.0  # it has come further, and has other limits
+
+    def _wait(self, deadline: float) -> list[ReplayLog]:
+        """Take in what comes until a deadline; return the logs that it came for."""
+        # Of all logs, not only of those waited for: the poller is shared by calls in flight.
+        if any(log.renewed for log in self._logs):
+            self._watch()
+        left = max(0.0, deadline - time.monotonic())
+        events = self._poller.poll(None if left == math.inf else left * 1000)
+        ready = {fd for fd, _ in events}
+        touched = list({id(log): log for log in map(self._by_fd.__getitem__, ready)}.values())
+        for log in touched:
+            log.receive(ready)
+        return touched
+
+    def _watch(self) -> None:
+        """Poll the processes of now: some have been replaced since the last time."""
+        poller, by_fd = select.poll(), {}
+        for log in self._logs:
+            for fd in log.signs:
+                poller.register(fd, select.POLLIN)
+                by_fd[fd] = log
+        self._poller, self._by_fd = poller, by_fd
+        # Last: what an interrupt has left undone is done by the next wait.
+        for log in self._logs:
+            log.renewed = False

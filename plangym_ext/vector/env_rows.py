@@ -177,13 +177,16 @@ class EnvRows:
         finals: list[tuple[int, Any, dict[str, Any]]] = []
         shown: list[Any] = []
         rewards, terminations, truncations = self._cells
+        # Local names: an attribute would be looked up for every row.
         put, first, envs, progress = self._obs.put, self._first, self.envs, self._progress
         is_array = self._obs.is_array
         if self._any_fresh:
             self._note_ahead(rows, resets)
+        # Before the first row: the parent sees that this call has begun, and not the one before it.
         progress[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
+            # Told before it is moved: should the env kill the process, this row is to blame.
             progress[0] = row
             try:
                 if reset:
@@ -197,6 +200,7 @@ class EnvRows:
                     except TypeError:
                         raise _no_number(reward) from None
                     terminations[row], truncations[row] = ended, cut
+                    # What the row ended with has to leave the env before the reset overwrites it.
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.
                         final = self._put_final(k, row, obs, out)
@@ -209,6 +213,7 @@ class EnvRows:
                 raise
             if info:
                 infos.append((k, info))
+            # Else it lies in memory already.
             if not is_array:
                 shown.append(obs)
         progress[0] = NO_ROW
@@ -311,6 +316,7 @@ class EnvRows:
         owners = [self.envs[row] for row in rows]
         if name.startswith(UNWRAPPED):
             owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
+        # Looked up before anything is set: the attribute is set for all rows or for none.
         before = [(env, _attribute(env, name, missing)) for env in owners]
         try:
             for row, env, value in zip(rows, owners, values, strict=True):
@@ -320,6 +326,7 @@ class EnvRows:
             for env, value in before:
                 if value is not missing:
                     env.set_wrapper_attr(name, value)
+            # Of all: which of them the new value had reached is not known.
             for row in rows:
                 self._identify(row)
             raise
@@ -383,6 +390,7 @@ class EnvRows:
         self._ahead.check_back(states)
         known = {row: state for row, state in enumerate(states) if state is not None}
         self._restore(list(known), list(known.values()))
+        # The sum counts from the states on: a replay begins here, too.
         self._fresh, self._any_fresh = [state is None for state in states], True
         self._checksum.restart()
 
@@ -414,8 +422,10 @@ class EnvRows:
         due = begun is not None and self._pace.note(time.perf_counter() - begun, share)
         if capture is False or (capture is None and not due):
             return None
+        # A row that was stepped before its first reset has no state; a later call will capture.
         if self._ahead.open(self._fresh):
             return [] if self._ahead.too_many else None
+        # Restarted with the states, as the parent does with its list of calls.
         self._checksum.restart()
         begun = time.perf_counter()
         try:
@@ -439,6 +449,7 @@ class EnvRows:
         Raises:
             Exception: what one has raised: the first, once all are closed.
         """
+        # All are closed, whatever the first one raises: a window or a process may hang on each.
         first: BaseException | None = None
         for row, env in enumerate(self.envs, self._first):
             try:

@@ -162,6 +162,7 @@ class LocalHost(RowHost):
     def take(self, request: int) -> Any:  # noqa: ARG002 - there is but one
         """See `RowHost`."""
         found, error = self._found, self._error
+        # Let go of: a kept error holds its frames, and with them envs and arrays.
         self._found = self._error = None
         if error is not None:
             raise error
@@ -220,6 +221,7 @@ class WorkerHost(RowHost):
 
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
+        # Never used again: the answer to an abandoned call cannot be taken for another one.
         request = next_request()
         self.worker.post(self._message(request, call))
         self.worker.begun(call.name)
@@ -232,11 +234,13 @@ class WorkerHost(RowHost):
             data = self._messages.request(call.args, out)
             if data is not None:
                 return Plain(request, data)
+        # Pickled apart from the message: what cannot be read is an error of the call alone.
         given = {} if out is None else {"out": out}
         return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
 
     def _told(self, out: OutShare) -> tuple[int, Places]:
         """Tell the process where arrays lie, unless it knows; return what a step says of them."""
+        # First, so that the process lets go of memory before it maps more.
         while self._expired:
             self.worker.post(self._expired.pop())
         if out.layout.number not in self._known:
@@ -277,8 +281,10 @@ class WorkerHost(RowHost):
 
     def restart(self) -> None:
         """Begin to replace the process by a new one."""
+        # What the dead one was at must not be blamed on the one that follows.
         if self._memory is not None:
             self._memory.progress[self._index, 0] = NO_ROW
+        # A new process knows nothing.
         self._known, self._expired = set(), []
         self.worker.restart()
 
@@ -336,6 +342,7 @@ class RowService:
         """Know arrays that steps may be written to."""
         number, places, wanted = message
         arrays = {place.field: place.view(self._blocks[place.block]) for place in places}
+        # With the views, so that `close_block` can drop those that would dangle.
         blocks = {place.block for place in places}
         self._outs[number] = OutArrays(self._space, arrays, wanted), blocks
 
@@ -372,5 +379,6 @@ class RowService:
         self._space = memory.obs.space
         self._messages = memory.messages(self._first)
         self._rows.use(memory, index)
+        # Set after the build and before any state: states need not hold them.
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)

@@ -31,6 +31,8 @@ def infos_of(
     if not infos and not finals:
         return {}
     by_env = {rows[k]: info for k, info in infos}
+    # The usual step: every env says the same fields. To add them one env after another
+    # takes longer and gives the same.
     if not finals and len(by_env) == num_envs > 1:
         columns = _columns(list(by_env.values()))
         if columns is not None:
@@ -46,6 +48,7 @@ def _added(
 ) -> dict[str, Any]:
     """Return infos, and observations and infos of envs that ended, added one after another."""
     batch: dict[str, Any] = {}
+    # By number: which env comes first decides the dtype of a key's array.
     for env in sorted({*ended, *by_env}):
         if env in ended:
             batch = add_info(batch, _final(*ended[env]), env)
@@ -66,6 +69,7 @@ def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for key in first:
         column = _column([info[key] for info in infos])
+        # gymnasium has a form of its own for that key: an array of objects.
         if column is None or key == "final_obs":
             return None
         found[key] = column

@@ -65,6 +65,7 @@ class PendingCalls:
         Returns:
             Whether there are others.
         """
+        # Only steps may overlap, and only if no sub-env is moved by two of them.
         if any(begun.name != "step" for begun in self._begun) or not self._begun:
             self.check_idle("step")
         for begun in self._begun:
@@ -100,6 +101,7 @@ class PendingCalls:
             raise gym.error.NoAsyncCallError(
                 f"{name}_wait: nothing{of} was begun by {name}_async. Call that first.", name
             )
+        # Each process answers in order: a later one cannot be finished before an earlier one.
         begun = self._begun[0]
         if not fit[0]:
             raise VectorPending(

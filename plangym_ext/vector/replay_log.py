@@ -136,9 +136,11 @@ class ReplayLog:
         """
         self.error = self.reply = None
         self._target, self._call = target, call
+        # Sent ahead: then it only has to be waited for.
         if self._ahead and self._adopt():
             return
         self._deaths_noted = None
+        # Settled until it is known how to go on: an interrupt from here on waits for nothing.
         interrupted, self.phase = self.phase, _SETTLED
         self._is_new = False
         if self._request is not None:
@@ -230,6 +232,7 @@ class ReplayLog:
     def _start(self) -> None:
         assert self._remote is not None
         self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        # What was sent ahead went to the process that is replaced.
         self._ahead.clear()
         self._opened, self.renewed = False, True
         self._remote.restart()
@@ -271,6 +274,7 @@ class ReplayLog:
             self._at, self.phase = self._target, _SETTLED
             return
         if self._call.name not in READING:
+            # Unknown before it is asked: an interrupt between the two must not find rows "there".
             self._at = None
         self._send(_ASKED, self._patience, self._call)
 
@@ -299,6 +303,7 @@ class ReplayLog:
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
+        # Played again, the rows have shown something else: their future would be another one.
         elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
             self._refused(not_exact(self.rows, self._target.count))
         else:
@@ -353,9 +358,9 @@ class ReplayLog:
             self._fail(error)
             return
         counts = not self.settled  # it may have died long before this call
-        given_up = counts and self._deaths.note(
-            death, self.phase.value, row if asked else NO_ROW, self._doing
-        )
+        at = row if asked else NO_ROW
+        played = "" if at == NO_ROW else self.call.doing(at)
+        given_up = counts and self._deaths.note(death, self.phase.value, at, played)
         if given_up:
             self._fail(given_up)
         else:
@@ -368,25 +373,34 @@ class ReplayLog:
 
     # Time ---------------------------------------------------------------------------
 
-    def time_left(self, began: float, timeout: float | None) -> float:
+    def next_check(self, began: float, timeout: float | None) -> float:
+        """Return when to `check`, in `time.monotonic()`; arguments as of that."""
+        limit = (self._limit or float("inf")) / _CHECKS
+        return time.monotonic() + min(limit, self._time_left(began, timeout))
+
+    def check(self, began: float, timeout: float | None) -> None:
+        """Stop a worker that is late, or that has made no progress for its limit.
+
+        Args:
+            began: when the wait for the call began, in `time.monotonic()`.
+            timeout: seconds that the call itself may take, or None.
+        """
+        if timeout is not None and self._time_left(began, timeout) <= 0.0:
+            self._stop_hung(timeout)
+            return
+        now, progress = time.monotonic(), self._progress
+        if progress != self._last_progress:
+            self._last_progress, self._since = progress, now
+        elif self._limit is not None and now - self._since >= self._limit:
+            self._stop_hung(self._limit)
+
+    def _time_left(self, began: float, timeout: float | None) -> float:
         """Return the seconds that the call may still take; more than any if it was not made yet."""
         if timeout is None or self.phase is not Phase.ASKED:
             return float("inf")
         return max(began, self._asked_at) + timeout - time.monotonic()
 
-    def next_check(self) -> float:
-        """Return when to `check_hung`, in `time.monotonic()`."""
-        return time.monotonic() + (self._limit or float("inf")) / _CHECKS
-
-    def check_hung(self) -> None:
-        """Stop a worker that has made no progress for its limit."""
-        now, progress = time.monotonic(), self._progress
-        if progress != self._last_progress:
-            self._last_progress, self._since = progress, now
-        elif self._limit is not None and now - self._since >= self._limit:
-            self.stop_hung(self._limit)
-
-    def stop_hung(self, seconds: float) -> None:
+    def _stop_hung(self, seconds: float) -> None:
         """Stop the worker, which makes no progress."""
         if self._abandoned and self.phase is not Phase.ASKED:
             self._start()
@@ -395,18 +409,10 @@ class ReplayLog:
         row, _ = self._progress
         doing = f" in {self._deaths.where(row)}"
         if self.phase is Phase.ASKED:
-            doing += f", {self._doing(row)}," if row != NO_ROW else ","
+            doing += f", {self.call.doing(row)}," if row != NO_ROW else ","
         else:
             doing += f", while {self.phase.value},"
         error = self._remote.worker.hung(seconds, doing)
         self._at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))
-
-    def _doing(self, row: int) -> str:
-        """Return what is played in a row, in words."""
-        assert self._call is not None
-        if self._call.name != "step":
-            return self._call.name
-        rows, actions, *_ = self._call.args
-        return f"action {actions[list(rows).index(row)]}" if row in rows else "step"

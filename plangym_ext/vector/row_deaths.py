@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 
 from plangym_ext.errors import PoisonState, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -31,16 +30,14 @@ class RowDeaths:
         self._counts: Counter[tuple[str, int]] = Counter()
         self._begun: float | None = None
 
-    def note(
-        self, death: WorkerDied, doing: str, row: int, action: Callable[[int], str]
-    ) -> WorkerDied | None:
+    def note(self, death: WorkerDied, doing: str, row: int, played: str) -> WorkerDied | None:
         """Note one.
 
         Args:
             death: how the worker ended.
             doing: what it was at, in words.
             row: number in the worker of the row that was moved, or `NO_ROW`.
-            action: what was played in a row, in words.
+            played: what was played in that row, in words; "" for `NO_ROW`.
 
         Returns:
             None to try again, or the error for the caller.
@@ -59,7 +56,7 @@ class RowDeaths:
         number = self._first + row
         return PoisonState(
             f"sub-env {number} has killed {count} workers, one after the other, with "
-            f"{action(row)}; the last: {death} All sub-envs are where they were before.",
+            f"{played}; the last: {death} All sub-envs are where they were before.",
             row=number,
             worker=death.worker,
             pid=death.pid,

@@ -4,59 +4,28 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import NO_OUT, LiveStepper
-from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.rows import RowResets, RowResults
+from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
-from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.env_rows import UNWRAPPED
-from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import Columns, GroupedInfos, InfoGroup
+from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.kept_states import KeptStates
 from plangym_ext.vector.memory.row_memory import ObsBuffer
 from plangym_ext.vector.memory.step_out import StepOut
+from plangym_ext.vector.native_results import ALL_FRESH, NativeResults
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.row_values import RowValues
 
 _COUNTS = ("n_step", "dt")
-#: Bytes under which results are copied to `out`: to have them written there takes longer.
-_SMALL = 1 << 16
-#: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
-_Kept = tuple[np.ndarray, np.ndarray, Any]
-
-
-class _OutUse(NamedTuple):
-    """What native code makes of an `out`.
-
-    Attributes:
-        arrays: that it writes to itself.
-        infos: "numeric", or "none" if no info is wanted.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    infos: str
-
-    def given(self, actions: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Return the arrays, but none where one holds the actions.
-
-        Actions of a row are read when the results of others have been written.
-        """
-        if actions.base is not None and any(
-            np.may_share_memory(actions, array) for array in self.arrays.values()
-        ):
-            return NO_OUT
-        return self.arrays
-
-
-_ALL_FRESH = _OutUse(NO_OUT, "numeric")
 
 
 class StateBackend(VectorBackend):
@@ -65,7 +34,7 @@ class StateBackend(VectorBackend):
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
     calls run on the env proper one by one: its state is set, and captured afterwards. So the
-    env proper holds nothing: what a call does is in `_reached` until `keep` makes it count.
+    env proper holds nothing: what a call does is in `KeptStates`, and `keep` makes it count.
 
     Args:
         env: the env; its env proper is `plan_env`. It belongs to this.
@@ -75,29 +44,14 @@ class StateBackend(VectorBackend):
     def __init__(self, env: LiveStepper, num_envs: int) -> None:
         self._env, self._num_envs = env, num_envs
         self._gym_env = env.gym_env
-        self._columns: tuple[InfoColumn, ...] = env.plan_env.info_writer.columns
-        #: That of the marks of invalid values, if they are wanted.
-        self._marks = env.plan_env.layout.info[len(self._columns) :]
-        self._rows, self._numbers = range(num_envs), np.arange(num_envs)
-        states = np.zeros((num_envs, env.state_width), np.uint8)
-        #: States of all rows as `step_live` returns them, which of them were never reset, and
-        #: the note that belongs to that: one object, so that an interrupt finds all of it
-        #: replaced or nothing. Its arrays are never written to.
-        self._kept: _Kept = states, np.ones(num_envs, bool), None
-        #: What was kept for rows that were never reset, if it was found to name none.
-        self._none_fresh: np.ndarray | None = None
-        #: The same of a call that was not kept yet.
-        self._reached: tuple[np.ndarray, np.ndarray] | None = None
-        #: Whether a native call was begun whose states were not kept. The memory of those kept
-        #: is used again by the call after it.
-        self._begun = False
-        #: What rows showed before that call, and what was kept then.
-        self._before: tuple[_Kept, tuple[Any, ...]] | None = None
+        self._results = NativeResults(env, num_envs)
+        self._kept = KeptStates(num_envs, env.state_width)
 
     @property
     def nbytes(self) -> int:
         """See `VectorBackend`: observations and states, of which native calls keep two more."""
-        return sum(leaf.nbytes for leaf in self.obs.leaves(slice(None))) + 3 * self._kept[0].nbytes
+        shown = sum(leaf.nbytes for leaf in self.obs.leaves(slice(None)))
+        return shown + 3 * self._kept.now[0].nbytes
 
     def build(self) -> None:
         """Do nothing: the env is there."""
@@ -137,44 +91,11 @@ class StateBackend(VectorBackend):
     @property
     def note(self) -> Any:
         """See `VectorBackend`."""
-        return self._kept[2]
+        return self._kept.now[2]
 
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
-        states, fresh = self._kept[:2] if self._reached is None else self._reached
-        self._kept = states, fresh, note  # from here on, and not before, the call has happened
-        self._reached, self._before, self._begun = None, None, False
-
-    def _forget_unkept(self) -> None:
-        """Have rows show what they showed before a call that was interrupted or has failed."""
-        if self._before is not None:
-            kept, shown = self._before
-            if kept is self._kept:  # else the interrupt came within `keep`
-                self.obs.give(self._rows, shown)
-        if self._begun:
-            states, fresh, note = self._kept
-            self._kept = states.copy(), fresh, note
-        self._reached, self._before, self._begun = None, None, False
-
-    def _reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
-        """Note where a call leads; what rows show may be written from here on."""
-        self._before = self._kept, self.obs.taken(self._rows)
-        self._reached = states, fresh
-
-    @property
-    def _fresh(self) -> np.ndarray:
-        return self._kept[1]
-
-    def _check_begun(self, rows: Sequence[int]) -> None:
-        """Refuse to step rows that were never reset."""
-        fresh = self._fresh
-        if fresh[list(rows)].any():
-            raise VectorResetNeeded(
-                f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
-                "first."
-            )
-        if not fresh.any():
-            self._none_fresh = fresh
+        self._kept.keep(note)
 
     @property
     def lost(self) -> bool:
@@ -183,7 +104,7 @@ class StateBackend(VectorBackend):
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
-        self.obs = ObsBuffer(space, self._num_envs)
+        self.obs = self._kept.obs = ObsBuffer(space, self._num_envs)
         # A space of the caller's own may ask for another dtype than the env's.
         self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
         self._is_cast = space.dtype != self._env.observation_space.dtype
@@ -198,10 +119,8 @@ class StateBackend(VectorBackend):
 
     def _step(self, step: RowStep) -> StepResults:
         rows, actions, resets, same_step, out, _ = step
-        if self._begun or self._before is not None:
-            self._forget_unkept()
-        if self._kept[1] is not self._none_fresh:
-            self._check_begun(rows)
+        self._kept.forget()
+        self._kept.check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
@@ -233,13 +152,16 @@ class StateBackend(VectorBackend):
         Rows begin where they are, or in `states` `[k, S]`.
         """
         whole = isinstance(rows, range)
-        kept, fresh, _ = self._kept
+        kept, fresh, _ = self._kept.now
         # Native code may write over the memory of the states before these, but not of any others.
         spares = whole and states is None
         if states is None:
             states = kept if whole else kept[rows]
-        self._begun = self._begun or spares
-        use = _ALL_FRESH if out is None else self._use_of(out)
+        self._kept.begin(spares=spares)
+        results = self._results
+        use = ALL_FRESH
+        if out is not None:
+            use = results.use_of(out, with_obs=not self._is_cast)
         found = self._env.step_live(
             actions,
             states,
@@ -251,65 +173,25 @@ class StateBackend(VectorBackend):
         )
         if found is None:
             return None
-        groups = [] if use.infos == "none" else self._groups(found.infos, resets)
+        groups = [] if use.infos == "none" else results.groups(found.infos, resets)
         if same_step:
             over = found.terminated | found.truncated
             if over.any():
                 anew = found.resets or self._reset_all(found, over, actions)
                 if anew is None:
                     return None
-                groups = self._groups_of_resets(found.infos, anew, over, use.infos)
+                groups = results.groups_of_resets(found.infos, anew, over, use.infos)
         (obs,) = found.obs
         if whole:
-            self._reach(found.states, fresh)
+            self._kept.reach(found.states, fresh)
             self.obs.put_batch(slice(None), obs)
         else:
-            self._reach(_replaced(kept, rows, found.states), fresh)
+            self._kept.reach_some(rows, found.states)
             self.obs.put_batch(rows, obs)
         rewards = found.rewards.reshape(-1)
         infos = GroupedInfos(groups)
         batch = None if self._is_cast else obs
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
-
-    def _use_of(self, out: StepOut) -> _OutUse:
-        """Return what native code makes of an `out`, which is worked out once."""
-        found: _OutUse | None = out.layout
-        if found is not None:
-            return found
-        fields = out.arrays.fields
-        names = {"obs0": "obs0", "terminated": "terminateds", "truncated": "truncateds"}
-        if self._is_cast:
-            del names["obs0"]
-        arrays = {ours: fields[name] for ours, name in names.items() if name in fields}
-        small = sum(array.nbytes for array in arrays.values()) < _SMALL
-        infos = "numeric" if self._are_wanted(out) else "none"
-        found = _OutUse(NO_OUT if small else arrays, infos)
-        if self._env.reset_columns is not None:  # else not all infos are known yet
-            out.layout = found
-        return found
-
-    def _are_wanted(self, out: StepOut) -> bool:
-        """Return whether any info is asked for; marks of invalid values always are."""
-        on_reset = self._env.reset_columns
-        if on_reset is None:
-            return True
-        told = {column.key for column in (*self._columns, *on_reset)}
-        named = out.wanted is None or not told.isdisjoint(out.wanted)
-        return named or bool(self._marks) or out.arrays.has_infos
-
-    def _groups(self, infos: InfoBatch, resets: np.ndarray) -> list[InfoGroup]:
-        """Return the infos of rows that were stepped, or reset instead."""
-        marks, on_reset = self._marks, self._env.reset_columns or ()
-        if not self._columns and not on_reset and not marks:
-            return []
-        if not resets.any():
-            everyone = self._numbers[: len(resets)]
-            return [InfoGroup(everyone, [(c, infos[c.key]) for c in (*self._columns, *marks)])]
-        stepped, reset = np.flatnonzero(~resets), np.flatnonzero(resets)
-        return [
-            InfoGroup(stepped, _columns((*self._columns, *marks), infos, stepped)),
-            InfoGroup(reset, _columns((*on_reset, *marks), infos, reset)),
-        ]
 
     def _reset_all(
         self, found: RowResults, over: np.ndarray, actions: np.ndarray
@@ -338,36 +220,6 @@ class StateBackend(VectorBackend):
         }
         return RowResets((final_obs,), infos)
 
-    def _groups_of_resets(
-        self, infos: InfoBatch, resets: RowResets, over: np.ndarray, kind: str
-    ) -> list[InfoGroup]:
-        """Return the infos of all rows, of which some were reset in the step that ended them.
-
-        Args:
-            infos: of the step.
-            resets: of those that were reset.
-            over: `[k]` bool, which these are.
-            kind: "none" if there are none of the step.
-        """
-        (ended,) = over.nonzero()  # np.flatnonzero takes twice as long
-        stepped = *self._columns, *self._marks
-        if kind == "none":
-            return [InfoGroup(ended, (), resets.final_obs[0][ended])]
-        group = InfoGroup(
-            ended,
-            [
-                *_columns(self._env.reset_columns or (), resets.infos, ended),
-                # What an episode ends with is looked at, too.
-                *_columns(self._marks, infos, ended),
-            ],
-            resets.final_obs[0][ended],
-            _columns(self._columns, infos, ended),
-        )
-        if not stepped:
-            return [group]
-        others = np.flatnonzero(~over)
-        return [InfoGroup(others, _columns(stepped, infos, others)), group]
-
     def _array_of(self, actions: Sequence[Any] | np.ndarray) -> np.ndarray:
         if isinstance(actions, np.ndarray):
             return actions
@@ -382,18 +234,18 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> StepResults:
         """See `VectorBackend`."""
-        self._forget_unkept()
+        self._kept.forget()
         results = None if options else self._reset_all_of(rows, seeds)
         if results is not None:
             return results
         begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
         states, shown, infos = zip(*begun, strict=True)
-        self._reach_rows(rows, states, shown)
+        self._kept.reach_each(rows, states, shown)
         return self._checked(rows, _quiet_results(len(rows), infos, []))
 
     def _reset_all_of(self, rows: Sequence[int], seeds: Sequence[int | None]) -> StepResults | None:
         """Reset rows by one native call; None, and nothing moved, if it cannot."""
-        kept, fresh, _ = self._kept
+        kept, fresh, _ = self._kept.now
         states = None
         if any(seed is not None for seed in seeds):
             states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
@@ -404,16 +256,14 @@ class StateBackend(VectorBackend):
         leaf = self._env.layout.action.leaves[0]
         ignored, every = np.zeros((len(rows), *leaf.shape), leaf.dtype), np.ones(len(rows), bool)
         results = self._step_all(rows, ignored, every, same_step=False, states=states)
-        if results is not None and self._reached is not None:
-            fresh = fresh.copy()
-            fresh[rows] = False
-            self._reached = self._reached[0], fresh
+        if results is not None:
+            self._kept.reach_reset(rows)
         return results
 
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        if not self._fresh[row]:
+        if not self._kept.fresh[row]:
             self._visit(row)
         elif seed is None:
             # Rows begin as copies of one env: each needs a seed of its own.
@@ -450,7 +300,7 @@ class StateBackend(VectorBackend):
             kept.append((state, obs))
             infos.append(info)
         states, shown = zip(*kept, strict=True)
-        self._reach_rows(rows, states, shown)
+        self._kept.reach_each(rows, states, shown)
         return self._checked(rows, found._replace(infos=_noted(infos)))
 
     def _checked(self, rows: Sequence[int], results: StepResults) -> StepResults:
@@ -462,20 +312,8 @@ class StateBackend(VectorBackend):
         try:
             return self._values.checked(results, rows)
         except InvalidObservation:
-            self._forget_unkept()
+            self._kept.forget()
             raise
-
-    def _reach_rows(
-        self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
-    ) -> None:
-        """Note where a call leads that moved rows one by one; `shown` None leaves that."""
-        kept, fresh, _ = self._kept
-        fresh = fresh.copy()
-        fresh[rows] = False
-        self._reach(_replaced(kept, rows, stacked_rows(states)), fresh)
-        if shown is not None:
-            for number, obs in zip(rows, shown, strict=True):
-                self.obs.put(number, obs)
 
     # Everything else ----------------------------------------------------------------
 
@@ -483,18 +321,18 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
         """See `VectorBackend`."""
-        self._forget_unkept()
+        self._kept.forget()
         found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             found.append(value(*args, **kwargs) if callable(value) else value)
-            if callable(value) and not self._fresh[row]:
+            if callable(value) and not self._kept.fresh[row]:
                 moved.append(row)
                 states.append(self._env.get_state())
         if moved:
-            self._reach_rows(moved, states, None)
+            self._kept.reach_each(moved, states, None)
             self.keep(self.note)
         return found
 
@@ -504,11 +342,11 @@ class StateBackend(VectorBackend):
 
     def _visit(self, row: int) -> None:
         """Bring the env proper to where a row is, unless that was never reset."""
-        if not self._fresh[row]:
+        if not self._kept.fresh[row]:
             self._env.set_state(self._sealed([row])[0])
 
     def _sealed(self, rows: Sequence[int]) -> np.ndarray:
-        return self._env.sealed(self._kept[0][_index(rows)])
+        return self._env.sealed(self._kept.now[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set what is part of a state.
@@ -516,10 +354,10 @@ class StateBackend(VectorBackend):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
-        self._forget_unkept()
+        self._kept.forget()
         name, states = name.removeprefix(UNWRAPPED), []
         for row, value in zip(rows, values, strict=True):
-            if self._fresh[row]:
+            if self._kept.fresh[row]:
                 raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")
             self._visit(row)
             before = self._gym_env.get_wrapper_attr(name)
@@ -533,13 +371,13 @@ class StateBackend(VectorBackend):
                 )
             states.append(state)
         if states:
-            self._reach_rows(rows, states, None)
+            self._kept.reach_each(rows, states, None)
             self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
-        self._forget_unkept()
-        fresh = self._fresh[_index(rows)]
+        self._kept.forget()
+        fresh = self._kept.fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
             raise ResetNeeded(f"row {row} was never reset. Call reset first.")
@@ -549,10 +387,10 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `VectorBackend`."""
-        self._forget_unkept()
+        self._kept.forget()
         if len(rows):
             checked = list(self._env.checked_states(states, "set_states"))
-            self._reach_rows(rows, checked, observations)
+            self._kept.reach_each(rows, checked, observations)
 
     def close(self) -> None:
         """See `VectorBackend`."""
@@ -563,25 +401,11 @@ def _index(rows: Sequence[int]) -> Any:
     return slice(None) if isinstance(rows, range) else rows
 
 
-def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:
-    """Return states of all rows with those of some rows replaced, as wide as the widest."""
-    found = as_wide(kept, states.shape[1])
-    found = found.copy() if found is kept else found
-    found[list(rows)] = as_wide(states, found.shape[1])
-    return found
-
-
 def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
     """Return `[num_rows, ...]` with the values in some rows."""
     found = np.empty((num_rows, *values.shape[1:]), values.dtype)
     found[rows] = values
     return found
-
-
-def _columns(
-    columns: Sequence[InfoColumn], infos: InfoBatch | Mapping[str, np.ndarray], rows: np.ndarray
-) -> Columns:
-    return [(column, infos[column.key][rows]) for column in columns]
 
 
 def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:

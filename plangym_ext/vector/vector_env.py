@@ -86,6 +86,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._backend = backend
         self.num_envs, self.copy = num_envs, copy
         self._one_caller = OneCaller("PlanVectorEnv")
+        # Workers answer this process: a forked child that asks them would take its answers.
         if backend.worker_pids:
             self._one_caller.bind_to_process()
         self.autoreset_mode = checked_autoreset(autoreset_mode)
@@ -155,6 +156,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         mask, options = checked_options(options, self.num_envs)
         if mask is not None:
             rows = np.flatnonzero(mask).tolist()
+            # Seeds belong to sub-envs, not to places in the mask: `seed + i` is for sub-env i.
             seeds = [seeds[row] for row in rows]
         if out is not None:
             out = checked_out(out, self._backend.obs, self.num_envs, "reset", RESET_FIELDS)
@@ -164,6 +166,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> Any:
         self._pending.check_idle("reset")
+        # A reset of all needs no states. One of some would leave the others where nothing is known.
         if self._backend.lost and len(rows) < self.num_envs:
             raise self._lost("reset")
         return self._backend.begin_reset(rows, seeds, options)
@@ -188,6 +191,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if out is not None:
             out.arrays.write_reset(self._backend.obs.leaves(slice(None)), rows, results.infos)
         obs = out.given["obs"] if out and out.has_obs else self._backend.obs.batch(copy=self.copy)
+        # Last: an interrupt or an error before it leaves the reset undone.
         self._backend.keep(self._episodes.begun(rows))
         return obs, infos
 
@@ -304,6 +308,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if len(rows) != self.num_envs:
             space = batch_space(self.single_action_space, len(rows))
         actions = checked_actions(actions, space, len(rows), arrays=self._flat_actions)
+        # Ahead of others it cannot be known yet: theirs are the states that this begins from.
         if not ahead and self._backend.lost:
             raise self._lost("step")
         episodes, mode = self._episodes, self.autoreset_mode
@@ -337,8 +342,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
         infos = self._infos(rows, wanted_of(results, out), some=not whole)
         obs = results.batch
+        # `copy=False` promises the memory itself, which a backend's fresh array is not.
         if not (out and out.has_obs) and (obs is None or not self.copy):
             obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)
+        # Last, and with the episodes as one: an interrupt before it has a step that did not happen.
         self._backend.keep(episodes)
         found = obs, rewards, terminations, truncations, infos
         return found if out is None else out.in_place_of(found)
@@ -394,6 +401,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if mask is not None:
                 mask = checked_mask(mask, self.num_envs, "set_states: mask", some=False)
                 chosen = np.flatnonzero(mask).tolist()
+            # By row of the env, not of the mask: `ended` is as long as `states`.
             over = np.zeros(self.num_envs, bool)
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
@@ -419,6 +427,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             (source,) = checked_rows([row], self.num_envs, "fork: row")
             targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
             (state,) = self._backend.get_states([source])
+            # Copies: the targets may be written before all of them have been read.
             shown = self._backend.obs.rows([source] * len(targets))
             self._backend.set_states(targets, [state] * len(targets), shown)
             episodes = self._episodes
@@ -557,6 +566,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
                 "complete. Its results are lost."
             )
+        # In this order: what was begun is forgotten before its workers are told to leave.
         for part in ("_pending", "_backend"):
             if hasattr(self, part):  # a vector env that was not built may be closed
                 getattr(self, part).close()

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.pending import Pending
-from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.results import RowResults, StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW, ROW

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults, outgrown
+from plangym_ext.core.rows import RowBatch, RowLayout, outgrown
 from plangym_ext.workers.batch_layout import BatchLayout, Place, lines_bytes, worker_lines
 from plangym_ext.workers.pages import Page, PageViews
 from plangym_ext.workers.worker_pool import WorkerPool

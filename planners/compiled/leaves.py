@@ -84,7 +84,7 @@ def make_observe(
         has_masks: whether states allow some actions only.
     """
     copy, advance, seal = functions.copy, functions.advance, functions.seal
-    can_observe, mask = functions.can_observe, functions.mask
+    can_observe, mask, swaps = functions.can_observe, functions.mask, functions.swaps
     value_of = make_value(functions, value)
     rate = make_rate(value_of, make_rollout(functions, value_of, has_masks))
 
@@ -96,6 +96,8 @@ def make_observe(
         reward, over, cut = advance(places.context, places.nodes, row, action, lane)
         seal(places.context, places.nodes, row)
         mask(places.context, lane, tree.legal[b, node])
+        # Before a rollout uses the lane.
+        sign = -1.0 if swaps(places.context, lane) else 1.0
         if not np.isfinite(reward) or not can_observe(places.context, places.nodes, row, lane):
             return False
         rated = 0.0 if over else rate(tree, job, places, b, node, cut, lane)
@@ -103,7 +105,7 @@ def make_observe(
             return False
         tree.kind[b, node] = TERMINATED if over else TRUNCATED if cut else OPEN
         tree.reward[b, node] = reward
-        tree.discount[b, node] = 0.0 if over else job.discount
+        tree.discount[b, node] = 0.0 if over else sign * job.discount
         tree.value[b, node] = rated
         tree.prior[b, node, :] = 1.0 / tree.prior.shape[2]
         if has_masks and not over:
@@ -148,7 +150,7 @@ def make_rollout(
     """
     has_value = value_of is not _nothing
     copy, advance, mask = functions.copy, functions.advance, functions.mask
-    can_observe = functions.can_observe
+    can_observe, swaps = functions.can_observe, functions.swaps
     choose = legal_action if has_masks else _itself
 
     def rollout(tree: Tree, job: Job, places: Any, b: int, node: int, lane: int) -> float:
@@ -157,6 +159,8 @@ def make_rollout(
         copy(places.nodes, b * tree.parent.shape[1] + node, places.scratch, lane)
         legal = tree.legal[b, node].copy() if has_masks else tree.legal[b, node]
         steps, over, cut = 0, False, False
+        # Returns are those of the player who moves in the leaf.
+        sign = 1.0
         while steps < job.depth and not (over or cut):
             action = choose(numbers[steps], legal)
             if action < 0:
@@ -164,7 +168,9 @@ def make_rollout(
             reward, over, cut = advance(
                 places.context, places.scratch, lane, action + job.first_action, lane
             )
-            rewards[steps] = reward
+            rewards[steps] = sign * reward
+            if swaps(places.context, lane):
+                sign = -sign
             steps += 1
             if has_masks:
                 mask(places.context, lane, legal)
@@ -175,7 +181,7 @@ def make_rollout(
             ret = rewards[t] + job.discount * ret
         if has_value:
             job.counts[2, b] += 1
-            tail = value_of(places, places.scratch, lane, lane)
+            tail = sign * value_of(places, places.scratch, lane, lane)
             ret += 0.0 * tail if over else job.powers[steps] * tail
         job.counts[0, b] += steps
         # With masks batches go step by step, and restore as often.

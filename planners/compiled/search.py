@@ -13,6 +13,7 @@ from plangym_ext.planners.compiled.leaves import Job, Places
 from plangym_ext.planners.compiled.waves import MakeWave, make_loop
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.players import num_players
 from plangym_ext.planners.rollouts.playouts import powers
 from plangym_ext.planners.simulator import RaterCode, Simulator, SimulatorFunctions, simulator_of
 
@@ -37,6 +38,9 @@ def compiled_search(
         return None
     simulator = simulator_of(search.model)
     if simulator is None or states.rows.shape[2] != simulator.width:
+        return None
+    # Rollouts of two players are stepped, and so choose among the legal, masks or none.
+    if num_players(search.model) == 2 and not simulator.has_masks:
         return None
     return CompiledSearch(search, simulator, code, make_wave, nodes, expansions)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.own_modules import load_own
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
@@ -26,6 +28,7 @@ from plangym_ext.planners.request import PlanRequest
 Floats = npt.NDArray[np.float64]
 #: obs [L, *obs] -> steps to a goal [L]
 Heuristic = Callable[[Any], npt.ArrayLike]
+_WHICH = "which takes observations [L, *obs] and returns steps to a goal [L]"
 
 _SMALLEST = 1e-30  # probability of an action that a policy gives none
 
@@ -51,6 +54,19 @@ class Steps(NamedTuple):
     states: Any  # [L, S]
     obs: Any  # [L, *obs]
 
+    def taken(self, which: list[int]) -> Steps:
+        """Return some of the steps."""
+        lists = [[part[i] for i in which] for part in self[:4]]
+        return Steps._make([*lists, *(rows_of(part, which) for part in self[4:])])
+
+
+class Rated(NamedTuple):
+    """What is said of L states."""
+
+    log_prior: Floats  # [L, A], of the legal actions; without a policy they are as likely
+    to_go: Floats  # [L], >= 0; of goals 0
+    evaluator_rows: npt.NDArray[np.int64]  # [L]
+
 
 @dataclass(eq=False, kw_only=True)
 class FrontierSearch(Planner):
@@ -69,20 +85,21 @@ class FrontierSearch(Planner):
         goal_reward: an ending is a goal if it earns more than this.
         state_key: what makes two states one: the bytes of the "state", or of the "obs",
             for envs that are seen whole but whose states count steps.
-        heuristic: `obs [L, *obs] -> steps to a goal [L]`, >= 0; None: 0.
+        heuristic: `obs [L, *obs] -> steps to a goal [L]`, >= 0, or the name of such a function,
+            "module:function"; None: 0.
     """
 
     wave_size: int = 8
     goal_reward: float = 0.0
     state_key: str = "state"
-    heuristic: Heuristic | None = None
+    heuristic: Heuristic | str | None = None
 
     default_simulations: ClassVar[int] = 1000
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("heuristic")
+        self._heuristic = self._named_heuristic()
         self.wave_size = self._integer("wave_size", 1)
         self.goal_reward = self._number("goal_reward", -math.inf, math.inf)
         check_state_key(self._option("state_key"), self.state_key)
@@ -109,13 +126,27 @@ class FrontierSearch(Planner):
         """Return `obs [L, *obs] -> (prior [L, A], ignored)`; None: every action is as likely."""
         return None
 
+    def _values_to_go(self) -> bool:
+        """Return whether the evaluator's values are minus the steps to go."""
+        return False
+
+    def _named_heuristic(self) -> Heuristic | None:
+        """Return the function that the option is, or names."""
+        if isinstance(self.heuristic, str):
+            found: Heuristic = load_own(
+                self.heuristic, self._option("heuristic"), "function", _WHICH
+            )
+            return found
+        self._check_function("heuristic", "a function of observations, its name")
+        return self.heuristic
+
     # Planning -------------------------------------------------------------------
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Search from each of B states, or play what was found before."""
         num_actions, origin = request.discrete_actions()
         self._check_pays(num_actions, "expansion")
-        if self.heuristic or self._policy() or self.state_key == "obs":
+        if self._heuristic or self._policy() or self.state_key == "obs":
             request.needed_obs("a heuristic, an evaluator or state_key 'obs'")
         keys = state_keys(self.state_key, request.states, request.obs)
         kept = self._kept.take(request.env, request.batch)
@@ -158,15 +189,24 @@ class FrontierSearch(Planner):
         """Return the searches of some rows, with their roots."""
         if not rows:
             return {}
-        priors = self._log_priors(rows_of(request.obs, rows), len(rows), request)
         masks, found = request.masks(), {}
+        priors, _ = self._asked(rows_of(request.obs, rows), masks[rows])
         for i, b in enumerate(rows):
-            prior = None if priors is None else priors[i]
             root = Node(
-                request.states[b].copy(), masks[b], -1, -1, 0, 0.0, prior, 0.0, 0.0, math.inf, False
+                request.states[b].copy(),
+                masks[b],
+                -1,
+                -1,
+                0,
+                0.0,
+                priors[i],
+                0.0,
+                0.0,
+                math.inf,
+                False,
             )
             found[b] = OpenList(keys[b], root, request.rngs[b])
-            found[b].budget += Budget(evaluator_rows=int(priors is not None))
+            found[b].budget += Budget(evaluator_rows=int(self._policy() is not None))
         return found
 
     # Expanding ------------------------------------------------------------------
@@ -191,8 +231,8 @@ class FrontierSearch(Planner):
         cut = np.asarray(out.truncateds, np.bool_)
         goal = over & (rewards > self.goal_reward)
         legal = action_masks(out.infos, over | cut, num_actions)
-        for b, _, _ in pairs:
-            searches[b].budget += Budget(model_steps=1, restores=1)
+        for b, count in Counter(b for b, _, _ in pairs).items():
+            searches[b].budget += Budget(model_steps=count, restores=count)
         on = np.flatnonzero(goal | ~(over | cut))
         if len(on):
             keys = state_keys(self.state_key, out.states[on], rows_of(out.obs, on))
@@ -200,7 +240,7 @@ class FrontierSearch(Planner):
             rows, parents, played = (list(part) for part in parts)
             states, obs = out.states[on], rows_of(out.obs, on)
             new = rows, parents, played, keys, rewards[on], goal[on], legal[on], states, obs
-            self._add(request, searches, Steps(*new))
+            self._add(searches, Steps(*new))
         return True
 
     def _wave(self, one: OpenList, num_actions: int) -> int:
@@ -212,14 +252,9 @@ class FrontierSearch(Planner):
             left = min(left, (self.max_model_steps - one.budget.model_steps) // num_actions)
         return max(left, 0)
 
-    def _add(self, request: PlanRequest, searches: dict[int, OpenList], new: Steps) -> None:
+    def _add(self, searches: dict[int, OpenList], new: Steps) -> None:
         """Have the states that L steps lead to wait, where these are the best ways to them."""
-        parents = [searches[b].nodes[i] for b, i in zip(new.rows, new.parents, strict=True)]
-        steps = np.array([node.steps + 1 for node in parents], np.float64)
-        ways = zip(parents, new.actions, strict=True)
-        log_policy = np.array([_log_policy(node, action) for node, action in ways])
-        to_go = self._to_go(new)
-        priority = self._priority(steps, log_policy, to_go)
+        steps, log_policy = self._ways(searches, new)
         cost = self._cost(steps, log_policy)
         better = [
             i
@@ -228,12 +263,20 @@ class FrontierSearch(Planner):
         ]
         if not better:
             return
-        priors = self._log_priors(rows_of(new.obs, better), len(better), request)
-        for k, i in enumerate(better):
-            one, parent = searches[new.rows[i]], parents[i]
+        new, steps, log_policy, cost = (
+            new.taken(better),
+            steps[better],
+            log_policy[better],
+            cost[better],
+        )
+        rated = self._rated(new)
+        priority = self._priority(steps, log_policy, rated.to_go)
+        for i, b in enumerate(new.rows):
+            one = searches[b]
             # Another step of this wave may have come to the same state.
             if one.knows_better(new.keys[i], cost[i]):
                 continue
+            parent = one.nodes[new.parents[i]]
             node = Node(
                 state=new.states[i],
                 legal=new.legal[i],
@@ -241,48 +284,70 @@ class FrontierSearch(Planner):
                 action=new.actions[i],
                 steps=parent.steps + 1,
                 log_policy=float(log_policy[i]),
-                log_prior=None if priors is None else priors[k],
+                log_prior=rated.log_prior[i],
                 reward=float(new.rewards[i]),
                 ret=parent.ret + self.discount**parent.steps * float(new.rewards[i]),
-                to_go=float(to_go[i]),
+                to_go=float(rated.to_go[i]),
                 is_goal=bool(new.goal[i]),
             )
             is_new = one.add(new.keys[i], node, float(priority[i]), float(cost[i]))
-            asked = int(priors is not None) + int(self.heuristic is not None and not node.is_goal)
-            one.budget += Budget(expansions=int(is_new), evaluator_rows=asked)
-
-    def _to_go(self, new: Steps) -> Floats:
-        """Return what the heuristic says of L states, `[L]`; of goals 0."""
-        found = np.zeros(len(new.rows))
-        asked = np.flatnonzero(~new.goal)
-        if self.heuristic is None or not len(asked):
-            return found
-        said = np.asarray(self.heuristic(rows_of(new.obs, asked)), np.float64)
-        if said.shape != (len(asked),) or not (np.isfinite(said) & (said >= 0)).all():
-            raise InvalidAnswer(
-                f"heuristic: must return {(len(asked),)} finite numbers >= 0, one per observation; "
-                f"got shape {said.shape}, {said.ravel()[:3]}..."
+            one.budget += Budget(
+                expansions=int(is_new), evaluator_rows=int(rated.evaluator_rows[i])
             )
-        found[asked] = said
-        return found
 
-    def _log_priors(self, obs: Any, count: int, request: PlanRequest) -> Floats | None:
-        """Return the logarithms of what the policy says of L states, `[L, A]`; None: uniform."""
+    def _ways(self, searches: dict[int, OpenList], new: Steps) -> tuple[Floats, Floats]:
+        """Return the lengths of L ways, and the logarithms of their probabilities."""
+        parents = [searches[b].nodes[i] for b, i in zip(new.rows, new.parents, strict=True)]
+        steps = np.array([node.steps + 1 for node in parents], np.float64)
+        log_policy = [
+            node.log_policy + node.log_prior[action]
+            for node, action in zip(parents, new.actions, strict=True)
+        ]
+        return steps, np.array(log_policy, np.float64)
+
+    def _rated(self, new: Steps) -> Rated:
+        """Ask policy and heuristic about L states."""
+        log_prior, value = self._asked(new.obs, new.legal)
+        to_go = np.zeros(len(new.rows))
+        asked = np.flatnonzero(~new.goal)
+        if self._heuristic is not None and len(asked):
+            to_go[asked] = _checked(self._heuristic(rows_of(new.obs, asked)), len(asked))
+        if self._values_to_go() and value is not None:
+            # Both may say too little.
+            to_go[asked] = np.maximum(to_go[asked], -value[asked])
+        rows = np.full(len(to_go), int(self._policy() is not None), np.int64)
+        if self._heuristic is not None:
+            rows[asked] += 1
+        return Rated(log_prior, to_go, rows)
+
+    def _asked(self, obs: Any, legal: npt.NDArray[np.bool_]) -> tuple[Floats, Floats | None]:
+        """Return what the evaluator says of L states.
+
+        Returns:
+            Logarithms of the probabilities of the actions `[L, A]`, over legal ones alone: what
+            is illegal is never stepped. And values `[L]`, if it was asked.
+        """
         policy = self._policy()
-        if policy is None:
-            return None
-        num_actions, _ = request.discrete_actions()
-        prior, _ = evaluate(policy, obs, count, num_actions)
-        return None if prior is None else np.log(np.maximum(prior, _SMALLEST, dtype=np.float64))
+        prior, value = None, None
+        if policy is not None:
+            prior, value = evaluate(policy, obs, *legal.shape)
+        if prior is None:
+            count = np.maximum(legal.sum(axis=1, keepdims=True), 1)
+            return np.broadcast_to(-np.log(count), legal.shape), value
+        found = np.log(np.maximum(prior, _SMALLEST, dtype=np.float64))
+        found[~legal] = math.log(_SMALLEST)
+        return found - np.logaddexp.reduce(found, axis=1, keepdims=True), value
 
 
-def _log_policy(node: Node, action: int) -> float:
-    """Return the logarithm of the policy's probability of the way that an action goes on."""
-    if node.log_prior is not None:
-        # Over legal actions alone: what is illegal is never stepped.
-        legal = node.log_prior[node.legal]
-        return node.log_policy + float(node.log_prior[action] - np.logaddexp.reduce(legal))
-    return node.log_policy - math.log(np.count_nonzero(node.legal))
+def _checked(said: npt.ArrayLike, count: int) -> Floats:
+    """Return what a heuristic has said of so many states, if it may say so."""
+    found = np.asarray(said, np.float64)
+    if found.shape != (count,) or not (np.isfinite(found) & (found >= 0)).all():
+        raise InvalidAnswer(
+            f"heuristic: must return {(count,)} finite numbers >= 0, one per observation; "
+            f"got shape {found.shape}, {found.ravel()[:3]}..."
+        )
+    return found
 
 
 def _rest(kept: Ahead | None, key: bytes) -> Ahead | None:

@@ -24,7 +24,7 @@ class Node(NamedTuple):
     action: int  # played in the parent, from 0
     steps: int  # from the root
     log_policy: float  # logarithm of the policy's probability of the way
-    log_prior: npt.NDArray[np.float64] | None  # [A] of its actions; None: uniform
+    log_prior: npt.NDArray[np.float64]  # [A], logarithms of what the policy says of its actions
     reward: float  # of the action
     ret: float  # discounted rewards of the way
     to_go: float  # steps to a goal, as the heuristic says

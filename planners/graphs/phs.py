@@ -18,8 +18,18 @@ class PHS(LevinTS):
     step, for all steps to go. The state with the lowest (g + h) / p**(1 + h / g) is expanded,
     for g steps with probability p and h steps to go. Without a heuristic it is LevinTS.
 
+    Args:
+        value_to_go: the evaluator's values are minus the steps to go, as a network learns them
+            where every step costs 1; where there is a heuristic too, the larger one counts.
+
     Source: Orseau & Lelis 2021, "Policy-guided heuristic search with guarantees".
     """
+
+    value_to_go: bool = False
+
+    def _values_to_go(self) -> bool:
+        """Return the option."""
+        return self.value_to_go
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:
         """Return the logarithms of the evaluation."""

@@ -34,6 +34,7 @@ from plangym_ext.planners.lockstep.wave_kernels import (
 )
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.model import Rng, Transitions
+from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.root_noise import with_noise
@@ -79,6 +80,7 @@ class Search:
         num_actions, self.first_action = request.discrete_actions()
         self.model, self.settings, self.rater = request.env, settings, rater
         self._planner = request.planner
+        self._two_players = num_players(self.model) == 2
         self.shape = batch, width = request.states.shape
         self.tree = new_tree(batch, settings.capacity, num_actions)
         nodes = settings.capacity if settings.stores_states else 1
@@ -230,6 +232,7 @@ class Search:
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
         nothing = self._nothing.new
         value, prior, legal = nothing.value, nothing.prior, nothing.legal
+        swaps = player_swaps(out.infos, len(rows)) if self._two_players else nothing.swaps
         masked = has_masks(out.infos)
         if masked:
             masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
@@ -242,7 +245,7 @@ class Search:
             value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
                 prior = np.ascontiguousarray(rating.prior, np.float32)
-        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal)
+        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""

@@ -79,7 +79,7 @@ def no_result(num_actions: int) -> WaveResult:
     """Return what there is to write before the first wave."""
     index, flags = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     prior, legal = np.zeros((0, num_actions), np.float32), np.zeros((0, num_actions), np.bool_)
-    new = NewNodes(index, index, flags, flags, np.zeros(0), np.zeros(0), prior, legal)
+    new = NewNodes(index, index, flags, flags, np.zeros(0), np.zeros(0), prior, legal, flags)
     return WaveResult(new_wave(0), (0, 0), new)
 
 

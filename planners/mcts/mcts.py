@@ -44,6 +44,7 @@ class MCTS(BanditSearch):
     c_visit: float = 50.0
     c_scale: float = 1.0
 
+    two_players: ClassVar[bool] = True
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct", "gumbel")
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class STS(BanditSearch):
     reinforcement learning", section 3; PUCT as in Alpacka's stochastic agent, but
     for its counts: a node's creation is no choice made in it.
     """
+
+    two_players: ClassVar[bool] = True
 
     num_expansions: int = 5
     intermediate_backups: bool = False

@@ -13,6 +13,7 @@ from plangym_ext.core.jit import kernel
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States
+from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Evaluator, check_prior, evaluate
 from plangym_ext.planners.request import PlanRequest
 
@@ -53,12 +54,13 @@ class Playouts(NamedTuple):
     """What came of n states."""
 
     first: npt.NDArray[np.int64]  # [n] index of the first action
-    rewards: npt.NDArray[np.float64]  # [n, depth], zero after an ending
+    rewards: npt.NDArray[np.float64]  # [n, depth], zero after an ending; of who moves first
     obs: Any  # [n, *obs] after the last step taken
     terminateds: npt.NDArray[np.bool_]  # [n]
     steps: npt.NDArray[np.int32]  # [n] steps taken
     restores: npt.NDArray[np.int64]  # [n]
     evaluator_rows: npt.NDArray[np.int64]  # [n] observations shown to the policy
+    signs: npt.NDArray[np.float64] | None = None  # [n] -1: the other player moves next; None: one
 
 
 def play_out(
@@ -75,13 +77,13 @@ def play_out(
         depth: most steps, at least 1.
         rngs: one generator per plan.
         policy: draws the actions, uniformly where it gives no legal one any weight; None:
-            uniformly from the legal ones, step by step if there are masks and in one
-            `rollout_batch` otherwise. A playout ends in a state that allows nothing.
+            uniformly from the legal ones, step by step if there are masks or two players and in
+            one `rollout_batch` otherwise. A playout ends in a state that allows nothing.
     """
     num_actions, origin = discrete_actions(model.action_space, "rollouts")
     if policy is not None:
         return _by_policy(model, starts, depth, rngs, policy)
-    if starts.legal is not None:
+    if starts.legal is not None or num_players(model) == 2:
         return _among_legal(model, starts, depth, rngs)
     counts = np.bincount(starts.rows)
     actions = np.concatenate(
@@ -139,6 +141,7 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
     last = None if starts.obs is None else mapped(np.array, starts.obs)
     going, states, obs = np.arange(n), starts.states, starts.obs
     legal = np.ones((n, num_actions), np.bool_) if starts.legal is None else starts.legal
+    signs = np.ones(n) if num_players(model) == 2 else None
     for t in range(depth):
         if t == 0 and starts.first is not None:
             actions = starts.first
@@ -154,7 +157,9 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
         out = model.step_batch(actions + origin, states)
         if last is None:
             last = mapped(lambda leaf: np.zeros((n, *leaf.shape[1:]), leaf.dtype), out.obs)
-        rewards[going, t] = out.rewards
+        rewards[going, t] = out.rewards if signs is None else signs[going] * out.rewards
+        if signs is not None:
+            signs[going[player_swaps(out.infos, len(going))]] *= -1.0
         write_rows(last, going, out.obs)
         over[going], steps[going] = out.terminateds, t + 1
         ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
@@ -163,7 +168,8 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
             break
         legal = action_masks(out.infos, ended, num_actions)[on]
         going, states, obs = going[on], out.states[on], rows_of(out.obs, on)
-    return Playouts(first, rewards, last, over, steps, steps.astype(np.int64), np.zeros_like(first))
+    restores, asked = steps.astype(np.int64), np.zeros_like(first)
+    return Playouts(first, rewards, last, over, steps, restores, asked, signs)
 
 
 @kernel
@@ -226,6 +232,7 @@ def returns_of(
     discounted_sums(np.asarray(out.rewards, np.float64), discount, returns)
     if evaluator is not None:
         _, tail = evaluate(evaluator, out.obs, len(returns), num_actions)
+        tail = tail if out.signs is None else out.signs * tail
         returns += np.where(
             out.terminateds, 0.0, powers(discount, max(out.steps))[out.steps] * tail
         )

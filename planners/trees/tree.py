@@ -46,7 +46,7 @@ class Tree(NamedTuple):
     action: npt.NDArray[np.int32]  # [B, N] played in the parent; NO_ACTION at the root
     kind: npt.NDArray[np.uint8]  # [B, N] PENDING until the model has answered
     reward: npt.NDArray[np.float64]  # [B, N] of the edge into the node
-    discount: npt.NDArray[np.float64]  # [B, N] gamma, 0 only after termination
+    discount: npt.NDArray[np.float64]  # [B, N] gamma, 0 only after termination; see `expand`
     value: npt.NDArray[np.float64]  # [B, N] the leaf rater's estimate, made once
     visits: npt.NDArray[np.int32]  # [B, N] returns averaged in q
     unobserved: npt.NDArray[np.int32]  # [B, N] simulations below, not yet backed up
@@ -156,16 +156,24 @@ class NewNodes(NamedTuple):
     value: npt.NDArray[np.float64]  # [K] estimated return from the node on
     prior: npt.NDArray[np.float32]  # [K, A], renormalised over legal actions; [0, A]: uniform
     legal: npt.NDArray[np.bool_]  # [M, A]; [0, A]: everything
+    # [M] whether the other player moves next; [0]: never
+    swaps: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
 
 
 @kernel
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
     """Write what model and rater answered about new nodes, in place.
 
+    Where the other player moves next, what follows is gained by that one and lost by this
+    one: such an edge has the discount -gamma, so that all returns of a node's actions, and
+    its rating, are those of the player who moves there.
+
     Args:
         tree: the trees, in which the nodes are pending.
         new: M nodes.
         discount: gamma; what terminated has 0.
+
+    Source: the sign after mctx, which discounts by -1 in two-player games.
     """
     tree = borrowed(tree)
     uniform = np.float32(1.0 / tree.prior.shape[2])
@@ -184,6 +192,8 @@ def expand(tree: Tree, new: NewNodes, discount: float) -> None:
             continue
         tree.kind[b, n] = TRUNCATED if new.truncated[i] else OPEN
         tree.discount[b, n] = discount
+        if len(new.swaps) and new.swaps[i]:
+            tree.discount[b, n] = -discount
         tree.value[b, n] = new.value[rated]
         if len(new.prior):
             tree.prior[b, n, :] = new.prior[rated]

@@ -102,6 +102,16 @@ class TestNarrowPath(KernelContract):
     options: ClassVar = {"n": 4}
 
 
+class TestTicTacToe(KernelContract):
+    name = "plangym_ext/TicTacToe-v0"
+    options: ClassVar = {"stones_per_turn": 2}
+
+
+class TestConnectFour(KernelContract):
+    name = "plangym_ext/ConnectFour-v0"
+    options: ClassVar = {"rows": 4, "columns": 4, "length": 3}
+
+
 class TestChainMDP(KernelContract):
     name = "plangym_ext/ChainMDP-v0"
     options: ClassVar = {"n": 4, "p": 0.8}

@@ -23,10 +23,12 @@ REDUCED: dict[str, str] = {
     "arrays.py": "--rounds 2",
     "asynchronous.py": "--only sac_halfcheetah --rounds 2",
     "audit.py": "--quick --only CartPole",
+    "boxoban.py": "--rounds 1 --problems 4 --levels 2 --few 1 --expansions 20",
     "control.py": "--tasks cheetah-run --steps 4",
     "cores.py": "--only scores --rounds 1 --seconds 0.02",
     "evaluator.py": "--backends kernel --repeats 1",
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
+    "expert.py": "--quick --only NarrowPath --seeds 0",
     "explore.py": "--only memory --frames 6400 --rows 16",
     "forge.py": "--count 10",
     "forked.py": "--quick --only CartPole --seeds 0",
@@ -95,6 +97,8 @@ gymnasium.register("Corridor-v0", Corridor)
 """
 PLACEHOLDERS = {"ENV_ID": "CartPole-v1", "NAME": "mcts"}
 LEVELS = ROOT.parent / "shared" / "data" / "boxoban" / "unfiltered_test_000.txt"
+#: What stands for PATH, by program; without a folder boxoban.py generates its levels.
+PATHS = {"quality.py": str(LEVELS), "boxoban.py": ""}
 _EXIT_MISSED = ("evaluator.py",)  # says with its exit status that an aim was missed
 
 COMMANDS = published()
@@ -181,8 +185,8 @@ def reduced(command: Command) -> list[str]:
             run = ["timeout", "--preserve-status", "-s", "INT", "5", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
-    path = LEVELS if program == "quality.py" else sys.executable
-    given = filled_in(command.words[start:], {"PATH": str(path)})
+    path = PATHS.get(program, sys.executable)
+    given = filled_in(command.words[start:], {"PATH": path})
     return [sys.executable, *given, *REDUCED[program].split()]
 
 

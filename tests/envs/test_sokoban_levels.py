@@ -97,3 +97,17 @@ def test_boxoban_files_are_read(name):
     assert ((levels.boards == 4).sum(axis=(1, 2)) == 4).all()
     first = path.read_text(encoding="utf-8").split("\n")[1:11]
     assert format_board(levels[0]).split("\n") == first
+
+
+def test_a_pattern_reads_several_files_in_the_order_of_their_names(tmp_path):
+    for name, symbols in (("b.txt", "@$."), ("a.txt", "@ *"), ("a[1].txt", ".$@")):
+        (tmp_path / name).write_text(f"#####\n#{symbols}#\n#####\n")
+    levels = read_levels(tmp_path / "?.txt")
+    assert [format_board(level)[7:10] for level in levels] == ["@ *", "@$."]
+    # A file of that very name is no pattern.
+    assert len(read_levels(tmp_path / "a[1].txt")) == 1
+    with pytest.raises(FileNotFoundError, match=r"c\*\.txt"):
+        read_levels(tmp_path / "c*.txt")
+    (tmp_path / "c.txt").write_text("######\n#@$. #\n######\n")
+    with pytest.raises(ValueError, match=r"c\.txt: every level must have the size of those in .*a"):
+        read_levels(tmp_path / "?.txt")

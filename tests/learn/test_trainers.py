@@ -520,3 +520,33 @@ def test_what_a_schedule_cannot_be_is_an_error():
         TDConfig(target_rate=Schedule(start=0.5, end=1.5, over=3))
     with pytest.raises(InvalidOption, match="discount must be a finite number"):
         TrainerConfig(discount=Schedule(start=0.5, end=0.9, over=3))
+
+
+def doubled(batch, draws):
+    """Put images in place of rows: all doubled, and how often they were drawn for."""
+    assert draws.shape == (len(batch["obs"]),)
+    assert ((draws >= 0) & (draws < 1)).all()
+    DRAWN.append(draws)
+    return {**batch, "value": 2 * batch["value"]}
+
+
+DRAWN = []
+
+
+def test_rows_are_augmented_before_they_are_learned():
+    DRAWN.clear()
+    config = SupervisedConfig(value_target="return", augment=f"{__name__}:doubled")
+    plain = SupervisedConfig(value_target="return")
+    found = {}
+    for name, settings in (("augmented", config), ("plain", plain)):
+        trainer = SupervisedTrainer(network(), settings)
+        batch = trainer.samples(record())
+        if name == "plain":
+            batch = {**batch, "value": 2 * batch["value"]}
+        torch.manual_seed(0)
+        trainer.update(batch)
+        found[name] = weights_of(trainer.network)
+    assert same(found["augmented"], found["plain"])
+    assert len(DRAWN) == 1
+    with pytest.raises(UnknownName, match=r"SupervisedConfig: augment: .*'tripled'"):
+        SupervisedConfig(value_target="return", augment=f"{__name__}:tripled")

@@ -169,3 +169,53 @@ def test_wrong_answers_and_options_are_named(models):
             planned(BestFirst(heuristic=lambda obs, x=wrong: np.full(len(obs), x)), model)
     with pytest.raises(UnknownName, match="state_key must be one of state, obs"):
         LevinTS(state_key="frames")
+
+
+def no_steps(obs):
+    """Say that every goal is there."""
+    return np.zeros(len(obs))
+
+
+def test_a_heuristic_may_be_named(models):
+    model, _ = graph(models, 2)
+    named = planned(BestFirst(heuristic=f"{__name__}:no_steps"), model)
+    given = planned(BestFirst(heuristic=no_steps), model)
+    np.testing.assert_array_equal(named.actions, given.actions)
+    assert named.budget.evaluator_rows == given.budget.evaluator_rows > 0
+    with pytest.raises(UnknownName, match=r"heuristic: .*must have a function 'no_stepps'"):
+        BestFirst(heuristic=f"{__name__}:no_stepps")
+
+
+def test_phs_takes_steps_to_go_from_the_values_of_its_evaluator(models):
+    model, distance = graph(models, 5, states=200)
+    told = by_table(distance)
+
+    def network(obs):
+        return None, -told(obs)
+
+    def network_of_half(obs):
+        return None, -0.5 * told(obs)
+
+    options = {"wave_size": 1, "value_to_go": True}
+    straight = 3 * distance[0]
+    assert planned(PHS(evaluator=network, **options), model).budget.model_steps == straight
+    # The larger of the two counts, whichever it is.
+    both = {**options, "evaluator": network_of_half, "heuristic": told}
+    assert planned(PHS(**both), model).budget.model_steps == straight
+    both = {**options, "evaluator": network, "heuristic": lambda obs: 0.5 * told(obs)}
+    assert planned(PHS(**both), model).budget.model_steps == straight
+    # Values mean nothing unless it is said that they do.
+    ignored = planned(PHS(evaluator=network, wave_size=1), model)
+    assert ignored.budget.model_steps == planned(PHS(wave_size=1), model).budget.model_steps
+
+
+def test_heuristics_are_not_asked_about_what_is_known_already(models):
+    model, _ = graph(models, 4)
+    asked = []
+
+    def heuristic(obs):
+        asked.append(len(obs))
+        return np.zeros(len(obs))
+
+    plan = planned(BestFirst(heuristic=heuristic, wave_size=1), model)
+    assert sum(asked) < 0.8 * plan.budget.model_steps

@@ -186,6 +186,32 @@ def test_expand_rates_only_what_was_not_terminated(run):
     assert tree.legal[0, 1:].all()
 
 
+@both(expand)
+def test_what_follows_is_the_other_players_where_the_other_player_moves(run):
+    # Edges 1, 2 and 3 in a row: A moves, then B twice, and B's leaf is rated 8.
+    tree = new_tree(1, 4, 2)
+    for parent in range(3):
+        allocate(tree, 0, parent, 0)
+    flags = np.zeros(3, np.bool_)
+    new = NewNodes(
+        rows=np.zeros(3, int),
+        nodes=np.array([1, 2, 3]),
+        terminated=flags,
+        truncated=flags,
+        reward=np.array([1.0, 2.0, 4.0]),
+        value=np.array([0.0, 0.0, 8.0]),
+        prior=np.zeros((0, 2), np.float32),
+        legal=np.zeros((0, 2), np.bool_),
+        swaps=np.array([True, False, False]),
+    )
+    run(tree, new, 0.5)
+    np.testing.assert_array_equal(tree.discount[0, 1:], [-0.5, 0.5, 0.5])
+    tree.unobserved[0] = 1
+    backup(tree, np.array([0]), np.array([3]))
+    # For B: 4 + 0.5 * 8 = 8 and 2 + 0.5 * 8 = 6; for A 1 - 0.5 * 6 = -2.
+    np.testing.assert_array_equal(tree.q[0], [-2, -2, 6, 8])
+
+
 @both(summarize)
 def test_best_action_has_most_visits_then_q_then_comes_first_in_order(run):
     tree = new_tree(4, 5, 4)

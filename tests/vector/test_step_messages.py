@@ -142,7 +142,7 @@ def test_a_worker_that_was_replaced_numbers_its_forms_anew():
         plain.action_space.seed(1)
         for t in range(12):
             if t in (4, 7):
-                venv._backend._hosts[t % 2].worker.process.kill()
+                venv._backend._hosts.hosts[t % 2].worker.process.kill()
             actions = plain.action_space.sample()
             assert_same(venv.step(actions), plain.step(actions), f"step {t}")
 

@@ -147,7 +147,7 @@ def test_results_lie_where_the_caller_says_with_the_same_bytes(name, host, stora
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5"])
 def test_large_results_are_written_by_native_code_itself(name, monkeypatch):
-    monkeypatch.setattr("plangym_ext.vector.state_backend._SMALL", 0)
+    monkeypatch.setattr("plangym_ext.vector.native_results._SMALL", 0)
     options = {"num_envs": 5, "autoreset_mode": "same_step"}
     with (
         plangym_ext.make_vec(name, **options) as venv,
@@ -591,7 +591,7 @@ def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypa
         venv.step(np.zeros(4, int), out=at(tree, 0))
         venv.step(np.zeros(4, int), out=at(tree, 1))
         assert told[ForgetBlock] == 2 * 2 * 5, "those of both trees that are gone"
-        hosts = [host for host in venv._backend._hosts if isinstance(host, WorkerHost)]
+        hosts = [host for host in venv._backend._hosts.hosts if isinstance(host, WorkerHost)]
         assert all(len(host._known) == 5 + 2 for host in hosts)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
-from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.algorithms.torch_compiled import torch_compiled
+from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
@@ -347,10 +347,3 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
 def _array(errors: Any) -> Any:
     return errors if isinstance(errors, np.ndarray) else errors.cpu().numpy()
-
-
-def shown(obs: Any) -> Inputs:
-    """Return observations `[N, ...]` as inputs of a network that looks at nothing else."""
-    first = next(leaves(obs))
-    # Of the length alone something is asked: no memory is written.
-    return Inputs(obs, None, None, torch.empty(len(first), dtype=torch.bool, device=first.device))

@@ -131,7 +131,7 @@ def rollout_of(
     Args:
         tree: of a sampler; see `plangym_ext.learn.build_sample_tree`.
         network: that played it, in evaluation mode.
-        needed: name of what is needed of the agent's infos: "log_prob" or "q".
+        needed: name of what is needed of the agent's infos: "log_prob", "q" or "value".
         forward: evaluates inputs as the network does; None: the network itself.
 
     Raises:
@@ -139,7 +139,7 @@ def rollout_of(
     """
     info = tree.get("agent_info", {})
     if needed not in info:
-        agent = {"log_prob": "an ActorCriticAgent", "q": "a QAgent"}[needed]
+        agent = "a QAgent" if needed == "q" else "an ActorCriticAgent"
         raise InvalidOption(
             f"rollout_of: agent_info must have {needed!r}, as {agent} gives it; got {sorted(info)}."
         )

@@ -98,6 +98,12 @@ class Ring:
         assert self._rows is not None
         return self._rows.apply(lambda leaf: leaf.to_ndarray()[places])
 
+    def replace(self, places: Positions, samples: Mapping[str, Any]) -> None:
+        """Write some of the arrays of some rows anew, `[N, ...]` by name, not nested."""
+        assert self._rows is not None
+        for name, array in samples.items():
+            self._rows[name].to_ndarray(copy=False)[places] = array
+
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the rows by position, and where the next one goes."""
         rows = self.take(np.arange(self._size)) if self._size else {}
@@ -138,6 +144,17 @@ class ReplayBuffer(Replay):
         self._ring.check_filled()
         places = self._rng.integers(len(self._ring), size=batch_size)
         return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
+
+    def replace(self, indices: Positions, samples: Samples) -> None:
+        """Write some of the arrays of some rows anew, such as targets that are known better.
+
+        Args:
+            indices: `[N]` int64 of a `Batch`. The n-th row that was ever added has the index
+                n modulo the capacity, until it is overwritten.
+            samples: arrays `[N, ...]` by name, of those that were added; not nested.
+        """
+        self._ring.check_filled()
+        self._ring.replace(indices, samples)
 
     def all(self) -> dict[str, Any]:
         """Return copies of all rows; see `Replay.all`."""

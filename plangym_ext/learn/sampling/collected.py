@@ -28,6 +28,7 @@ class Collected(NamedTuple):
         version: of the weights that played. Where actors may play older ones, `data` says
             which version played which rows, and this is the newest.
         forks: branches from states that were visited; see `ForkingSampler`. None: there are none.
+        taught: what a planner said of older states; see `ExpertSampler`. None: none teaches.
     """
 
     data: Any
@@ -35,6 +36,7 @@ class Collected(NamedTuple):
     cost: Budget
     version: int
     forks: Any = None
+    taught: Any = None
 
 
 class Sampler(Protocol):

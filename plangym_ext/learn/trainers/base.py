@@ -71,6 +71,7 @@ class Trainer(ABC):
         self.updates = 0
         self.errors: npt.NDArray[np.float64] = np.zeros(0)
         self.optimizer = make_optimizer(network, self.config)
+        self._augment = self.config.augmentation()
 
     @abstractmethod
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
@@ -99,6 +100,9 @@ class Trainer(ABC):
         Raises:
             LossNotFinite: the loss or its gradient is NaN or infinite; nothing was changed.
         """
+        if self._augment is not None:
+            size = len(next(iter(batch.values())))
+            batch = self._augment(batch, torch.rand(size, dtype=torch.float64).numpy())
         with _learning(self.network):
             parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
             rows: Any = sum(part.weight * part.loss for part in parts.values())

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy.typing as npt
+
+from plangym_ext.core.own_modules import load_own
 from plangym_ext.learn.schedule import Number
 from plangym_ext.learn.targets import (
     ACTION,
@@ -15,6 +20,8 @@ from plangym_ext.learn.targets import (
 from plangym_ext.learn.trainers.checked_config import CheckedConfig
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
+#: (arrays [batch, ...] by name, [batch] in [0, 1)) -> such arrays
+Augmentation = Callable[[Mapping[str, npt.NDArray[Any]], Any], Mapping[str, npt.NDArray[Any]]]
 SCHEDULES = ("constant", "linear", "cosine", "rsqrt")
 
 
@@ -40,6 +47,9 @@ class TrainerConfig(CheckedConfig):
         max_grad_norm: longer gradients are shortened to this; None: they are not.
         discount: gamma of the targets, per step.
         n_steps: of targets that look that far ahead.
+        augment: function that puts an image of each row in its place, such as a mirrored board,
+            as "module:function"; None: rows are learned as they are. It takes the arrays
+            `[batch, ...]` by name and as many random numbers `[batch]` in [0, 1).
     """
 
     optimizer: str = "adam"
@@ -53,9 +63,12 @@ class TrainerConfig(CheckedConfig):
     max_grad_norm: Number | None = 10.0
     discount: float = 0.99
     n_steps: int = 10
+    augment: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        if self.augment is not None:
+            self.augmentation()
         self._choice("optimizer", OPTIMIZERS)
         self._choice("schedule", SCHEDULES)
         for name in ("schedule_updates", "batch_size", "n_steps"):
@@ -67,6 +80,14 @@ class TrainerConfig(CheckedConfig):
         self._number("discount", 0.0, 1.0)
         if self.max_grad_norm is not None:
             self._scheduled("max_grad_norm", 0.0)
+
+    def augmentation(self) -> Augmentation | None:
+        """Return the function that `augment` names."""
+        if self.augment is None:
+            return None
+        which = "which takes arrays by name and random numbers, and returns such arrays"
+        found: Augmentation = load_own(self.augment, self._option("augment"), "function", which)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

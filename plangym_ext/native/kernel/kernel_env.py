@@ -14,8 +14,8 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.own_process import fork_count, usable_processors
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel.kernel import Kernel
@@ -202,7 +202,8 @@ class KernelEnv(NativeEnv):
         if self.backend != "kernel" or self.plan_env.values.policy == "strict":
             return None
         name = type(self.gym_env.unwrapped).__name__
-        return KernelSimulator(name, self.kernel, self._memory, self._simulated)
+        players = int(self.metadata.get("num_players", 1))
+        return KernelSimulator(name, self.kernel, self._memory, self._simulated, players)
 
     def _simulated(self, states: np.ndarray, where: str) -> None:
         self.plan_env._check_open(where)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.native.native_env import state_of
 
 _ROUNDS, _ROWS, _HORIZON = 4, 6, 12
@@ -99,11 +99,10 @@ def _all_finite(results: RowResults) -> bool:
 
 def _fields(results: RowResults) -> dict[str, np.ndarray]:
     fields = {"observations": results.obs[0]}
-    names = ("rewards", "terminated", "truncated", "steps")
-    fields |= {name: getattr(results, name) for name in names}
+    fields |= {one.name: getattr(results, one.name) for one in RESULT_FIELDS}
     fields |= {f"infos[{key!r}]": results.infos[key] for key in results.infos.keys()}  # noqa: SIM118
     # Last: what else differs says more.
-    return fields | {"states": results.states}
+    return fields | {"states": fields.pop("states")}
 
 
 def _differs(want: RowResults, got: RowResults) -> str:

@@ -50,6 +50,8 @@ class Functions(NamedTuple):
             observation is infinite or not a number.
         mask: `(context, lane, out)`, writes to `out` `[A]` which actions the row that
             was last advanced allows; everything if the env does not say so.
+        swaps: `(context, lane) -> bool`, whether the player who is to move in the row that
+            was last advanced is not the one who moved; False if the env has one.
     """
 
     check: Callable[..., Any]
@@ -59,6 +61,7 @@ class Functions(NamedTuple):
     observe: Callable[..., Any]
     can_observe: Callable[..., Any]
     mask: Callable[..., Any]
+    swaps: Callable[..., Any]
 
 
 class KernelSimulator:
@@ -70,6 +73,7 @@ class KernelSimulator:
         memory: how the env's rows lie.
         check: `(states, where)`, raises what the env raises at states `[B, S]` that are
             damaged or foreign.
+        num_players: of the env.
 
     Attributes:
         check: the same.
@@ -79,7 +83,12 @@ class KernelSimulator:
     """
 
     def __init__(
-        self, name: str, kernel: Kernel, memory: RowMemory, check: Callable[[np.ndarray, str], Any]
+        self,
+        name: str,
+        kernel: Kernel,
+        memory: RowMemory,
+        check: Callable[[np.ndarray, str], Any],
+        num_players: int = 1,
     ) -> None:
         self._name, self.check = name, check
         self._memory, self._params = memory, kernel.params
@@ -87,7 +96,7 @@ class KernelSimulator:
         self.has_masks = kernel.info is not None and "action_mask" in (kernel.info.names or ())
         is_float = memory.obs_dtype.kind == "f"
         step, _, observe, fits, _ = kernel.functions()
-        self.functions = _functions(step, observe, fits, is_float, self.has_masks)
+        self.functions = _functions(step, observe, fits, is_float, self.has_masks, num_players == 2)
 
     def rows(self, states: np.ndarray) -> Rows:
         """Return views of sealed states `[M, S]` uint8, M at least 2; they are stepped in place."""
@@ -136,6 +145,7 @@ def _functions(
     check: Callable[..., Any],
     is_float: bool,
     has_masks: bool,
+    two_players: bool,
 ) -> Functions:
     """Return the functions around those of one kernel; the same ones every time."""
 
@@ -185,6 +195,13 @@ def _functions(
         for action in range(out.size):
             out[action] = found[action] != 0
 
+    def other_player(context: Any, lane: int) -> Any:
+        info = context.info[lane]
+        return info["player"] != info["to_play"]
+
+    def same_player(context: Any, lane: int) -> bool:  # noqa: ARG001 - as `other_player`
+        return False
+
     def no_mask(context: Any, lane: int, out: Any) -> None:  # noqa: ARG001 - as `mask_of`
         out[:] = True
 
@@ -196,4 +213,5 @@ def _functions(
         observed,
         float_obs_is_finite if is_float else whole_numbers_are_finite,
         mask_of if has_masks else no_mask,
+        other_player if two_players else same_player,
     )

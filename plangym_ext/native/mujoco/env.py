@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium import wrappers
 
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed, InvalidObservation
 from plangym_ext.native.mujoco.library import batch_library
 from plangym_ext.native.mujoco.live import MujocoLive
@@ -220,7 +220,7 @@ def _difference(mine: RowResults, theirs: RowResults) -> str:
     keys = mine.infos.keys()
     pairs = [(f"infos[{key!r}]", mine.infos[key], theirs.infos[key]) for key in keys]
     pairs += [("obs", mine.obs[0], theirs.obs[0])]
-    names = ("states", "rewards", "terminated", "truncated", "steps")
+    names = [one.name for one in RESULT_FIELDS]
     pairs += [(name, getattr(mine, name), getattr(theirs, name)) for name in names]
     for name, one, other in pairs:
         if one.dtype != other.dtype or one.tobytes() != other.tobytes():

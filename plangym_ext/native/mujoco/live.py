@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from plangym_ext.core.infos import InfoBatch
+from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.native.mujoco.resets import MujocoResets
 from plangym_ext.native.mujoco.rows import MujocoRows
 
@@ -63,8 +63,8 @@ class MujocoLive:
 def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
     """Return the results of B rows from two parts of them; missing columns are 0."""
 
-    def merged(field: Callable[[RowResults], np.ndarray]) -> np.ndarray:
-        return _filled(size, [(rows, field(found)) for rows, found in parts])
+    def merged(field: str) -> np.ndarray:
+        return _filled(size, [(rows, getattr(found, field)) for rows, found in parts])
 
     keys = dict.fromkeys(key for _, found in parts for key in found.infos.keys())  # noqa: SIM118
     columns = {
@@ -74,15 +74,9 @@ def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
         )
         for key in keys
     }
-    return RowResults(
-        merged(lambda found: found.states),
-        (merged(lambda found: found.obs[0]),),
-        merged(lambda found: found.rewards),
-        merged(lambda found: found.terminated),
-        merged(lambda found: found.truncated),
-        merged(lambda found: found.steps),
-        InfoBatch(columns, {}),
-    )
+    obs = _filled(size, [(rows, found.obs[0]) for rows, found in parts])
+    fields: dict[str, Any] = {one.name: merged(one.name) for one in RESULT_FIELDS}
+    return RowResults(**fields, obs=(obs,), infos=InfoBatch(columns, {}))
 
 
 def _filled(size: int, parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

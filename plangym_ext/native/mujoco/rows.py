@@ -11,8 +11,8 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.invalid import MARKS, InvalidValue
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.native.mujoco.player import FreshRows, MujocoPlayer, Played
 from plangym_ext.native.mujoco.states import MujocoStates
 from plangym_ext.native.mujoco.task import MujocoTask
@@ -118,13 +118,13 @@ class MujocoRows:
         if request.wants_states or "states_out" in request.out:
             self.seals.seal(target)
         return RowResults(
-            target,
-            (batch.obs,),
-            batch.rewards,
-            batch.terminated,
-            truncated,
-            batch.env_steps.copy() if once else -(-batch.env_steps // repeats),
-            infos,
+            states=target,
+            rewards=batch.rewards,
+            terminated=batch.terminated,
+            truncated=truncated,
+            steps=batch.env_steps.copy() if once else -(-batch.env_steps // repeats),
+            obs=(batch.obs,),
+            infos=infos,
         )
 
     def begin(self, states: np.ndarray, fresh: FreshRows) -> RowResults:
@@ -150,13 +150,13 @@ class MujocoRows:
         if MARKS in self._env.layout.info:
             columns[MARKS.key] = np.zeros(num_rows, bool)
         return RowResults(
-            states,
-            (_owned(self._task.observation(after)),),
-            np.zeros((num_rows, 1)),
-            np.zeros(num_rows, bool),
-            np.zeros(num_rows, bool),
-            none,
-            InfoBatch({**columns, "n_step": none, "dt": none}, {}),
+            states=states,
+            rewards=np.zeros((num_rows, 1)),
+            terminated=np.zeros(num_rows, bool),
+            truncated=np.zeros(num_rows, bool),
+            steps=none,
+            obs=(_owned(self._task.observation(after)),),
+            infos=InfoBatch({**columns, "n_step": none, "dt": none}, {}),
         )
 
     def _infos(self, batch: _Batch, *, sound: bool) -> InfoBatch:

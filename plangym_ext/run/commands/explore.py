@@ -20,6 +20,7 @@ from plangym_ext.run.env_options import add_env_options, env_arguments, import_m
 from plangym_ext.run.files import make_folder, make_vacant, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import recorded
 
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options, [options.env])
     make_folder(options.out)
-    with FolderLock(options.out):
+    with closing_when_terminated(), FolderLock(options.out):
         if not options.resume:
             make_vacant(options.out, _FILES, overwrite=options.overwrite)
         line = ProgressLine()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="NAME",
         help=f"one of: {', '.join(PLANNERS)}; or module:function, which takes the env and "
         f"returns a planner or an agent of your own",
+    )
+    parser.add_argument(
+        "--network",
+        type=Path,
+        metavar="RUN",
+        help="what the planner asks: a checkpoint of `train`, or the folder of a run",
     )
     parser.add_argument(
         "--max-steps",
@@ -116,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
     ):
         if planner is None:
             planner = make_own(options.planner, env)
+        if options.network:
+            planner = _asking(options, planner, env)
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
         line.update(f"{env.name}: searching the first move", force=True)
@@ -135,13 +144,39 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     from plangym_ext.planners import load_planner
 
     if is_own(options.planner):
+        if options.network:
+            _check_asks(options, None)
         return {}, None
     planner: Any = load_planner(options.planner)
+    if options.network:
+        _check_asks(options, planner)
     chosen = chosen_options(options)
     if options.tree:
         _check_tree(options.planner, planner)
         chosen["return_tree"] = True
     return chosen, planner(**chosen)
+
+
+def _check_asks(options: argparse.Namespace, planner: Any) -> None:
+    """Refuse a network that the planner would not ask."""
+    from plangym_ext.planners import PLANNERS, load_planner, options_of
+
+    def asks(one: Any) -> bool:
+        return any(option.name == "evaluator" for option in options_of(one))
+
+    if is_own(options.planner) or not asks(planner):
+        raise InvalidOption(
+            f"--network needs a planner that asks one: "
+            f"{', '.join(name for name in PLANNERS if asks(load_planner(name)))}; got "
+            f"{options.planner!r}."
+        )
+
+
+def _asking(options: argparse.Namespace, planner: Any, env: Any) -> Any:
+    """Return the planner with the network of a run as its evaluator."""
+    from plangym_ext.run.training.trained import trained_evaluator
+
+    return dataclasses.replace(planner, evaluator=trained_evaluator(options.network, env))
 
 
 def _write_episode(
@@ -160,6 +195,7 @@ def _write_episode(
             "planner": options.planner,
             "num_simulations": planner.num_simulations,
             "options": chosen,
+            "network": str(options.network) if options.network else None,
             "seed": options.seed,
             "return": shown.return_,
             "length": shown.moves,

@@ -34,6 +34,7 @@ _TITLES = {
     "step": "environment steps",
     "return": "episode return",
     "eval/return": "evaluation return",
+    "recent/return": "return of the last episodes",
     "length": "episode length",
     "eval/length": "evaluation length",
 }

@@ -148,7 +148,9 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
     with runner:
         if runner.note:
             print(runner.note, flush=True)
-        if runner.round:
+        if runner.round >= config.rounds:
+            print(f"{runner.round} rounds are done, {config.rounds} were asked for", flush=True)
+        elif runner.round:
             print(f"going on after round {runner.round} of {config.rounds}", flush=True)
         try:
             runner.run()

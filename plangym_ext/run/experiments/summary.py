@@ -13,8 +13,6 @@ from plangym_ext.run.experiments.outcome import DONE, outcome
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.logs.runs import read_run
 
-#: Share of a run's rounds, at its end, whose mean return is taken where none was evaluated.
-_END = 0.1
 _TAIL = 8192  # bytes
 
 
@@ -37,18 +35,18 @@ class Score(NamedTuple):
 
 
 def final_return(folder: Path) -> float | None:
-    """Return the last evaluation's mean return, or that of the last tenth of the training.
+    """Return the last evaluation's mean return, or that of the last episodes of the training.
 
     None: the run has no return yet.
     """
     if not (folder / "progress.csv").exists():
         return None
     columns = read_run(folder).columns
-    for name, share in (("eval/return", 0.0), ("return", _END)):
+    for name in ("eval/return", "recent/return", "return"):  # a log of one's own may lack some
         values = columns.get(name, np.zeros(0))
         values = values[np.isfinite(values)]
         if len(values):
-            return float(values[-max(1, round(share * len(values))) :].mean())
+            return float(values[-1])
     return None
 
 

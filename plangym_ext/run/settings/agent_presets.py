@@ -8,7 +8,7 @@ from typing import Any
 from plangym_ext.run.settings.preset import Preset
 
 #: Networks of vectors: one body for the policy, one for values.
-_APART = {
+APART = {
     "name": "actor_critic",
     "activation": "tanh",
     "init": "orthogonal",
@@ -32,11 +32,11 @@ def _line(start: float, over: int) -> dict[str, Any]:
     return {"start": start, "end": 0.0, "over": over}
 
 
-def _agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
+def agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
     """Have an agent learn to balance."""
     return {
         "env": {"id": "CartPole-v1", "max_steps": 500},
-        "agent": dict(_APART),
+        "agent": dict(APART),
         "algorithm": dict(algorithm),
         **rest,
     }
@@ -46,7 +46,7 @@ def _ppo_on_mujoco(env_id: str) -> dict[str, Any]:
     """Have PPO learn to walk within a million steps, with the settings of Tianshou's benchmark."""
     return {
         "env": {"id": env_id, "max_steps": 1000},
-        "agent": {**_APART, "normalize_obs": True, "initial_log_std": -0.5},
+        "agent": {**APART, "normalize_obs": True, "initial_log_std": -0.5},
         "algorithm": {
             "name": "ppo",
             "learning_rate": _line(3e-4, 488 * 320),
@@ -101,7 +101,7 @@ def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -
 AGENT_PRESETS: Mapping[str, Preset] = {
     "ppo_cartpole": Preset(
         "PPO balances a pole",
-        _agent_on_cartpole(
+        agent_on_cartpole(
             {
                 "name": "ppo",
                 # 20 updates a round, until the last one.
@@ -121,7 +121,7 @@ AGENT_PRESETS: Mapping[str, Preset] = {
         "PPO lands on the moon; needs the extra box2d",
         {
             "env": {"id": "LunarLander-v3", "max_steps": 1000},
-            "agent": dict(_APART),
+            "agent": dict(APART),
             "algorithm": {
                 "name": "ppo",
                 "learning_rate": 3e-4,
@@ -165,7 +165,7 @@ AGENT_PRESETS: Mapping[str, Preset] = {
     ),
     "a2c_cartpole": Preset(
         "A2C balances a pole",
-        _agent_on_cartpole(
+        agent_on_cartpole(
             {"name": "a2c", "learning_rate": _line(7e-4, 12_500)},
             collector={"num_envs": 8, "moves": 5},
             evaluation={"every": 1250, "episodes": 20, "stop_at": 495.0},

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.core.numbers import finite_between
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.sections import (
@@ -21,13 +22,14 @@ from plangym_ext.run.settings.sections import (
 )
 from plangym_ext.run.settings.starts import StartsSettings
 
+COLLECTORS = ("games", "solutions")
 REPLAYS = ("uniform", "prioritized", "balanced")
 #: Whether an agent plays and an algorithm learns in turn, or at once.
 MODES = ("sync", "async")
 PLAYERS = ("network", "planner")
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
-OF_AGENTS = frozenset({"agent", "algorithm", "starts", "learners", "mode"})
+OF_AGENTS = frozenset({"agent", "algorithm", "teacher", "starts", "learners", "mode"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,11 @@ class CollectorSettings:
     """How episodes are collected.
 
     Args:
-        num_envs: games that are played side by side.
-        moves: of every game, per round.
+        kind: "games" that a planner plays move by move; or "solutions": of every game the planner
+            plans once, and the way that it found is learned from if it leads to a termination.
+            These are for planners that find whole ways, such as `phs`.
+        num_envs: games that are played side by side; of "solutions" the games of a round.
+        moves: of every game, per round; of "solutions" it means nothing.
         n_workers: processes that share the games of a planner, each with its own network; 0: all
             are played here, in one batch. For an agent, `env.n_workers` step the envs, but in
             `mode` "async".
@@ -76,6 +81,7 @@ class CollectorSettings:
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
+    kind: str = "games"
     num_envs: int = 32
     moves: int = 16
     n_workers: int = 0
@@ -85,6 +91,16 @@ class CollectorSettings:
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        if self.kind not in COLLECTORS:
+            raise InvalidOption(
+                f"settings: collector.kind must be one of {', '.join(COLLECTORS)}; got "
+                f"{self.kind!r}{suggestion(self.kind, COLLECTORS)}."
+            )
+        if self.kind == "solutions" and self.n_workers:
+            raise InvalidOption(
+                f"settings: collector.n_workers must be 0 with kind 'solutions', whose searches "
+                f"are one batch; got {self.n_workers}. env.n_workers step the env."
+            )
         checked_least("collector.num_envs", self.num_envs, 1)
         checked_least("collector.moves", self.moves, 1)
         checked_least("collector.n_workers", self.n_workers, 0)
@@ -183,6 +199,7 @@ class RunConfig:
         replay: from what.
         agent: who plays, in a run without a planner.
         algorithm: how it learns.
+        teacher: the planner that algorithm "expert" learns from.
         starts: stored states that an agent's episodes begin from.
         collector: how episodes are collected.
         evaluation: how the network is judged.
@@ -193,6 +210,7 @@ class RunConfig:
             one at the end.
         weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
             which `eval` plays; 0: none.
+        recent_episodes: of how many episodes, the last ones of the run, `recent/...` is logged.
         wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
         device: where the network runs.
         threads: of torch; results can differ in the last bits with their number.
@@ -210,6 +228,7 @@ class RunConfig:
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     agent: AgentSettings | None = None
     algorithm: AlgorithmSettings | None = None
+    teacher: PlannerSettings | None = None
     starts: StartsSettings = field(default_factory=StartsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
@@ -218,6 +237,7 @@ class RunConfig:
     updates: int = 16
     checkpoint_every: int = 10
     weights_every: int = 0
+    recent_episodes: int = 100
     wandb: str = ""
     device: str = "cpu"
     threads: int = 1
@@ -231,13 +251,14 @@ class RunConfig:
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)
         checked_least("weights_every", self.weights_every, 0)
+        checked_least("recent_episodes", self.recent_episodes, 1)
         checked_least("threads", self.threads, 1)
         checked_least("learners", self.learners, 1)
         if self.mode not in MODES:
             raise InvalidOption(
                 f"settings: mode must be one of {', '.join(MODES)}; got {self.mode!r}."
             )
-        if self.agent is not None or self.algorithm is not None:
+        if any(part is not None for part in (self.agent, self.algorithm, self.teacher)):
             self._check_agent()
             return
         if self.mode != "sync":
@@ -275,8 +296,24 @@ class RunConfig:
                     f"settings: {key} is of runs with a planner; in one with an agent it must be "
                     f"{default!r}; got {value!r}. See {instead}."
                 )
+        self._check_teacher()
         if self.mode == "async":
             self._check_async()
+
+    def _check_teacher(self) -> None:
+        """Refuse an algorithm without the teacher that it needs, and one that needs none with."""
+        assert self.algorithm is not None
+        needed = isinstance(self.algorithm.config, ExpertConfig)
+        if needed and self.teacher is None:
+            raise InvalidOption(
+                f"settings: algorithm {self.algorithm.name!r} learns from a planner; teacher.name "
+                f"must name one, such as mcts or icem."
+            )
+        if self.teacher is not None and not needed:
+            raise InvalidOption(
+                f"settings: teacher is of algorithm 'expert'; {self.algorithm.name!r} learns from "
+                f"none. Leave it out."
+            )
 
     def _check_async(self) -> None:
         """Refuse to play and learn at once, where what older weights played is not learned from."""
@@ -302,7 +339,9 @@ class RunConfig:
     @property
     def left_out(self) -> frozenset[str]:
         """The sections that are of the other kind of run."""
-        return OF_AGENTS if self.agent is None else OF_PLANNERS
+        if self.agent is None:
+            return OF_AGENTS
+        return OF_PLANNERS if self.teacher is not None else OF_PLANNERS | {"teacher"}
 
     @property
     def steps_per_round(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.run.settings.agent_presets import AGENT_PRESETS
+from plangym_ext.run.settings.expert_presets import EXPERT_PRESETS
 from plangym_ext.run.settings.preset import Preset
 
 _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
@@ -46,6 +47,45 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
         "threads": 2,
         **rest,
     }
+
+
+_BOXOBAN: dict[str, Any] = {
+    "env": {
+        "id": "plangym_ext/Sokoban-v0",
+        # Values are minus the steps to go, as `phs` reads them with `value_to_go`.
+        "kwargs": {"step_reward": -1.0, "box_reward": 0.0, "solved_reward": 0.0},
+        "max_steps": 120,
+    },
+    "planner": {
+        "name": "best-first",
+        "num_simulations": 600,
+        "heuristic_weight": 10.0,
+        "heuristic": "plangym_ext.envs.sokoban.heuristic:pushes_to_go",
+        "state_key": "obs",
+        "goal_reward": -2.0,
+        "discount": 1.0,
+    },
+    "network": {"kind": "conv", "channels": [32, 32, 32], "hidden": [128], "value_scale": 20.0},
+    "trainer": {
+        "name": "supervised",
+        "policy_target": "action",
+        "value_target": "return",
+        "augment": "plangym_ext.envs.sokoban.symmetry:mirrored",
+        "discount": 1.0,
+        "learning_rate": 2e-3,
+        "schedule": "cosine",
+        "schedule_updates": 4000,
+        "warmup_updates": 200,
+        "final_rate": 0.02,
+        "batch_size": 256,
+    },
+    "replay": {"capacity": 150_000},
+    "collector": {"kind": "solutions", "num_envs": 100, "moves": 1},
+    "evaluation": {"every": 0},
+    "rounds": 40,
+    "updates": 100,
+    "checkpoint_every": 5,
+}
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -109,6 +149,10 @@ PRESETS: Mapping[str, Preset] = {
     "sokoban_8x8": Preset(
         "Shoot Tree Search solves boards of 8x8 with two boxes", _sokoban(8, 2, rounds=2500)
     ),
+    "boxoban": Preset(
+        "a policy for LevinTS and PHS* learns from solutions of weighted A*",
+        _BOXOBAN,
+    ),
     "breakout": Preset(
         "AlphaZero plays Breakout; needs the extra atari",
         {
@@ -143,6 +187,7 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
     **AGENT_PRESETS,
+    **EXPERT_PRESETS,
 }
 
 

@@ -17,6 +17,7 @@ from plangym_ext.learn.algorithms.config import (
     ReinforceConfig,
     VTraceConfig,
 )
+from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy_config import (
     C51Config,
     DQNConfig,
@@ -98,6 +99,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "sac": ("SAC", SACConfig),
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
+    "expert": ("ExpertIteration", ExpertConfig),
 }
 
 

@@ -32,14 +32,19 @@ class Actors:
         """Refuse a run whose games they cannot play.
 
         Raises:
-            InvalidOption: it has several learners, or branches are stepped beside what is played.
+            InvalidOption: it has several learners, or there is more to step than its games.
         """
         learner = None if config.algorithm is None else config.algorithm.config
         how = getattr(learner, "advantages", None)
-        if how is not None and how.forked:
+        alone = {
+            "algorithm.advantages": how is not None and how.forked,
+            "teacher": config.teacher is not None,
+            "collector.kind 'solutions'": config.collector.kind == "solutions",
+        }
+        for what in (name for name, given in alone.items() if given):
             raise InvalidOption(
-                "settings: algorithm.advantages must not be forked in a run whose games actors "
-                "play: branches are stepped in the run's own process. Leave out --ray."
+                f"settings: {what} is of runs that search or branch in their own process; actors "
+                f"only play games. Leave out --ray."
             )
         if config.learners > 1:
             raise InvalidOption(

@@ -21,6 +21,7 @@ from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.collector import Collector
 from plangym_ext.run.training.plain_env import PlainEnv
+from plangym_ext.run.training.solver import Solver
 
 #: keyword arguments of `EnvSettings.kwargs` -> a `PlanEnv`; for an agent, a gymnasium env
 MakeEnv = Callable[..., Any]
@@ -196,6 +197,17 @@ class Parts:
             attributes=settings.attributes,
         )
 
+    def solver(self, env: Any, evaluator: Any) -> Solver:
+        """Make the sampler of solutions."""
+        settings = self.config.collector
+        return Solver(
+            env,
+            self.config.planner.make(evaluator, self._policy(evaluator)),
+            settings.num_envs,
+            seed=self.config.seed,
+            max_steps=self.config.env.max_steps,
+        )
+
     def agent_sampler(
         self,
         agent: Any,
@@ -211,7 +223,8 @@ class Parts:
             agent: that plays.
             exact: whether states of the envs are.
             starts: stored states that episodes begin from.
-            env: steps branches, where the algorithm learns from forked advantages.
+            env: steps branches, where the algorithm learns from forked advantages, and searches,
+                where it learns from a planner.
             actors: that play, if not this process.
         """
         from plangym_ext.learn import ForkingSampler, SerialSampler, WorkerSampler
@@ -243,12 +256,33 @@ class Parts:
         how = getattr(learner, "advantages", None)
         venv = self.vector_env(exact=exact)
         try:
+            if self.config.teacher is not None:
+                return self._expert_sampler(venv, agent, env, options)
             if how is None or not how.forked:
                 return SerialSampler(venv, agent, settings.moves, **options)
             return ForkingSampler(venv, agent, settings.moves, env, **how.branching, **options)
         except BaseException:
             venv.close()
             raise
+
+    def _expert_sampler(
+        self, venv: Any, agent: Any, env: Any, options: Mapping[str, Any]
+    ) -> Sampler:
+        """Make the sampler in which a planner teaches the agent."""
+        from plangym_ext.learn import ExpertSampler, NetworkEvaluator, Teacher
+        from plangym_ext.learn.networks.of_observations import OfObservations
+
+        assert self.config.algorithm is not None
+        assert self.config.teacher is not None
+        learner, evaluator = self.config.algorithm.config, None
+        if learner.guided:
+            asked = OfObservations(agent.network)
+            evaluator = NetworkEvaluator(asked, device=self.config.device)
+        policy = None if evaluator is None or not evaluator.has_prior else evaluator.policy
+        planner = self.config.teacher.make(evaluator, policy)
+        teacher = Teacher(planner, env, agent.distribution)
+        moves = self.config.collector.moves
+        return ExpertSampler(venv, agent, moves, teacher, **learner.searching, **options)
 
     def player(self, asked: Any) -> Any:
         """Make the planner that is evaluated, of what `asked` returned."""

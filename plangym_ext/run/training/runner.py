@@ -33,13 +33,14 @@ from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.recent import RecentEpisodes
 from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
 from plangym_ext.run.training.versions import versions
 
 _INTERRUPTED = "interrupted"
 #: Columns of the table, as many as fit: with 80, all but the last.
-_SHOWN = ("round", "episodes", "return", "length", "train/loss", "eval/return", "eval/length")
+_SHOWN = ("round", "episodes", "return", "recent/return", "train/loss", "eval/return")
 
 
 class Runner(Closing):
@@ -102,6 +103,7 @@ class Runner(Closing):
         self.stopped = ""
         self._parts = Parts(config, make_env, make_network)
         self._checkpoints = Checkpoints(self.folder)
+        self._recent = RecentEpisodes(config.recent_episodes)
         self._threads_before = 0
         self._closers: list[Any] = []
         try:
@@ -257,7 +259,9 @@ class Runner(Closing):
             metrics = self.algorithm.train(lambda _: self._show("training", steps))
         self.round += 1
         self.steps += steps
-        values = {"round": self.round, **_summary(collected, self.algorithm), **metrics}
+        self._recent.take(collected.episodes)
+        played = {**_summary(collected, self.algorithm), **self._recent.statistics()}
+        values = {"round": self.round, **played, **metrics}
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
             values |= self._evaluate(seconds)
@@ -288,6 +292,7 @@ class Runner(Closing):
             **self._about(),
             "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
             "collector": self.sampler.state_dict(),
+            "recent": self._recent.state_dict(),
             **self.algorithm.state_dict(),
         }
         with self._writing():
@@ -340,6 +345,7 @@ class Runner(Closing):
         check_same_spaces(str(path), saved["spaces"], self._env)
         self.algorithm.load_state_dict(saved)
         self.sampler.load_state_dict(saved["collector"])
+        self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
         self.round, self.steps = saved["round"], saved["steps"]
         # A run that was over stays so, unless the settings ask for more now.
         if saved["config"] == plain(self.config):
@@ -373,6 +379,9 @@ def _summary(collected: Collected, algorithm: Any) -> dict[str, float]:
     }
     if collected.forks is not None:  # what is played is a small part of what is stepped
         found["branch_steps"] = collected.forks.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    if collected.taught is not None:
+        found["search_steps"] = collected.taught.cost.model_steps
         found["total_steps"] = algorithm.steps
     return found
 

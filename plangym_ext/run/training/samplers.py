@@ -35,6 +35,8 @@ def make_sampler(
     settings = parts.config.collector
     if actors is not None:
         return WorkerCollector(parts, network, actors.workplace, actors.number(settings))
+    if settings.kind == "solutions":
+        return parts.solver(env, asked)
     if settings.n_workers:
         return WorkerCollector(parts, network)
     return parts.collector(env, asked, range(settings.num_envs))

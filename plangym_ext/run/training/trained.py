@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
@@ -97,6 +97,36 @@ class Trained(Closing):
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+def trained_evaluator(checkpoint: Path | str, env: Any) -> Any:
+    """Return the network of a run as what planners ask, for an env that they plan in.
+
+    Args:
+        checkpoint: a file, or the folder of a run, of which the newest one is taken; of a run
+            with a planner.
+        env: with the spaces of the one that it was trained in.
+
+    Raises:
+        DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
+        ForeignCheckpoint: the env has other observations or actions.
+        InvalidOption: an agent was trained, which no planner can ask.
+    """
+    from plangym_ext.learn import load_network_state
+
+    path = _file(Path(checkpoint))
+    saved = read_checkpoint(path, replay=False)
+    config: RunConfig = build(RunConfig, saved["config"])
+    if config.agent is not None:
+        raise InvalidOption(
+            f"{path}: planners ask networks that were trained with a planner; this run has an "
+            f"agent, {config.agent.name}. `plangym-ext eval` plays it."
+        )
+    check_same_spaces(str(path), saved["spaces"], env)
+    parts = Parts(config)
+    network = parts.network(env)
+    load_network_state(network, saved["trainer"]["network"], str(path))
+    return parts.evaluator(network)
 
 
 def _file(path: Path) -> Path:

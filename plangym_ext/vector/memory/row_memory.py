@@ -79,6 +79,7 @@ class ObsBuffer:
         if self.layout is not None:
             given = memory if isinstance(memory, tuple) else None
             self._leaves = given or _views(self.layout, num_rows, memory)
+        # Made once for the space: to decide for every row how to copy takes longer than to copy.
         self.put = self._putter()
 
     def _putter(self) -> Callable[[int, Any], None]:
@@ -94,6 +95,7 @@ class ObsBuffer:
         shape, dtype = leaf.shape, leaf.dtype
 
         def put(row: int, obs: Any) -> None:
+            # Exact type: a subclass may mean something else by its elements, so it is converted.
             if type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype:
                 array[row] = obs
             else:
@@ -149,6 +151,7 @@ class ObsBuffer:
         """
         if self.layout is not None:
             leaves = self._leaves
+            # The usual case first: to join leaves takes as long as to copy a small batch.
             if rows is None and copy and self.layout.is_flat:
                 return leaves[0].copy()
             if rows is not None:
@@ -306,6 +309,7 @@ class RowMemory(NamedTuple):
             for k, obs, info in reply.finals:
                 shown = self.finals.rows([rows[places[k]]])[0] if obs is IN_MEMORY else obs
                 finals.append((places[k], shown, info))
+        # Of some rows, processes answer in their own order, which need not be that of the call.
         if not isinstance(rows, range):
             infos.sort(key=lambda entry: entry[0])
             finals.sort(key=lambda entry: entry[0])
@@ -339,6 +343,7 @@ class MemoryForm:
         obs = 1 if layout is None else buffer_bytes(layout, self.num_rows)
         actions = layout_of(self.action_space)
         acted = 0 if actions is None else ActionMemory.nbytes(actions, self.num_rows)
+        # In the order in which `memory` cuts.
         return (
             self.num_hosts * _PROGRESS_WORDS * 8,
             StepMemory.nbytes(self.num_rows),

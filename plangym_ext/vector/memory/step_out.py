@@ -11,13 +11,13 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.tree import parts
 from plangym_ext.core.out_fields import (
-    REWARDS,
     check_name,
     check_writable,
     ndarray_of,
     part_at,
     view_of,
 )
+from plangym_ext.core.results import REWARDS
 from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.infos import GroupedInfos, only_infos, only_named
 from plangym_ext.vector.memory.row_memory import ObsBuffer

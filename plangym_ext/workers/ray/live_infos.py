@@ -6,7 +6,7 @@ import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch, InfoColumn, InfoWriter
-from plangym_ext.core.rows import RowResults
+from plangym_ext.core.results import RowResults
 
 
 def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:

@@ -16,8 +16,8 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
-from plangym_ext.core.rows import RowResults
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.states.envelope import as_wide
 from plangym_ext.workers.batch_env import ROW_TIMEOUT

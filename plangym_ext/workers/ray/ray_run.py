@@ -22,8 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from plangym_ext.core.pending import Pending
+from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
-from plangym_ext.core.rows import RowBatch, RowLayout, RowResults
+from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.envelope import Envelope, as_wide
 from plangym_ext.workers.pages import Pages

@@ -19,8 +19,9 @@ import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.infos import InfoBatch
+from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
-from plangym_ext.core.rows import RowBatch, RowResults
+from plangym_ext.core.rows import RowBatch
 from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.ray.cluster import node_here
@@ -119,7 +120,7 @@ class RowActor:
     def _fields(self, found: RowResults, infos: str) -> dict[str, np.ndarray]:
         """Return the arrays of results by `RowLayout`'s names."""
         layout = self._env.layout
-        values = [found.states, found.rewards, found.terminated, found.truncated, found.steps]
+        values = [getattr(found, one.name) for one in RESULT_FIELDS]
         values += [found.infos["n_step"], *found.obs]
         if infos != "none":
             values += [found.infos[column.key] for column in layout.info]
@@ -189,8 +190,7 @@ def _placed(
     batch: RowBatch, place: Place, rows: slice, out: Mapping[str, np.ndarray]
 ) -> RowRequest:
     """Return the request of some rows of a page, whose results are written there too."""
-    names = ("states_out", "terminated", "truncated", "steps")
-    given = {name: out[name] for name in names}
+    given = {one.stored: out[one.stored] for one in RESULT_FIELDS}
     given |= {name: view for name, view in out.items() if name.startswith("obs")}
     # Backends know one reward a row by its own shape.
     given["rewards"] = out["rewards"][:, 0] if place.horizon == 1 else out["rewards"]

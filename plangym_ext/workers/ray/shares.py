@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.results import RESULT_FIELDS
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowLayout
 from plangym_ext.workers.remote_errors import ErrorReport
@@ -100,7 +101,8 @@ def result_names(layout: RowLayout, infos: str) -> tuple[str, ...]:
     """Return `RowLayout`'s names of what results consist of."""
     columns = () if infos == "none" else range(len(layout.info))
     return (
-        *("states_out", "rewards", "terminated", "truncated", "steps", "env_steps"),
+        *(one.stored for one in RESULT_FIELDS),
+        "env_steps",
         *(f"obs{k}" for k in range(len(layout.obs.leaves))),
         *(f"info{k}" for k in columns),
     )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import signal
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from plangym_ext import StateSet, make
+from plangym_ext.core import whole_file
 from plangym_ext.explore import GoExplore
+from plangym_ext.run import termination
 from plangym_ext.run.cli import main
+from plangym_ext.run.video import VideoWriter
 
 LAKE = ["explore", "FrozenLake-v1", "--rows", "8", "--horizon", "10", "--repeat", "0.5"]
 
@@ -72,6 +78,97 @@ def test_ctrl_c_keeps_what_there_is(tmp_path, monkeypatch, capsys):
     assert "interrupted after 240 steps, which are kept" in capsys.readouterr().out
     assert json.loads((tmp_path / "explore.json").read_text())["interrupted"]
     assert len(loaded(tmp_path)) > 1
+
+
+def test_a_second_ctrl_c_ends_it_at_once_with_what_was_saved(tmp_path, monkeypatch, capsys):
+    played = GoExplore._round
+    rounds = []
+
+    def round_(self):
+        rounds.append(played(self))
+        if len(rounds) == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    assert explored(tmp_path, "--max-steps", "160") == 0
+    before = (tmp_path / "archive.npz").read_bytes()
+    monkeypatch.setattr(GoExplore, "_round", round_)
+    assert explored(tmp_path, "--max-steps", "8000", "--resume") == 130
+    assert "Ctrl-C again stops at once" in capsys.readouterr().err
+    assert len(rounds) == 3
+    assert (tmp_path / "archive.npz").read_bytes() == before
+    assert not list(tmp_path.glob(".*partial*"))
+    monkeypatch.undo()
+    assert explored(tmp_path, "--max-steps", "240", "--resume") == 0
+
+
+def test_a_full_disk_leaves_what_was_saved_before(tmp_path, monkeypatch, capsys):
+    assert explored(tmp_path, "--max-steps", "160") == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.*")}
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(whole_file.os, "fsync", full)
+    assert explored(tmp_path, "--max-steps", "800", "--resume") == 2
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 'archive.npz'}: No space left on device" in told
+    assert "Traceback" not in told
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.*")} == before
+    monkeypatch.undo()
+    assert explored(tmp_path, "--max-steps", "800", "--resume") == 0
+
+
+def test_a_film_leaves_nothing_when_the_process_is_terminated(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    ended_by, frames, add = [], [], VideoWriter.add
+
+    def added(self, frame):
+        frames.append(add(self, frame))
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(VideoWriter, "add", added)
+    monkeypatch.setattr(termination.os, "kill", lambda pid, number: ended_by.append(number))
+    explored(tmp_path, "--max-steps", "800", "--video")
+    assert ended_by[-1] == signal.SIGTERM  # after ffmpeg was
+    assert len(frames) == 1
+    there = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".lock")}
+    assert there == {"archive.npz", "explore.json", "log.csv"}
+
+
+class Named(gym.Env):
+    """Walks on a ring of eight places, and says where, how far, and why."""
+
+    observation_space = gym.spaces.Dict(
+        place=gym.spaces.Discrete(8), way=gym.spaces.Box(-9, 9, (2,)), why=gym.spaces.Text(9)
+    )
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.place = (self.place + (1 if action else -1)) % 8
+        return self._obs(), float(self.place == 4), False, False, {}
+
+    def _obs(self):
+        return {"place": self.place, "way": np.full(2, self.place / 2, np.float32), "why": "go"}
+
+
+def test_observations_by_name_are_cells_of_their_numbers(tmp_path):
+    gym.register("Named-v0", Named, max_episode_steps=50)
+    try:
+        words = ["explore", "Named-v0", "--rows", "8", "--max-steps", "400", "--n-workers", "0"]
+        assert main([*words, "--out", str(tmp_path)]) == 0
+        told = json.loads((tmp_path / "explore.json").read_text())
+    finally:
+        del gym.registry["Named-v0"]
+    assert told["cells"] == "ObsCells(resolution=0.25)"
+    # Episodes end after 50 steps, in an even place: to have ended there is a cell of its own.
+    assert told["num_cells"] == 8 + 4
+    assert told["score"] >= 1.0
 
 
 def test_what_is_in_the_folder_is_not_lost(tmp_path, capsys):

@@ -251,16 +251,18 @@ def test_scores_are_of_the_runs_that_are_done(tmp_path):
             logger.log(20, {"return": float(number)})
             if number == 3:
                 logger.log(job.steps, {"eval/return": 30.0})
-                logger.log(2 * job.steps, {"return": 5.0})
+                logger.log(2 * job.steps, {"return": 5.0, "recent/return": 7.0})
+            elif number == 2:
+                logger.log(job.steps, {"return": 5.0, "recent/return": 2.5})
         write_outcome(tmp_path / job.name, 0, 1.0)
-    assert [final_return(tmp_path / job.name) for job in jobs] == [0, 1, 2, 30]
+    assert [final_return(tmp_path / job.name) for job in jobs] == [0, 1, 2.5, 30]
     assert share_done(jobs[3], tmp_path) == 1
     assert [(row.variant, row.values) for row in scores(tmp_path, jobs)] == [
-        ("high", [2, 30]),
+        ("high", [2.5, 30]),
         ("low", [0, 1]),
     ]
     write_outcome(tmp_path / jobs[3].name, 1, 1.0)
-    assert scores(tmp_path, jobs)[0].values == [2]
+    assert scores(tmp_path, jobs)[0].values == [2.5]
     assert final_return(tmp_path / "nothing") is None
 
 

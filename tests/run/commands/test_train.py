@@ -30,6 +30,8 @@ def test_train_resume_and_eval(tmp_path, capsys):
     # The settings are those of the run; what is typed goes over them.
     assert main(["train", "--resume", "--out", str(out), "--rounds", "3", "--quiet"]) == 0
     assert "going on after round 2 of 3" in capsys.readouterr().out
+    assert main(["train", "--resume", "--out", str(out), "--rounds", "1", "--quiet"]) == 0
+    assert "3 rounds are done, 1 were asked for" in capsys.readouterr().out
     assert main(["eval", str(out), "--episodes", "3", "--player", "planner"]) == 0
     assert re.search(r"mean return \S+ \(lowest \S+\) and \S+ moves, over 3 episodes", said())
     found = json.loads((out / "eval.json").read_text())

@@ -1,0 +1,225 @@
+"""Expert iteration: a policy learns what a planner does in the states that it comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
+from plangym_ext.learn.algorithms.expert_config import ExpertConfig
+from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
+from plangym_ext.learn.algorithms.rollout import rollout_of
+from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.networks.of_observations import OfObservations
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.repeatable import TorchRandom
+from plangym_ext.learn.replay.uniform import ReplayBuffer
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.expert import Again, shown_rows, valid_rows
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+@final
+class ExpertIteration(AgentAlgorithm):
+    """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
+
+    The loss of the policy is its cross-entropy to the teacher's, for continuous actions the
+    negative log-likelihood of what the teacher would play; that of the values is their squared
+    error. Where a state was searched again, its targets are replaced.
+
+    Source: Anthony, Tian & Barber 2017, "Thinking fast and slow with deep learning and tree
+    search".
+
+    Args:
+        network: of an `ActorCriticAgent`; looks at observations alone.
+        config: None: the defaults.
+        seed: of the draws, and of what the network draws while it learns.
+
+    Attributes:
+        replay: of states and their targets.
+
+    Raises:
+        InvalidOption: the network looks at more than observations, or has no policy or values.
+    """
+
+    config_class = ExpertConfig
+    config: ExpertConfig
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self._asked = OfObservations(network)
+        self.replay = ReplayBuffer(self.config.capacity, seed=seed)
+        self.optimizer = flat_optimizer(network, self.config)
+        self._random = TorchRandom(seed)
+        self._layout = SpaceLayout(self.network.observation_space, objects=True)
+        self._scale = float(getattr(network, "value_scale", 1.0))
+        self._seen: list[Any] = []
+
+    # Taking in ------------------------------------------------------------------
+
+    def take(self, collected: Collected) -> None:
+        """Replace targets of states that were searched again, add those of new ones.
+
+        Raises:
+            InvalidOption: nothing was taught: it is the tree of another sampler.
+        """
+        if collected.taught is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: it learns from a teacher, and none has taught. Sample "
+                f"with an ExpertSampler."
+            )
+        if collected.taught.again is not None:
+            # First: the new states overwrite the oldest ones, some of which may be these.
+            self._replace(collected.taught.again)
+        tree = collected.data
+        info = tree["agent_info"]
+        value = info["expert_value"].to_ndarray(copy=False)
+        if self.config.value_target == "return":
+            value = self._returned(tree)
+        rows = {**shown_rows(tree), "policy": info["expert_policy"].to_ndarray(copy=False)}
+        valid = tree["valid"].to_ndarray(copy=False)
+        self.replay.add(valid_rows(rows | {"value": value}, valid))
+        if getattr(self.network, "normalizer", None) is not None:
+            self._seen.append(self.network.normalizer.moments(tree))
+        self.steps += collected.cost.model_steps
+
+    def _returned(self, tree: Any) -> Any:
+        """Return what was played from each step on, `[T, B]`."""
+        rollout = rollout_of(tree, self.network, "value")
+        how = self.config.discount, self.config.gae_lambda
+        return rollout.rows_by_gae(rollout.value, *how).target.cpu().numpy()
+
+    def _replace(self, again: Again) -> None:
+        """Replace the targets of states by their numbers."""
+        found = {"policy": again.policy}
+        if self.config.value_target == "root":
+            found["value"] = again.value
+        self.replay.replace(again.number % self.config.capacity, found)
+
+    # Learning -------------------------------------------------------------------
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Make the updates of a round; see `Algorithm.train`.
+
+        Returns:
+            "updates", "replay_rows" and, once something is learned, means such as "train/loss".
+
+        Raises:
+            LossNotFinite: a gradient is NaN or infinite; that update was not made.
+        """
+        logged: list[dict[str, float]] = []
+        if len(self.replay) >= self.config.learning_starts:
+            self.optimizer.read()
+            self.network.train()
+            try:
+                with self._random.used():
+                    for done in range(self.config.updates_per_round):
+                        logged.append(self._update())
+                        if progress is not None:
+                            progress(done + 1)
+            finally:
+                self.optimizer.write()
+                self.network.eval()
+        for seen in self._seen:
+            # Last, so that all of this round was normalised as when it was played.
+            self.network.normalizer.add(seen)
+        self._seen.clear()
+        found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}
+        for name in logged[0] if logged else ():
+            found[f"train/{name}"] = float(np.mean([row[name] for row in logged]))
+        return found
+
+    def _update(self) -> dict[str, float]:
+        """Take one step on states that are drawn."""
+        batch = self.replay.sample(self.config.batch_size).samples
+        losses = self._losses(batch)
+        config, updates = self.config, self.updates
+        loss = losses["policy_loss"] + at(config.value_weight, updates) * losses["value_loss"]
+        loss = loss - at(config.entropy_weight, updates) * losses["entropy"]
+        number = config.max_grad_norm
+        most = math.inf if number is None else at(number, updates)
+        norm = self.optimizer.step(loss, at(config.learning_rate, updates), most)
+        if not math.isfinite(norm):
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: update {updates} must have a finite gradient; its "
+                f"norm is {norm}. Look at rewards and observations for what is not finite; else "
+                f"lower learning_rate."
+            )
+        self.updates += 1
+        found = {"loss": loss, **losses, "grad_norm": norm, "learning_rate": self.optimizer.rate}
+        return {name: float(torch.as_tensor(one).detach()) for name, one in found.items()}
+
+    def _losses(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of the loss, scalar tensors."""
+        obs = self._layout.join(tuple(self._tensor(leaf) for leaf in leaves(batch["obs"])))
+        out, distribution = self._asked(obs), self.network.distribution
+        if out.policy_logits is None or out.value is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a policy and a value head. Name "
+                f"them in AgentConfig(heads=('policy', 'value'))."
+            )
+        legal = self._tensor(batch["legal"]) if "legal" in batch else None
+        params = masked(out.policy_logits, legal)
+        target = self._tensor(batch["value"])
+        known = ~target.isnan()  # a teacher may not know what a state is worth
+        error = torch.where(known, (out.value - target.nan_to_num()) / self._scale, 0.0)
+        return {
+            "policy_loss": distribution.loss(params, self._tensor(batch["policy"])).mean(),
+            "value_loss": (error**2).sum() / known.sum().clamp(min=1),
+            "entropy": distribution.entropy(params).mean(),
+        }
+
+    def _tensor(self, rows: Any) -> Any:
+        device = next(self.network.parameters()).device
+        return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser, counters, replay and chance; see `Algorithm.state_dict`.
+
+        It is for the time between `train` and the next `collect`. The tensors are the
+        algorithm's own: save or copy them before the next update.
+        """
+        return {
+            "trainer": {
+                "trainer": type(self).__name__,
+                "optimizer": self.config.optimizer,
+                "updates": self.updates,
+                "steps": self.steps,
+                "network": self.network.state_dict(),
+                "moments": self.optimizer.state_dict(),
+            },
+            "replay": self.replay.state_dict(),
+            "torch_random": self._random.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
+                changed.
+            InvalidSamples: its replay is of another capacity; nothing was changed.
+        """
+        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
+        for name, mine in (("trainer", type(self).__name__), ("optimizer", self.config.optimizer)):
+            if theirs[name] != mine:
+                raise ForeignNetwork(
+                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "
+                    f"Make the algorithm with the same config."
+                )
+        check_network_state(self.network, theirs["network"], where)
+        self.replay.load_state_dict(state["replay"])
+        self.network.load_state_dict(theirs["network"])
+        self.optimizer.load_state_dict(theirs["moments"])
+        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
+        self._random.load_state_dict(state["torch_random"])
+        self._seen.clear()

@@ -1,0 +1,198 @@
+"""A sampler in which a planner teaches: in every state that is visited, and in older ones again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.expert_agent import ExpertAgent
+from plangym_ext.learn.agents.network_agent import NetworkAgent
+from plangym_ext.learn.agents.teacher import Teacher, cost_of
+from plangym_ext.learn.replay.uniform import Ring
+from plangym_ext.learn.sampling.actor import Actor
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.fitting import check_vector_env
+from plangym_ext.learn.sampling.local import LocalSampler
+from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.schedule import Number, at
+from plangym_ext.planners.plans import Budget
+from plangym_ext.vector.vector_env import PlanVectorEnv
+
+#: Stream of the random numbers of searches from stored states.
+STREAM = 4
+
+
+class Again(NamedTuple):
+    """What a teacher says of M stored states by now; fresh arrays.
+
+    States are numbered in the order in which they were taught first: by fragment, step and env.
+    """
+
+    number: npt.NDArray[np.int64]  # [M]
+    policy: npt.NDArray[np.float32]  # [M, P]
+    value: npt.NDArray[np.float32]  # [M], NaN where unknown
+
+
+class Taught(NamedTuple):
+    """What the searches of a fragment have found beside the infos of its steps."""
+
+    again: Again | None  # None: nothing was searched again
+    cost: Budget  # of all searches
+
+
+@final
+class ExpertSampler(LocalSampler):
+    """Play a student or its teacher as a `SerialSampler` plays an agent, and search everywhere.
+
+    The teacher searches from each state that is visited, from the exact state, for all envs in
+    one batch; what it says is among the infos of the steps (see `ExpertAgent`). From some of the
+    states of earlier fragments it searches again, with what the network knows by now
+    (`Collected.taught`). `Collected.cost` has the model steps of all searches.
+
+    What a planner keeps from move to move is forgotten where the student played something else,
+    and when a fragment begins, so that a sampler that was saved goes on bit for bit.
+
+    Source: Schrittwieser et al. 2021, "Online and offline reinforcement learning by planning with
+    a learned model" (reanalyse; here the model is the simulator).
+
+    Args:
+        venv: as of `SerialSampler`, whose states can be captured.
+        student: that is taught; carries nothing.
+        num_steps: T.
+        teacher: searches the env that the vector env has several of.
+        share: how likely a step is the teacher's, by the version of the weights.
+        reanalyze: states of earlier fragments that are searched again for each one visited.
+        capacity: how many states are stored for that; the oldest ones make room.
+        **options: of `SamplerOptions`.
+
+    Raises:
+        InvalidOption: the student carries something, or an option has a value that it cannot
+            have.
+        WrongKind, InvalidAnswer: as of `SerialSampler`.
+    """
+
+    def __init__(
+        self,
+        venv: PlanVectorEnv,
+        student: NetworkAgent,
+        num_steps: int,
+        teacher: Teacher,
+        *,
+        share: Number = 0.0,
+        reanalyze: float = 0.0,
+        capacity: int = 50_000,
+        **options: Any,
+    ) -> None:
+        check_vector_env(venv, "ExpertSampler")
+        if student.initial_carry(1) is not None:
+            raise InvalidOption(
+                f"ExpertSampler: the student must carry nothing, as it is taught single states; "
+                f"{type(student).__name__} is recurrent. Make its network without a core."
+            )
+        self._share, self._teacher = share, teacher
+        self._again = finite_between("ExpertSampler: reanalyze", reanalyze, 0.0, 1000.0)
+        self._capacity = at_least("ExpertSampler: capacity", capacity, 1)
+        self._expert = ExpertAgent(student, teacher)
+        chosen = SamplerOptions(**options)
+        super().__init__(venv, self._expert, num_steps, chosen, [range(venv.num_envs)])
+        self._stored = Ring(self._capacity, "ExpertSampler")
+        #: States that were ever stored, and fragments that were played.
+        self._count = self._fragments = 0
+        self._visited: list[npt.NDArray[np.uint8]] = []
+
+    def collect(
+        self, n: int | None = None, version: int = 0, progress: Progress | None = None
+    ) -> Collected:
+        """Play T steps in every env, and search; see `SerialSampler.collect`."""
+        self._expert.share = at(self._share, version)
+        self._visited = []
+        self._teacher.planner.reset()
+        found = super().collect(n, version, progress)
+        cost = cost_of(self.tree["agent_info"]["expert_cost"].to_ndarray(copy=False))
+        again, more = self._searched_again()
+        self._store()
+        taught = Taught(again, cost + more)
+        return found._replace(taught=taught, cost=found.cost + taught.cost)
+
+    def _visit(self, actor: Actor, t: int) -> None:  # noqa: ARG002
+        states = actor.env_states()
+        self._expert.visit(states)
+        if self._again:
+            self._visited.append(states)
+
+    def _searched_again(self) -> tuple[Again | None, Budget]:
+        """Search from some of the stored states, drawn all alike and no two the same."""
+        asked = round(self._again * np.count_nonzero(self.tree["valid"].to_ndarray(copy=False)))
+        count = min(asked, len(self._stored))
+        if not count:
+            return None, Budget()
+        rng = np.random.default_rng(
+            np.random.SeedSequence(self._options.seed, spawn_key=(STREAM, self._fragments))
+        )
+        drawn = rng.choice(len(self._stored), count, replace=False)
+        rows = self._stored.take(self._stored.by_age[drawn])
+        self._teacher.planner.reset()
+        seeds = rng.integers(2**63, size=count, dtype=np.uint64)
+        shown = self._nested(rows["obs"]), rows.get("legal")
+        lessons = self._teacher.lessons(rows["state"], *shown, seeds)
+        number = self._count - len(self._stored) + drawn
+        return Again(number, lessons.policy, lessons.value), cost_of(lessons.cost)
+
+    def _nested(self, obs: Any) -> Any:
+        """Return stored observations as the space nests them."""
+        return SpaceLayout(self._venv.single_observation_space).join(tuple(leaves(obs)))
+
+    def _store(self) -> None:
+        """Store the states of a fragment, to be searched again."""
+        self._fragments += 1
+        if not self._again:
+            return
+        rows = {"state": np.stack(self._visited), **shown_rows(self.tree)}
+        valid = self.tree["valid"].to_ndarray(copy=False)
+        counted = valid_rows(rows, valid)
+        self._stored.check(counted)
+        self._stored.add(counted)
+        self._count += int(np.count_nonzero(valid))
+        self._visited = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all there is to save, the stored states too; see `LocalSampler.state_dict`."""
+        stored = {"rows": self._stored.state_dict(), "count": self._count}
+        return {**super().state_dict(), "stored": stored, "fragments": self._fragments}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned, bit for bit."""
+        super().load_state_dict(state)
+        stored = state["stored"]
+        self._stored = Ring.from_state(stored["rows"], self._capacity, "ExpertSampler")
+        self._count, self._fragments = int(stored["count"]), int(state["fragments"])
+
+
+def shown_rows(tree: ArrayDict) -> dict[str, Any]:
+    """Return what was shown in the steps of a fragment, views `[T, B, ...]`: "obs", "legal"."""
+    steps = len(tree["valid"].to_ndarray(copy=False))
+
+    def part(array: Any) -> Any:
+        if isinstance(array, ArrayDict):
+            return {name: part(array[name]) for name in array}
+        return array[0:steps].to_ndarray(copy=False)
+
+    found = {"obs": part(tree["obs"])}
+    if "action_mask" in tree:
+        found["legal"] = part(tree["action_mask"])
+    return found
+
+
+def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
+    """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
+    if isinstance(rows, Mapping):
+        return {name: valid_rows(part, valid) for name, part in rows.items()}
+    return rows[valid]

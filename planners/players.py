@@ -1,0 +1,64 @@
+"""Envs in which two players move: who made a move, and who is to make the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import WrongKind
+
+#: What the infos of a step say where there are two players: who made the move, whose the reward
+#: is, and who makes the next. Players are 0 and 1.
+PLAYER, TO_PLAY = "player", "to_play"
+
+
+def num_players(model: Any) -> int:
+    """Return how many players an env has, as its metadata says; 1 if they do not."""
+    metadata = getattr(model, "metadata", None) or {}
+    return int(metadata.get("num_players", 1))
+
+
+def player_swaps(infos: Any, count: int) -> npt.NDArray[np.bool_]:
+    """Return `[L]` bool, whether the next move is the other player's.
+
+    Args:
+        infos: of a batch of steps, of an env with two players.
+        count: L.
+
+    Raises:
+        WrongKind: the infos do not say who moved and who moves next.
+    """
+    names = infos.keys()
+    if PLAYER not in names or TO_PLAY not in names:
+        raise WrongKind(
+            f"search: the infos of an env with two players must say in {PLAYER!r} who made a move, "
+            f"and in {TO_PLAY!r} who makes the next, 0 or 1; got {sorted(names)}. Return both from "
+            f"reset and from step."
+        )
+    swaps = np.ascontiguousarray(np.asarray(infos[PLAYER]) != np.asarray(infos[TO_PLAY]))
+    assert swaps.shape == (count,)
+    return swaps
+
+
+def check_players(planner: Any, model: Any) -> None:
+    """Refuse an env with two players for a planner that looks for its own gain in every move.
+
+    Raises:
+        WrongKind: that is so, or there are more than two.
+    """
+    count, name = num_players(model), type(planner).__name__
+    if count == 1:
+        return
+    if count == 2 and planner.two_players:
+        if getattr(model, "frameskip", 1) != 1:
+            raise WrongKind(
+                f"{name}: frameskip must be 1 in an env with two players, whose moves it would add "
+                f"up; got {model.frameskip}. Make the env without it."
+            )
+        return
+    raise WrongKind(
+        f"{name}: env must have {'one or two players' if planner.two_players else 'one player'}; "
+        f"got {count} in {model}. MCTS and STS plan for two whose gains are each other's losses."
+    )

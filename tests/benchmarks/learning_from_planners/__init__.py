@@ -1,0 +1,1 @@
+"""What `expert.py` measures."""

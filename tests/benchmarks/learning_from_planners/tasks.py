@@ -1,0 +1,135 @@
+"""What is learned, and by whom."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Task(NamedTuple):
+    """A task, and those who learn it.
+
+    Attributes:
+        steps: of the model: a budget.
+        seconds: of a processor: the other budget.
+        env: settings of the env.
+        agent: settings of the agent, the same for all learners.
+        learners: by name, the other settings of their runs.
+        envs: how many are played in.
+    """
+
+    steps: int
+    seconds: int
+    env: dict[str, Any]
+    agent: dict[str, Any]
+    learners: dict[str, dict[str, Any]]
+    envs: int = 8
+
+
+_APART = {
+    "name": "actor_critic",
+    "activation": "tanh",
+    "init": "orthogonal",
+    "shared_body": False,
+}
+#: The teacher alone at first, the student alone at last.
+_FADES = {"start": 1.0, "end": 0.0, "over": 256}
+
+
+def _taught(teacher: dict[str, Any], moves: int = 32, **algorithm: Any) -> dict[str, Any]:
+    """Have a planner teach."""
+    settings = {"name": "expert", "learning_starts": 128, "teacher_share": _FADES, **algorithm}
+    return {"algorithm": settings, "teacher": teacher, "moves": moves}
+
+
+def _ppo(moves: int = 32, **algorithm: Any) -> dict[str, Any]:
+    return {"algorithm": {"name": "ppo", **algorithm}, "moves": moves}
+
+
+_GUMBEL = {"name": "mcts", "num_simulations": 16, "selection": "gumbel", "wave_size": 1}
+_SOKOBAN_AGENT = {"name": "actor_critic", "kind": "conv", "init": "orthogonal"}
+
+TASKS = {
+    "CartPole": Task(
+        100_000,
+        20,
+        {"id": "CartPole-v1", "max_steps": 500},
+        {**_APART, "value_scale": 50.0},
+        {
+            "PPO": _ppo(
+                learning_rate=1e-3,
+                gae_lambda=0.8,
+                discount=0.98,
+                value_weight=0.0002,
+                epochs=20,
+                batch_size=256,
+            ),
+            "shooting, alone": _taught(
+                {"name": "shooting", "max_model_steps": 100}, 16, guided=False
+            ),
+            "mcts, guided": _taught(_GUMBEL, value_target="return"),
+        },
+    ),
+    "NarrowPath of 12": Task(
+        20_000,
+        10,
+        {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
+        dict(_APART),
+        {
+            "PPO": _ppo(learning_rate=1e-3, epochs=4, batch_size=64, entropy_weight=0.01),
+            "mcts, alone": _taught(
+                {"name": "mcts", "num_simulations": 64, "wave_size": 1},
+                6,
+                guided=False,
+                learning_starts=32,
+                batch_size=64,
+            ),
+            "mcts, guided": _taught(
+                {**_GUMBEL, "num_simulations": 8}, 12, learning_starts=32, batch_size=64
+            ),
+            "mcts, guided, again": _taught(
+                {**_GUMBEL, "num_simulations": 8},
+                12,
+                learning_starts=32,
+                batch_size=64,
+                reanalyze=0.5,
+            ),
+        },
+    ),
+    "Sokoban 6x6, 1 box": Task(
+        300_000,
+        60,
+        {
+            "id": "plangym_ext/Sokoban-v0",
+            "kwargs": {"dim": [6, 6], "num_boxes": 1},
+            "max_steps": 60,
+        },
+        _SOKOBAN_AGENT,
+        {
+            "PPO": _ppo(learning_rate=3e-4, epochs=4, batch_size=256, entropy_weight=0.01),
+            "best-first, alone": _taught(
+                {"name": "best-first", "max_model_steps": 1000}, guided=False
+            ),
+        },
+    ),
+    "HalfCheetah, 200 steps": Task(
+        300_000,
+        40,
+        {"id": "HalfCheetah-v5", "max_steps": 200},
+        {**_APART, "normalize_obs": True, "initial_log_std": -0.5},
+        {
+            "PPO": _ppo(
+                learning_rate=3e-4,
+                epochs=10,
+                batch_size=64,
+                value_weight=0.25,
+                normalize_reward=True,
+            ),
+            "icem": _taught(
+                {"name": "icem", "num_simulations": 24, "horizon": 8},
+                8,
+                value_weight=0.01,
+                learning_starts=256,
+            ),
+        },
+    ),
+}
