@@ -145,7 +145,7 @@ def ran(config, folder, **options):
 
 
 @pytest.mark.parametrize("kind", ["planner", "agent"])
-def test_a_run_learns_what_it_learns_in_processes_whoever_dies(place, tmp_path, kind):
+def test_a_run_learns_what_it_learns_in_processes_if_an_actor_dies(place, tmp_path, kind):
     if kind == "planner":
         config, alone = small(PLANNED), small(PLANNED, {"collector": {"n_workers": 2}})
     else:
