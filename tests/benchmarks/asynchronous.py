@@ -53,7 +53,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--only", nargs="*", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--rounds", type=int, help="that are timed, instead of those of each task")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--out", type=Path, help="write all figures here, as JSON")
