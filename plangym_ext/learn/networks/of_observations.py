@@ -39,8 +39,9 @@ class OfObservations(nn.Module):
                 f"looks at {', '.join(sorted(used))}. Make it without a recurrent layer, "
                 f"previous_action and previous_reward."
             )
-        self.network: Any = network
-        self.distribution: Distribution = self.network.distribution
+        made: Any = network
+        self.network = network
+        self.distribution: Distribution = made.distribution
         self._forward_of_network = forward_of(network)
 
     def forward(self, obs: Any) -> NetworkOutput:

@@ -46,12 +46,21 @@ def _ppo(moves: int = 32, **algorithm: Any) -> dict[str, Any]:
 
 
 _GUMBEL = {"name": "mcts", "num_simulations": 16, "selection": "gumbel", "wave_size": 1}
+#: As the preset "narrow_path".
+_EXPLORES = {
+    "name": "mcts",
+    "num_simulations": 16,
+    "wave_size": 1,
+    "root_noise": 0.25,
+    "temperature": 1.0,
+}
+_SMALL = {"learning_starts": 32, "batch_size": 64, "value_target": "return"}
 _SOKOBAN_AGENT = {"name": "actor_critic", "kind": "conv", "init": "orthogonal"}
 
 TASKS = {
     "CartPole": Task(
-        100_000,
-        20,
+        60_000,
+        6,
         {"id": "CartPole-v1", "max_steps": 500},
         {**_APART, "value_scale": 50.0},
         {
@@ -70,34 +79,24 @@ TASKS = {
         },
     ),
     "NarrowPath of 12": Task(
-        20_000,
-        10,
+        40_000,
+        5,
         {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
         dict(_APART),
         {
             "PPO": _ppo(learning_rate=1e-3, epochs=4, batch_size=64, entropy_weight=0.01),
-            "mcts, alone": _taught(
-                {"name": "mcts", "num_simulations": 64, "wave_size": 1},
-                6,
-                guided=False,
-                learning_starts=32,
-                batch_size=64,
+            "rollout-iw, alone": _taught(
+                {"name": "rollout-iw", "max_model_steps": 64}, 12, **_SMALL, guided=False
             ),
-            "mcts, guided": _taught(
-                {**_GUMBEL, "num_simulations": 8}, 12, learning_starts=32, batch_size=64
-            ),
+            "mcts, guided": _taught(_EXPLORES, 12, **_SMALL, teacher_share=1.0),
             "mcts, guided, again": _taught(
-                {**_GUMBEL, "num_simulations": 8},
-                12,
-                learning_starts=32,
-                batch_size=64,
-                reanalyze=0.5,
+                _EXPLORES, 12, **_SMALL, teacher_share=1.0, reanalyze=1.0
             ),
         },
     ),
     "Sokoban 6x6, 1 box": Task(
-        300_000,
-        60,
+        200_000,
+        20,
         {
             "id": "plangym_ext/Sokoban-v0",
             "kwargs": {"dim": [6, 6], "num_boxes": 1},
@@ -112,8 +111,8 @@ TASKS = {
         },
     ),
     "HalfCheetah, 200 steps": Task(
-        300_000,
-        40,
+        150_000,
+        16,
         {"id": "HalfCheetah-v5", "max_steps": 200},
         {**_APART, "normalize_obs": True, "initial_log_std": -0.5},
         {
