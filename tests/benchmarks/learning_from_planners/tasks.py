@@ -106,7 +106,10 @@ TASKS = {
         {
             "PPO": _ppo(learning_rate=3e-4, epochs=4, batch_size=256, entropy_weight=0.01),
             "best-first, alone": _taught(
-                {"name": "best-first", "max_model_steps": 1000}, guided=False
+                {"name": "best-first", "max_model_steps": 1000},
+                # Most of the way that a search has found is followed, and not searched again.
+                teacher_share=0.9,
+                guided=False,
             ),
         },
     ),
