@@ -281,7 +281,9 @@ def _trained(options: argparse.Namespace, level: int, kind: str, stem: Path) -> 
             algorithm.train()
         place = -1 if sampler.starts is None else sampler.starts.place
     judge = make_vec(make_env, 10, n_workers=0, autoreset_mode="same_step")
-    with learn.EvaluationSampler(judge, agent, 10, seed=1_000_000, max_steps=_LIMIT) as evaluation:
+    # Nothing is left to chance here: the best action alone may go back and forth for ever.
+    drawn = learn.ActorCriticAgent(network, sample_in_eval=True)
+    with learn.EvaluationSampler(judge, drawn, 10, seed=1_000_000, max_steps=_LIMIT) as evaluation:
         returns = evaluation.evaluate().episodes["return"]
     return {
         "steps": steps,
@@ -345,7 +347,8 @@ def maze_part(found: list[tuple[int, dict[str, Any]]]) -> list[str]:
     lines = [
         "",
         f"`{MAZE}`, {_LIMIT} steps an episode, one level a line. The archive",
-        "stops at the first reward; PPO has the steps that are told, and is judged by 10 episodes.",
+        "stops at the first reward; PPO has the steps that are told, and is judged by 10 episodes",
+        "that begin by a reset, with actions drawn as while it learned.",
         "Backwards: nine of ten episodes begin on the trajectory that the archive found. The state",
         "that they have come back to is told as its place among those of the trajectory.",
         "",
