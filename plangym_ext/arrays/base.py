@@ -118,6 +118,7 @@ class BaseArray(Closing):
         The view cannot rotate. Index -1 and `full_size` reach the padding.
         """
         base = self._buffer.open_base("view")
+        # From the first row after the padding: index -1 is the last padding row before it.
         rows = Span(self._buffer.padding, 1, self._buffer.full_size, base.shape[0])
         inner = (Span(0, 1, size, size) for size in base.shape[1:])
         return self._at((rows, *inner))
@@ -182,6 +183,7 @@ class BaseArray(Closing):
         """
         value = np.asarray(example)
         dtype = value.dtype
+        # Python's and numpy's own numbers are of 64 bits: an example hardly ever means that.
         if dtype == np.float64 and force_32bit in (True, "float"):
             dtype = np.dtype(np.float32)
         if dtype == np.int64 and force_32bit in (True, "int"):
@@ -206,9 +208,11 @@ class BaseArray(Closing):
             "feature_shape": self.feature_shape,
             **self._spec(),
         }
+        # A window's full size says how far it slides, which a copy of what it shows does not do.
         if not inherit_full_size:
             spec.pop("full_size", None)
         if overrides.get("kind") == "default":
+            # A plain array has no such arguments.
             spec = {name: spec[name] for name in spec if name not in _JAGGED}
         return make(**{**spec, **overrides})
 

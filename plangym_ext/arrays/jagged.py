@@ -62,6 +62,7 @@ class JaggedArray(BaseArray):
         full_size: int | None = None,
         on_overflow: OnOverflow = "raise",
     ) -> None:
+        # All arguments are checked before any memory is made.
         (mean,) = checked_shape("max_mean_num_elem", (max_mean_num_elem,), 1)
         if on_overflow not in get_args(OnOverflow):
             raise ValueError(
@@ -161,6 +162,7 @@ class JaggedArray(BaseArray):
                     f"JaggedArray: a list must have one value per row, {shape[0]} for batch shape "
                     f"{shape}; got {len(value)}. One item for every cell must be an array."
                 )
+            # Row by row, each as if assigned alone: parts may be nested lists again.
             for row, part in enumerate(value):
                 view[row] = part
             return
@@ -185,6 +187,7 @@ class JaggedArray(BaseArray):
                     f"for batch shape {shape}; got "
                     f"{ {name: np.shape(part) for name, part in value.items()} }."
                 )
+            # `ptr` has an entry more than there are cells: the last one is the end of all.
             starts, ends = value["ptr"][:-1], value["ptr"][1:]
             return [self._item(value["pos"][i:j]) for i, j in zip(starts, ends, strict=True)]
         return [self._item(value)] * n_cells
@@ -204,6 +207,7 @@ class JaggedArray(BaseArray):
                 f"JaggedArray: an item must be an array of points, or 0 for no points; "
                 f"got {type(value).__name__} {value!r}. One point is an array of length 1."
             )
+        # Numpy makes `(0,)` of an empty list, whatever the shape of a point.
         if item.ndim == 0 or item.shape == (0,):
             return np.zeros((0, *feature), self.dtype)
         if item.ndim != 1 + len(feature) or item.shape[1:] != feature:
@@ -228,6 +232,7 @@ class JaggedArray(BaseArray):
             return [(0, 0)]
         columns = np.zeros(places[0].shape, np.intp)
         for place, size in zip(places[1:], base.shape[1:], strict=True):
+            # The number of a column in C order over all axes but the rows.
             columns = columns * size + place
         return list(zip(places[0].ravel().tolist(), columns.ravel().tolist(), strict=True))
 
@@ -247,6 +252,7 @@ class JaggedArray(BaseArray):
         cells = self._cells.to_ndarray().ravel()
         columns = np.array([column for _, column in self._positions()], np.int64)
         ptr = np.zeros(len(cells) + 1, np.int64)
+        # ptr[0] stays 0.
         np.cumsum(cells["length"], out=ptr[1:])
         return {"pos": self._heap.gather(columns, cells), "ptr": ptr}
 
@@ -312,6 +318,7 @@ class JaggedArray(BaseArray):
         )
         cells = self._cells.__deepcopy__({})
         copy = _jagged(cells, heap, self.max_mean_num_elem)
+        # Cells were copied with places in the old heap: they hold no points of the new one.
         copy._buffer.open_base("copy")[...] = 0
         copy[...] = shown
         return copy

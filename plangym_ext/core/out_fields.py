@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,22 @@ _Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
 def _names_in(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of what a call returns that can be given."""
     return tuple(name for name in kind._fields if name != "infos")
+
+
+class _Reader(NamedTuple):
+    """Reads the fields of a named tuple off results; the places of two that need more."""
+
+    read: Callable[[RowResults], tuple[Any, ...]]
+    rewards: int
+    obs: int
+
+
+@functools.cache
+def _reader(shown: tuple[str, ...]) -> _Reader:
+    """Return what reads these fields, as calls name them."""
+    names = {one.shown: one.name for one in RESULT_FIELDS}
+    read = operator.attrgetter(*(names.get(name, name) for name in shown))
+    return _Reader(read, shown.index("rewards"), shown.index("obs"))
 
 
 class OutFields:
@@ -98,22 +114,16 @@ class OutFields:
             kind: of named tuple.
             found: results that were `filled`.
         """
-        values: dict[str, Any] = dict(zip(kind._fields, _getter(kind._fields)(found), strict=True))
+        names = kind._fields
+        reader: _Reader = _reader(names)
+        values: list[Any] = [*reader.read(found)]
         if kind is not Rollouts:
-            values["rewards"] = found.rewards.reshape(-1)  # of one action a row
-        if "obs" not in self._given:
-            values["obs"] = self._layout.obs.join(found.obs)
+            values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
+        values[reader.obs] = self._layout.obs.join(found.obs)
         for name, array in self._given.items():
-            if name in values:  # states may be given where they are not returned
-                values[name] = array
-        return kind._make(values.values())
-
-
-@functools.cache
-def _getter(shown: tuple[str, ...]) -> Callable[[RowResults], tuple[Any, ...]]:
-    """Return what reads these fields, as calls name them, off results."""
-    names = {one.shown: one.name for one in RESULT_FIELDS}
-    return operator.attrgetter(*(names.get(name, name) for name in shown))
+            if name in names:  # states may be given where they are not returned
+                values[names.index(name)] = array
+        return kind._make(values)
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class StateCodec:
         base_part, covered = _base_part(stack, method)
         found: list[tuple[StatePart, str]] = []
         unknown = []
+        # Outermost first, the simulator last: parts are restored in this order, too.
         for layer in stack[:covered]:
             if type(layer) in STATELESS or isinstance(layer, ResetRecorder):
                 continue
@@ -81,6 +82,7 @@ class StateCodec:
                 found.append((extra, type(stack[-1]).__qualname__))
         if unknown:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
+            # One snapshot for all of them: what two of them share stays shared.
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
         self._found = found
         self.parts = tuple(part for part, _ in found)
@@ -107,6 +109,7 @@ class StateCodec:
             StateTooWide: the state needs more than `width` bytes.
         """
         end = offset + self.width
+        # Each begins where the one before it has ended: widths may differ from state to state.
         for part in self.parts:
             offset = part.capture(buffer, offset, end)
         return offset
@@ -176,6 +179,7 @@ def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
         return env
     if any(type(layer) is kind for layer in stack):
         return env
+    # Right on the simulator: wrappers above may change actions, and are captured themselves.
     recorder = kind(stack[-1], playback(stack[-1]) if playback is not None else None)
     if len(stack) == 1:
         return recorder

@@ -70,6 +70,7 @@ class GraphReader:
     ) -> None:
         self._named, self._shared = named, shared
         try:
+            # Four sizes, then texts, numbers, floats and bytes: checked before any is read.
             sizes = array.array("I", data[:16])
             ends = [16]
             for size in sizes:
@@ -82,6 +83,7 @@ class GraphReader:
             self._blobs, self._at = memoryview(data)[ends[3] :], 0
         except plain.MALFORMED as error:
             raise DamagedState(f"object graph: {error}") from error
+        # Granted before anything is built: what is refused leaves nothing half made.
         self._classes = [(_simple(finder.built(row)), row[2:]) for row in classes]
         self._references = [finder.referred(*thing) for thing in references]
         #: Whether keys have to be looked at before they are hashed.
@@ -89,6 +91,7 @@ class GraphReader:
         self._wary = finder.careful and any(hashing(cls) for cls, _ in self._classes)
         self._seen: list[Any] = []
         self._generators: list[tuple[Any, dict[str, Any]]] = []
+        # By the number of the tag: a list is looked up faster than a chain of comparisons.
         self._readers = [getattr(self, f"_get_{tag.name.lower()}") for tag in Tag]
 
     def get(self) -> Any:
@@ -101,6 +104,7 @@ class GraphReader:
         try:
             return self._value()
         except StopIteration:
+            # Of an iterator that has run out.
             raise DamagedState("object graph: it ends too early") from None
         except StateError:
             raise
@@ -136,6 +140,7 @@ class GraphReader:
     def _blob(self, size: int) -> bytes:
         if size < 0 or self._at + size > len(self._blobs):
             raise ValueError(f"{size} bytes expected, {len(self._blobs) - self._at} left")
+        # Copied: what is built must not hold all bytes of the graph.
         self._at += size
         return bytes(self._blobs[self._at - size : self._at])
 
@@ -179,6 +184,7 @@ class GraphReader:
         kind = self._references[next(self._ops)]
         if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
             raise TypeError(f"{kind!r} is no enumeration")
+        # Not `kind[...]`, which a metaclass of the enumeration may override.
         return kind._member_map_[self._text()]
 
     def _get_reference(self) -> Any:
@@ -194,6 +200,7 @@ class GraphReader:
         return self._seen[next(self._ops)]
 
     def _get_list(self) -> list[Any]:
+        # Known before it is filled: it may hold itself.
         made: list[Any] = []
         self._seen.append(made)
         made.extend(self._values(next(self._ops)))
@@ -205,6 +212,7 @@ class GraphReader:
         return made
 
     def _get_deque(self) -> deque[Any]:
+        # -1 stands for none.
         maxlen = next(self._ops)
         made: deque[Any] = deque(maxlen=None if maxlen < 0 else maxlen)
         self._seen.append(made)
@@ -231,6 +239,7 @@ class GraphReader:
         ops = self._ops
         dtype, order = plain.dtype_of(self._text()), "F" if next(ops) else "C"
         shape = [next(ops) for _ in range(next(ops))]
+        # As Python ints, which do not wrap: a damaged shape must not come to a small size.
         size = dtype.itemsize
         for length in shape:
             size *= length
@@ -271,6 +280,7 @@ class GraphReader:
 
     def _get_object(self) -> Any:
         cls, names = self._classes[next(self._ops)]
+        # Without its constructor, which is code that the bytes would choose to run.
         made = object.__new__(cls)
         self._seen.append(made)
         attributes, ops, readers = vars(made), self._ops, self._readers
@@ -295,6 +305,7 @@ def _table(
 
 def alike(one: Any, two: Any) -> bool:
     """Return whether two objects of one type are the same data."""
+    # Compared as graphs: `==` may be an object's own, or an array's, which is no bool.
     if type(one) is not type(two):
         return False
     graphs = []

@@ -68,6 +68,7 @@ def decode(data: bytes | memoryview) -> Any:
         value = reader.value()
     except MALFORMED as error:
         raise DamagedState(f"plain value: damaged at byte {reader.at}: {error}") from error
+    # `encode` wrote nothing after the value.
     if reader.at != len(reader.data):
         raise DamagedState(f"plain value: {len(reader.data) - reader.at} bytes too many")
     return value
@@ -98,7 +99,9 @@ def _encode(value: Any, out: bytearray, where: str) -> None:
         out += b"N"
     elif kind is bool:
         out += b"T" if value else b"F"
+    # `type`, not `isinstance`, all the way: a subclass would come back as its base.
     elif kind is int:
+        # A byte more than the bits need where they fill it: the sign has to fit.
         _block(out, b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
     elif kind is float:
         out += b"f" + _F64.pack(value)
@@ -144,6 +147,7 @@ def _block(out: bytearray, tag: bytes, data: bytes) -> None:
 
 
 def _items(out: bytearray, tag: bytes, items: Iterable[Any], where: str) -> None:
+    # The count goes first, and an iterator has none.
     items = list(items)
     out += tag + _U32.pack(len(items))
     for i, item in enumerate(items):
@@ -176,6 +180,7 @@ class _Reader:
 
     def value(self) -> Any:
         tag = self._take(1)[0]
+        # A tag is all that chooses what is built, and it chooses among these alone.
         if tag not in self._readers:
             raise ValueError(f"unknown tag {tag}")
         return self._readers[tag]()
@@ -208,6 +213,7 @@ class _Reader:
 
     def _array(self) -> np.ndarray:
         dtype, shape, data = dtype_of(self.value()), self.value(), self.value()
+        # A copy: a view of the bytes could not be written to.
         return np.frombuffer(data, dtype).reshape(shape).copy()
 
     def _generator(self) -> np.random.Generator:

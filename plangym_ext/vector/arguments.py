@@ -21,6 +21,7 @@ def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
     """
     if isinstance(mode, AutoresetMode):
         return mode
+    # Both spellings: gymnasium's values, and the names that `make_vec` documents.
     known = {name: one for one in AutoresetMode for name in (one.value, one.name.lower())}
     if mode not in known:
         names = [one.name.lower() for one in AutoresetMode]
@@ -40,6 +41,7 @@ def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
     """
     if seed is None:
         return [None] * num_envs
+    # A bool is an int to Python, and a mistake here.
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
         return [int(seed) + row for row in range(num_envs)]
     try:
@@ -98,8 +100,10 @@ def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> r
     if env_ids is None:
         return range(num_envs)
     rows = np.asarray(env_ids)
+    # An empty list has numpy's default type, float64.
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise TypeError(f"{where} must be [k] ints; got {rows.shape} {rows.dtype}")
+    # Python ints: they are compared, hashed and sent one by one.
     found: list[int] = rows.tolist()
     for row in found:
         if not 0 <= row < num_envs:
@@ -122,6 +126,7 @@ def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, ar
         TypeError: they cannot be told apart.
         ValueError: another number of actions.
     """
+    # Arrays are cut up where they are stepped; anything else is taken apart here, once.
     if not (arrays and isinstance(actions, np.ndarray) and actions.ndim):
         try:
             actions = list(iterate(space, actions))

@@ -69,6 +69,7 @@ class HostGroup:
             self.hosts.append(host)
         # All workers start before any is waited for.
         found, errors = [], []
+        # All of them, even after an error, which gets a note of the others.
         for index, rows in enumerate(self._hosted):
             try:
                 found.append(self._description(index, rows))

@@ -79,6 +79,7 @@ def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _column(values: list[Any]) -> Any:
     kind = type(values[0])
+    # Exact types: a mix, say of bool and int, would be cast to one of them.
     if any(type(value) is not kind for value in values):
         return None
     if kind in (int, float, bool) or issubclass(kind, np.number):
@@ -248,6 +249,7 @@ def _array_of(
 ) -> np.ndarray:
     """Return the array of a key, which is made with its mask if there is none yet."""
     if key not in found:
+        # As gymnasium fills them: None where objects are missing, else 0.
         empty = None if dtype.kind == "O" else 0
         found[key] = np.full((num_envs, *shape), empty, dtype)
         found[f"_{key}"] = np.zeros(num_envs, bool)

@@ -55,9 +55,9 @@ class KeptStates:
         """`[n]` bool: rows that were never reset; not to be written to."""
         return self.now[1]
 
-    def begin(self, *, spares: bool) -> None:
-        """Note that a native call begins; `spares` if it writes to the states before these."""
-        self._begun = self._begun or spares
+    def begin(self) -> None:
+        """Note that a native call begins which writes to the memory of the states before these."""
+        self._begun = True
 
     def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
         """Note where a call leads; what rows show may be written from here on."""
@@ -118,7 +118,7 @@ class KeptStates:
         Raises:
             VectorResetNeeded: one was not.
         """
-        fresh = self.fresh
+        fresh = self.now[1]
         if fresh is self._none_fresh:
             return
         if fresh[list(rows)].any():

@@ -78,6 +78,7 @@ def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any
 def _built(rows: VectorBackend, num_envs: int, options: dict[str, Any]) -> PlanVectorEnv:
     """Return the vector env of a backend that is not built yet, and that is closed if it fails."""
     try:
+        # Built before the vector env: spaces are those of the envs.
         rows.build()
         venv = PlanVectorEnv(rows, num_envs, **options)
         rows.use(venv.single_observation_space)

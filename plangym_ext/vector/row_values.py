@@ -27,6 +27,7 @@ class RowValues:
         layout = layout_of(obs.space)
         checks = [] if layout is None else leaf_checks(policy, layout)
         self._layout = layout
+        # Views, taken once: the buffer stays where it is.
         shown = obs.leaves(slice(None))
         self._checks = [(check, shown[check.index]) for check in checks]
 
@@ -44,10 +45,12 @@ class RowValues:
             return results
         # Nearly always there is none, which a look at each array finds out.
         suspects = len(results.finals)
+        # One sum for all; a reward may be infinite, which is no mistake: only nan counts.
         if not surely_finite(results.rewards):
             suspects += int(np.count_nonzero(np.isnan(results.rewards)))
         for check, leaf in self._checks:
             suspects += check.suspects(leaf)
+        # Marks are part of the infos even where all of them are False.
         if not suspects and self._policy != "mark":
             return results
         marks = self._marks(results, rows)
@@ -62,6 +65,7 @@ class RowValues:
         marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
+        # They are not in the buffer any more: the reset has written over them.
         for k, obs, _ in results.finals:
             marks[k] |= self._invalid_leaf(obs) is not None
         return marks

@@ -122,6 +122,7 @@ class StateBackend(VectorBackend):
         self._kept.forget()
         self._kept.check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
+        # The native call has moved nothing.
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
         if out is not None:
@@ -157,7 +158,8 @@ class StateBackend(VectorBackend):
         spares = whole and states is None
         if states is None:
             states = kept if whole else kept[rows]
-        self._kept.begin(spares=spares)
+        if spares:
+            self._kept.begin()
         results = self._results
         use = ALL_FRESH
         if out is not None:
@@ -178,6 +180,7 @@ class StateBackend(VectorBackend):
             over = found.terminated | found.truncated
             if over.any():
                 anew = found.resets or self._reset_all(found, over, actions)
+                # Only the results of the step are lost, which nothing refers to yet.
                 if anew is None:
                     return None
                 groups = results.groups_of_resets(found.infos, anew, over, use.infos)
@@ -253,6 +256,7 @@ class StateBackend(VectorBackend):
                 return None
         elif fresh[rows].any():
             return None
+        # Rows that are reset take no action, but native code wants an array of them.
         leaf = self._env.layout.action.leaves[0]
         ignored, every = np.zeros((len(rows), *leaf.shape), leaf.dtype), np.ones(len(rows), bool)
         results = self._step_all(rows, ignored, every, same_step=False, states=states)
@@ -294,6 +298,7 @@ class StateBackend(VectorBackend):
                 info = {key: value for key, value in info.items() if key not in _COUNTS}
                 found.rewards[k], found.terminations[k], found.truncations[k] = reward, ended, cut
                 if same_step and (ended or cut):
+                    # The ending's own observation: the reset below shows another one.
                     finals.append((k, obs, info))
                     self._env.set_state(state)
                     state, obs, info = self._env.reset()
@@ -363,6 +368,7 @@ class StateBackend(VectorBackend):
             before = self._gym_env.get_wrapper_attr(name)
             self._gym_env.set_wrapper_attr(name, value)
             state = self._env.get_state()
+            # The state has not changed although the attribute has: so states do not hold it.
             if np.array_equal(state, self._sealed([row])[0]) and before is not value:
                 self._gym_env.set_wrapper_attr(name, before)
                 raise ValueError(

@@ -128,6 +128,7 @@ class Channel:
             ChannelClosed: the other end is gone.
             ChannelFull: it has made no room in time.
         """
+        # One frame, however many calls of the system it takes: nothing is sent in between.
         self._send_frame(_frame(message, len(fds)), fds, meanwhile, timeout)
 
     def _send_frame(
@@ -137,12 +138,14 @@ class Channel:
         meanwhile: Callable[[], object] | None,
         timeout: float | None,
     ) -> None:
+        # A view only once a call has sent a part: most frames go out at once.
         rest: bytes | memoryview = frame
         left = list(fds)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while rest:
                 try:
+                    # With the first byte: so they arrive with the frame that they belong to.
                     if left:
                         sent = socket.send_fds(self._sock, [rest], left, _DONTWAIT)
                         left = []
@@ -174,6 +177,7 @@ class Channel:
         events = dict(poller.poll(None if left is None else left * 1000))
         if not events:
             raise ChannelFull("the other end of the channel takes nothing")
+        # Another process may hold the other end open, so that the socket alone would never tell.
         if self._gone in events:
             raise ChannelClosed("the process at the other end of the channel is gone")
         if meanwhile is not None and events[self._sock.fileno()] & select.POLLIN:
@@ -244,12 +248,14 @@ class Channel:
             mark, num_fds, length = _HEADER.unpack_from(self._read, start)
             if mark not in (_MARK, _PLAIN_MARK):
                 raise ChannelDamaged("something else than a message was written to the channel")
+            # The rest of a frame may still be on its way; what has come of it stays.
             begin = start + _HEADER.size
             if len(self._read) - begin < length:
                 break
             start = begin + length
             found.append((mark, bytes(self._read[begin:start]), self._fds[:num_fds]))
             del self._fds[:num_fds]
+        # Once for all frames: to cut the front off moves what is left.
         if start:
             del self._read[:start]
         return found

@@ -76,6 +76,7 @@ class ArrayStates(NodeStates):
         if begin is None:
             out = self.step(actions, trees, parents, nodes)
             return lambda: out
+        # A copy: waves that end before this one write to the rows meanwhile.
         pending = begin(actions, states=gathered(self.rows, trees, parents))
         return lambda: self._stored(pending.wait(), trees, nodes)
 
@@ -99,6 +100,7 @@ class ArrayStates(NodeStates):
 
     def keep(self, b: int, nodes: Index) -> None:
         """Move the kept states to the front."""
+        # The right side is a copy: nodes move to the front over each other.
         self.rows[b, : len(nodes)] = self.rows[b, nodes]
 
     def subset(self, trees: Index) -> ArrayStates:

@@ -126,11 +126,13 @@ class TreeSearch(Planner):
         search, in_code = self._kept.take(request)
         if search is None:
             search = Search(request, self._settings(num_actions), self._rater(num_actions))
+        # Before anything is stepped: without observations the roots could not be rated.
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
         clock, run_wave = request.clock, self._wave_of(search)
         in_code = in_code or self._compiled(search)
         if in_code is not None:
+            # Compiled code reads states as it finds them: a damaged one has to be refused here.
             in_code.check(request.states)
             run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
         search.start(request)
@@ -138,6 +140,7 @@ class TreeSearch(Planner):
             pass
         # What is in flight has cost its steps: it counts.
         search.finish_all()
+        # Only now: a search that was interrupted is not one to go on with.
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
 
@@ -197,6 +200,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     """
     tree, settings = search.tree, search.settings
     batch, _, num_actions = tree.children.shape
+    # Filled by one kernel over all roots.
     visits = np.empty((batch, num_actions), np.int64)
     q = np.empty((batch, num_actions))
     best = np.empty(batch, np.int64)
@@ -239,6 +243,7 @@ def _chosen(
         _, _, scale, _, c_visit, c_scale = search.settings.selection
         gumbel_summary(search.tree, search.halving, scale, c_visit, c_scale, weights, best)
     elif search.settings.temperature > 0.0:
+        # Each root by its own generator: a row does not depend on the others in the batch.
         pairs = zip(visits, search.rngs, strict=True)
         best = np.array([sampled(row, search.settings.temperature, rng) for row, rng in pairs])
     return best, weights

@@ -55,6 +55,7 @@ class SoftSearch(TreeSearch):
         """Return the numbers of a rule, of which the scale alone is looked at."""
         if self.value_scale not in ("tree", "none"):
             raise unknown(self._option("value_scale"), self.value_scale, ["tree", "none"])
+        # Kernels take one tuple for all searches; a policy has no constants of PUCT to put there.
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 
     def _soft(self, search: Search) -> Soft:
@@ -84,14 +85,17 @@ class SoftSearch(TreeSearch):
         self._before_wave(search, soft)
         cost = 1 + search.rater.most_steps
         limits = np.minimum(search.settings.wave_size, search.allowance(cost))
+        # Arrays for the most that a wave may select; the kernel says how many it did.
         room = max(0, int(limits.sum()))
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
         count = select_soft(tree, limits, soft, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
+        # Others are nodes of before, such as endings: they are backed up again, and not stepped.
         new = tree.kind[rows, leaves] == PENDING
         if new.any():
             search.observe(rows[new], leaves[new])
         backup_soft(tree, soft, rows, leaves)
+        # `minlength`: trees after the last one in the wave would have no entry.
         search.done += np.bincount(rows, minlength=len(search.done))
         search.full[:] = tree.size == tree.parent.shape[1]
         return count > 0

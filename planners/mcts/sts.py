@@ -74,6 +74,7 @@ class STS(BanditSearch):
         """Run a wave of simulations side by side; return False if there was none left."""
         tree, settings = search.tree, search.settings
         num_actions = tree.order.shape[1]
+        # The most a simulation may cost: what is begun is always finished within the budget.
         cost = self.num_expansions * num_actions * (1 + search.rater.most_steps)
         limits = np.minimum(settings.wave_size, search.allowance(cost))
         room = int(limits.sum())
@@ -81,6 +82,7 @@ class STS(BanditSearch):
         count = select_frontier(tree, limits, settings.selection, search.halving, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
         descent, going = begin_descent(tree, rows, leaves)
+        # Side by side: one batch of the model for the k-th expansions of all trees.
         for step in range(self.num_expansions):
             if going == 0:
                 break
@@ -88,11 +90,13 @@ class STS(BanditSearch):
             if len(new_nodes):
                 search.observe(new_rows, new_nodes)
                 credit_creation(tree, new_rows, new_nodes)
+            # The last value is backed up by `end_descent`, in either case.
             early = self.intermediate_backups and step < self.num_expansions - 1
             rule = settings.selection, search.halving
             going = go_on(tree, *rule, descent, going, search.full, step == 0, early)
         run = end_descent(tree, descent)
         observed(tree, rows, leaves)
+        # Of those alone that found room for an expansion: the others were no simulations.
         search.done += np.bincount(rows[descent.done], minlength=len(search.done))
         return run > 0
 

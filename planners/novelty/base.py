@@ -122,11 +122,13 @@ class NoveltySearch(Planner):
         found = self.features_of(request.obs)
         batch, capacity = search.tree.parent.shape
         novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
+        # What is new is new in this search alone: kept nodes are looked at again.
         for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
             table[:] = NEVER
         novelty.solved[:], novelty.met[:] = False, False
         for b, rng in enumerate(request.rngs):
             kept = search.kept[b]
+            # `kept`: numbers that the nodes had before; in the tree they are 0, 1, ... now.
             if len(kept):
                 novelty.features[b, : len(kept)] = novelty.features[b, kept]
                 novelty.depth[b, : len(kept)] = novelty.depth[b, kept] - novelty.depth[b, kept[0]]
@@ -172,6 +174,7 @@ class NoveltySearch(Planner):
                 novelty.features, ((0, 0), (0, 0), (0, came - width)), constant_values=-1
             )
             novelty = novelty._replace(features=wider)
+        # A node number may have had more features in an earlier search.
         novelty.features[rows, nodes] = -1
         novelty.features[rows, nodes, :came] = found
         if novelty.pairs.number.shape[1]:
@@ -186,6 +189,7 @@ class NoveltySearch(Planner):
         best_returns(tree, self.discount, self.risk_aversion, returns, counts)
         plans, budgets, cut_short = [], search.costs.budgets(seconds), search.cut_short()
         for b in range(len(tree.size)):
+            # UNVISITED is -1: `returns[b, child]` reads the last node there, and `known` masks it.
             child = tree.children[b, ROOT]
             known = child != UNVISITED
             q = np.where(known, returns[b, child], np.nan)
@@ -221,6 +225,7 @@ def best_line(tree: Tree, returns: npt.NDArray[np.float64], b: int, action: int)
     line, node = [action], int(tree.children[b, ROOT, action])
     while node != UNVISITED:
         below = tree.children[b, node]
+        # UNVISITED is -1, which as an index means the last node: masked here.
         known = np.where(below == UNVISITED, -np.inf, returns[b, below])
         if not np.isfinite(known.max()):
             break

@@ -47,6 +47,7 @@ def byte_features(obs: Any) -> npt.NDArray[np.int64]:
 
 def _bytes_of(part: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     flat = part.reshape(len(part), -1)
+    # A feature is the byte's place and its value.
     return np.arange(flat.shape[1]) * 256 + flat.astype(np.int64)
 
 
@@ -68,13 +69,17 @@ def tile_features(obs: Any) -> npt.NDArray[np.int64]:
         red, green, blue = (screen[..., i].astype(np.int64) for i in range(3))
         colour = (red >> 5) << 5 | (green >> 5) << 2 | blue >> 6
     else:
+        # A last axis of one grey level goes away.
         colour = screen.reshape(*screen.shape[:3]).astype(np.int64)
+    # What is left over at the right and below is no whole tile.
     colour = colour[:, : rows * _TILE_HEIGHT, : columns * _TILE_WIDTH]
     shape = (len(colour), rows, _TILE_HEIGHT, columns, _TILE_WIDTH)
+    # [L, rows, columns, pixels of a tile]: the axes of pixels come side by side.
     tiles = colour.reshape(shape).swapaxes(2, 3).reshape(len(colour), rows * columns, -1)
     seen = np.zeros((len(colour), rows * columns, COLOURS), np.bool_)
     np.put_along_axis(seen, tiles, True, axis=2)
     flat = seen.reshape(len(colour), -1)
+    # As wide as the screen with most features needs; -1 fills up the others.
     most = int(flat.sum(axis=1).max())
     found = np.full((len(colour), most), -1, np.int64)
     for i, row in enumerate(flat):
@@ -148,6 +153,7 @@ def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]
 def _numbers_of(part: npt.NDArray[Any], resolution: float = 0.25) -> npt.NDArray[np.int64]:
     flat = part.astype(np.float64).reshape(len(part), -1)
     bins = np.clip(np.floor(flat / resolution), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
+    # A feature is its place and the interval: 2**16 intervals a place.
     return np.arange(flat.shape[1]) * 2**16 + bins
 
 

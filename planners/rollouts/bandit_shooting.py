@@ -92,6 +92,7 @@ class BanditShooting(Planner):
         if self.rollout_policy is not None:
             obs = request.needed_obs("a rollout_policy")
             prior[:] = check_prior("rollout_policy", self.rollout_policy(obs), *shape)
+        # After the mask: what a policy gives to illegal actions is shared out among the others.
         prior = weights_over_legal(prior, mask)
         prior /= prior.sum(axis=1, keepdims=True)
         arms = []
@@ -107,6 +108,7 @@ class BanditShooting(Planner):
     def _wave(self, request: PlanRequest, arms: list[_Arms]) -> bool:
         """Play a wave of arms in every bandit; False if there was none left."""
         chosen = [arm.choose(self._allowance(arm), self.c_puct) for arm in arms]
+        # One batch of the model for the rollouts of all bandits.
         of = np.repeat(np.arange(len(arms)), [len(c) * self.num_rollouts for c in chosen])
         if of.size == 0:
             return False
@@ -176,6 +178,7 @@ class _Arms:
         for i in range(len(chosen)):
             # Before the first play the root is 0: the order alone decides.
             score = self.mean + c * self.prior * math.sqrt(visits.sum()) / (1 + visits)
+            # In the score, not by leaving them out: indices stay those of the actions.
             score[~self.legal] = -np.inf
             chosen[i] = self.order[np.argmax(score[self.order])]
             visits[chosen[i]] += 1

@@ -82,6 +82,7 @@ class DiscreteShooting(Planner):
         left = self.most_simulations - tally.visits.sum(axis=1)
         if self.max_model_steps is not None:
             left = np.minimum(left, (self.max_model_steps - tally.steps) // self.rollout_depth)
+        # In rounds, as the clock is only looked at between them.
         return np.minimum(left, _ROUND) if self.max_seconds is not None else left
 
     def _plans(self, request: PlanRequest, tally: _Tally) -> list[Plan]:
@@ -93,6 +94,7 @@ class DiscreteShooting(Planner):
         for b, rng in enumerate(request.rngs):
             # The order of the actions is random, so that ties are.
             order = rng.permutation(scores.shape[1])
+            # Without a rollout an action's mean is 0 here, which may be the highest.
             known = np.where(tally.visits[b] > 0, scores[b], -np.inf)
             action = int(order[np.argmax(known[order])])
             visits = tally.visits[b].copy()
@@ -123,6 +125,7 @@ class _Tally:
         """Take in n rollouts from states `of` `[n]`."""
         for b, a, ret in zip(of.tolist(), out.first.tolist(), returns.tolist(), strict=True):
             self.visits[b, a] += 1
+            # A running mean: equal returns give themselves, which a sum divided later may not.
             self.mean[b, a] += (ret - self.mean[b, a]) / self.visits[b, a]
             self.best[b, a] = max(self.best[b, a], ret)
         np.add.at(self.steps, of, out.steps)

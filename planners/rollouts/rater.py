@@ -57,6 +57,7 @@ class RolloutRater(Rater):
     def code(self) -> RaterCode | None:
         """Return code for random rollouts; None with a policy, or an evaluator without code."""
         value = None if self.evaluator is None else value_code(self.evaluator)
+        # Functions of Python cannot be called from compiled code.
         if self.policy is not None or (self.evaluator is not None and value is None):
             return None
         return RaterCode(self.depth, self.num_rollouts, value)
@@ -70,6 +71,7 @@ class RolloutRater(Rater):
             prior, value = evaluate(self.evaluator, leaves.obs, count, num_actions)
             rating = rating._replace(prior=prior, value=value)
             rating.evaluator_rows[:] = 1
+        # A truncated leaf has no next step: its future is a guess of the evaluator's, or 0.
         open_leaves = np.flatnonzero(~leaves.truncated)
         if open_leaves.size == 0:
             return rating
@@ -98,6 +100,8 @@ class RolloutRater(Rater):
 def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.float64]:
     """Average groups of consecutive entries, each in its own order of adding."""
     grouped = returns.reshape(-1, group)
+    # Column by column, not `mean(axis=1)`: numpy's order of adding depends on the shape, and a
+    # leaf's value must not depend on how many others are in the wave.
     total = grouped[:, 0].copy()
     for column in range(1, group):
         total += grouped[:, column]

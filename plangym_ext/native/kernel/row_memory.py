@@ -195,11 +195,13 @@ class RowMemory:
 
 def _rooms(request: RowRequest, new: Allocate) -> list[np.ndarray]:
     """Return where results go: into the caller's arrays if they are as compiled code wants them."""
-    out, found = request.out, []
     rows, steps = (request.num_rows,), (request.num_rows, request.horizon)
+    out, found = request.out, []
+    if not out:
+        return [new(steps if axis else rows, dtype) for _, axis, dtype in _WRITTEN]
     for name, axis, dtype in _WRITTEN:
         shape = steps if axis else rows
-        room = out.get(name) if out else None
+        room = out.get(name)
         if room is None or room.shape != shape or room.dtype != dtype or not is_plain(room):
             room = new(shape, dtype)
         found.append(room)

@@ -63,6 +63,7 @@ class StepMessages:
             out: as of `StepRequest`.
         """
         rows, actions, resets, same_step = args
+        # Actions go into shared memory first: the message that tells of them comes after.
         code = b"" if self._actions is None else self._actions.put(self._places(rows), actions)
         if not code:
             return None
@@ -101,6 +102,7 @@ class StepMessages:
             plain = plain and final is IN_MEMORY
             row = self._first + rows[k]
             numbers += (k, row, self.forms.write(row, 1, info, known))
+        # -1: an info that cannot be written to memory.
         if not plain or -1 in numbers[2::3]:
             return reply._replace(forms=(known, tuple(self.forms.since(known))))
         assert checksum is not None
@@ -114,6 +116,7 @@ class StepMessages:
                 self.forms.learn(*data.forms)
             return data
         checksum, num_infos, num_finals = _ANSWER.unpack_from(data)
+        # The usual answer: a checksum, and everything else in memory.
         if not num_infos and not num_finals:
             return Reply(checksum=checksum)
         numbers = np.frombuffer(data, _NUMBER, offset=_ANSWER.size).reshape(-1, 3).tolist()

@@ -56,6 +56,7 @@ class OutArrays:
         #: Of rewards, terminations and truncations those that are wanted, by number.
         self._steps = [(k, fields[name]) for k, name in enumerate(_STEPS) if name in fields]
         finals = _leaves(fields, "final_obs")
+        # A buffer over the caller's arrays: it checks and casts as that of the rows does.
         self._finals = ObsBuffer(space, len(finals[0]), finals) if finals else None
         self._infos = {k.removeprefix(_INFO): v for k, v in fields.items() if k.startswith(_INFO)}
 
@@ -142,6 +143,7 @@ class OutArrays:
         infos: Iterable[tuple[int, dict[str, Any]]],
         finals: Iterable[tuple[int, Any, dict[str, Any]]],
     ) -> None:
+        # First 0 in every row: arrays serve many steps, and not every one says every field.
         for array in self._infos.values():
             array[places] = 0
         if isinstance(infos, GroupedInfos):
@@ -149,6 +151,7 @@ class OutArrays:
                 for column, values in (*group.columns, *group.final_columns):
                     self._set_info(group.rows, column.key, values)
             return
+        # Numbers of rows count within the call: `at` has where they stand in the arrays.
         at = range(places.start or 0, 1 << 62) if isinstance(places, slice) else places
         # What the step itself says goes before what the reset says that came with it.
         for k, info in (*infos, *((k, info) for k, _, info in finals)):
@@ -198,6 +201,7 @@ class OutRows(NamedTuple):
         wanted = self.arrays.wanted
         if wanted is None:
             return infos, finals
+        # Here, where the rows are: what is not wanted does not travel.
         chosen = [(k, found) for k, info in infos if (found := only_named(info, wanted))]
         return chosen, [(k, obs, only_named(info, wanted)) for k, obs, info in finals]
 
@@ -233,6 +237,7 @@ class StepOut:
 
     def in_place_of(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return results of a step with the caller's objects in the place of what was fresh."""
+        # The usual `out` of a sampler: nothing has to be looked up by name.
         if self._all:
             return (*self._first, results[4])
         *fresh, infos = results
@@ -277,6 +282,7 @@ def checked_out(
         else:
             dtypes = REWARDS if name == "rewards" else _FLAGS
             fields[name] = _view(value, (num_rows,), dtypes, place)
+    # Workers write beside each other: with shared memory the last one would win, by chance.
     _check_apart(fields, where)
     return StepOut(given, num_rows, OutArrays(obs.space, fields), obs)
 
@@ -333,6 +339,7 @@ def _view(
 
 def _with_memory(array: np.ndarray, where: str) -> np.ndarray:
     """Return an array of which every row has memory, as a broadcast one has not."""
+    # A stride of 0 alone is fine: an axis of length 1 may have any.
     if 0 in array.strides and len(np.unique(_addresses(array))) < array.size:
         raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
     return array
@@ -340,6 +347,7 @@ def _with_memory(array: np.ndarray, where: str) -> np.ndarray:
 
 def _addresses(array: np.ndarray) -> np.ndarray:
     """Return the byte at which each element lies, counted from the first."""
+    # In bytes, built up axis by axis.
     found = np.zeros((), np.intp)
     for step, size in zip(array.strides, array.shape, strict=True):
         found = found[..., None] + step * np.arange(size)
