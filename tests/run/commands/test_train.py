@@ -131,5 +131,5 @@ def test_actors_that_cannot_be_had_are_refused_before_anything_is_written(
         assert main([*command, "--ray", *more]) == 2
         error = capsys.readouterr().err
         assert "need Ray, which is not installed" in error
-        assert "plangym-ext[ray]" in error
+        assert "[ray]" in error
     assert not (tmp_path / "run").exists()
