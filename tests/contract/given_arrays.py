@@ -24,3 +24,16 @@ class GivenArrays:
             assert out["obs"].any()
             assert got.rewards.tolist() == want.rewards.astype(np.float32).tolist()
             assert_equal(got._replace(rewards=want.rewards), want, f"infos={infos}")
+
+    def test_rewards_may_go_where_actions_lie(self, serial, candidate, pool):
+        # Where the rewards of a row go, the next row's actions lie, which are read after it.
+        actions = self.actions(serial, (9, 4), seed=3)
+        row, rewards_bytes = actions[0].nbytes, 9 * 4 * 8
+        memory = np.zeros(row + max(actions.nbytes, rewards_bytes), np.uint8)
+        held = memory[: actions.nbytes].view(actions.dtype).reshape(actions.shape)
+        held[...] = actions
+        out = {"rewards": memory[row : row + rewards_bytes].view(np.float64).reshape(9, 4)}
+        want = serial.rollout_batch(actions, pool[:9])
+        got = candidate.rollout_batch(held, pool[:9], out=out)
+        assert got.rewards is out["rewards"]
+        assert_equal(got, want, "rewards over actions")

@@ -107,20 +107,27 @@ class ExpertSampler(LocalSampler):
         #: States that were ever stored, and fragments that were played.
         self._count = self._fragments = 0
         self._visited: list[npt.NDArray[np.uint8]] = []
+        self._taught: Taught | None = None
 
     def collect(
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
     ) -> Collected:
         """Play T steps in every env, and search; see `SerialSampler.collect`."""
         self._expert.share = at(self._share, version)
+        found = super().collect(n, version, progress)
+        taught, self._taught = self._taught, None
+        assert taught is not None
+        self._store()
+        return found._replace(taught=taught, cost=found.cost + taught.cost)
+
+    def _play(self, progress: Progress | None) -> None:
         self._visited = []
         self._teacher.planner.reset()
-        found = super().collect(n, version, progress)
+        super()._play(progress)
+        # Here, so that a fragment whose searches failed has not happened.
         cost = cost_of(self.tree["agent_info"]["expert_cost"].to_ndarray(copy=False))
         again, more = self._searched_again()
-        self._store()
-        taught = Taught(again, cost + more)
-        return found._replace(taught=taught, cost=found.cost + taught.cost)
+        self._taught = Taught(again, cost + more)
 
     def _visit(self, actor: Actor, t: int) -> None:  # noqa: ARG002
         states = actor.env_states()

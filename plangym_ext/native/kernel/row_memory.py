@@ -22,9 +22,9 @@ from plangym_ext.states.wrapper_parts import TimeLimitPart
 
 _NO_INFO = np.dtype([("none", "u1")])
 _OTHERS = [one for one in RESULT_FIELDS if one.name != "states"]
-#: Name, axis and dtype of the results that have arrays of their own, in the order of `RowArrays`
-#: and of `RowResults`; states are written to the rows that are stepped.
-_WRITTEN = [(one.stored, one.axis, np.dtype(one.code)) for one in _OTHERS]
+#: Name, axis and dtype of the results that have arrays of their own, and whether they are flags;
+#: in the order of `RowArrays` and of `RowResults`. States are written to the rows that are stepped.
+_WRITTEN = [(one.stored, one.axis, np.dtype(one.code), one.code == "|b1") for one in _OTHERS]
 _written = operator.attrgetter(*(one.name for one in _OTHERS))
 #: Makes an uninitialised array of a shape and dtype.
 Allocate = Callable[..., np.ndarray]
@@ -194,16 +194,14 @@ class RowMemory:
 
 
 def _rooms(request: RowRequest, new: Allocate) -> list[np.ndarray]:
-    """Return where results go: into the caller's arrays if they are as compiled code wants them."""
+    """Return where results go: flags into the caller's arrays, if these are laid out plainly."""
     rows, steps = (request.num_rows,), (request.num_rows, request.horizon)
     out, found = request.out, []
-    if not out:
-        return [new(steps if axis else rows, dtype) for _, axis, dtype in _WRITTEN]
-    for name, axis, dtype in _WRITTEN:
-        shape = steps if axis else rows
-        room = out.get(name)
-        if room is None or room.shape != shape or room.dtype != dtype or not is_plain(room):
-            room = new(shape, dtype)
+    for name, axis, dtype, is_flag in _WRITTEN:
+        # Memory given for numbers may be that of the actions, which later rows have yet to read.
+        room = out.get(name) if is_flag and out else None
+        if room is None or not is_plain(room):
+            room = new(steps if axis else rows, dtype)
         found.append(room)
     return found
 

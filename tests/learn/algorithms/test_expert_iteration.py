@@ -131,6 +131,40 @@ def test_steps_are_the_teachers_as_often_as_they_are_to_be():
     made.env.close()
 
 
+class Fails(Numbered):
+    """Fails at the batch of this number."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.left = number
+
+    def plan_batch(self, env, states, **rest):
+        self.left -= 1
+        if not self.left:
+            raise RuntimeError("no answer")
+        return super().plan_batch(env, states, **rest)
+
+
+@pytest.mark.parametrize("number", [6, 9], ids=["in the middle", "when states are searched again"])
+def test_a_fragment_whose_searches_failed_is_played_again(number):
+    found = []
+    for planner in (Numbered(), Fails(number)):
+        made = built(planner, steps=4, reanalyze=0.5, capacity=100, share=0.5)
+        with made.sampler:
+            made.sampler.collect()
+            if isinstance(planner, Fails):
+                with pytest.raises(RuntimeError, match="no answer"):
+                    made.sampler.collect()
+            for _ in range(2):
+                last = made.sampler.collect()
+            tree = last.data
+            found.append((tree["obs"].to_ndarray().copy(), tree["action"].to_ndarray().copy()))
+            found[-1] += (last.taught.again.number,)
+        made.env.close()
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("target", ["root", "return"])
 def test_states_that_are_searched_again_have_new_targets(target):
     config = ExpertConfig(capacity=20, learning_starts=1, value_target=target)
