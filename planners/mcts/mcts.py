@@ -106,8 +106,8 @@ class MCTS(BanditSearch):
         if not self.chance:
             return search.run_wave
         check_reseeds(type(self).__name__, search.model)
-        shape = search.tree.parent.shape
-        chances = new_chances(*shape, self.chance_width, self.chance_growth)
+        batch, capacity = search.tree.parent.shape
+        chances = new_chances(batch, capacity, self.chance_width, self.chance_growth)
         return functools.partial(run_chance_wave, search, chances)
 
     def _compiled(self, search: Search) -> CompiledSearch | None:

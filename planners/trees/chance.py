@@ -43,8 +43,9 @@ class Chances(NamedTuple):
 
 def new_chances(batch: int, capacity: int, width: float, growth: float) -> Chances:
     """Return room for B trees of at most N nodes."""
-    nodes = np.zeros((4, batch, capacity), np.int32)
-    return Chances(*nodes, np.zeros(batch, np.int32), width, growth)
+    first, following, draws, waiting = np.zeros((4, batch, capacity), np.int32)
+    reserved = np.zeros(batch, np.int32)
+    return Chances(first, following, draws, waiting, reserved, width, growth)
 
 
 @kernel_inline
@@ -54,13 +55,13 @@ def due_outcome(tree: Tree, chances: Chances, b: int, node: int) -> int:
     That is the largest draws / (visits + 1); UNVISITED if no outcome is known yet.
     """
     best, most = UNVISITED, -1.0
-    child = np.int64(chances.first[b, node])
+    child = int(np.int64(chances.first[b, node]))
     while child != UNVISITED:
         count = tree.visits[b, child] + tree.unobserved[b, child]
         share = chances.draws[b, child] / (1.0 + count)
         if share > most:
             best, most = child, share
-        child = np.int64(chances.following[b, child])
+        child = int(np.int64(chances.following[b, child]))
     return best
 
 
@@ -78,11 +79,11 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
                 if tree.legal[b, node, a]:
                     return BLOCKED
             return node
-        chance = np.int64(tree.children[b, node, action])
+        chance = int(np.int64(tree.children[b, node, action]))
         if chance == UNVISITED:
             if tree.size[b] + chances.reserved[b] + 2 > capacity:
                 return FULL
-            chance = np.int64(allocate(tree, b, node, action))
+            chance = int(np.int64(allocate(tree, b, node, action)))
             tree.kind[b, chance] = CHANCE
             tree.reward[b, chance], tree.discount[b, chance] = 0.0, 1.0
             tree.value[b, chance] = 0.0
@@ -173,20 +174,20 @@ def place_draws(
         nodes: `[L]` int32, written: the new node, UNVISITED where the outcome was known.
     """
     for i in range(len(rows)):
-        b, chance = rows[i], np.int64(leaves[i])
+        b, chance = rows[i], int(np.int64(leaves[i]))
         chances.waiting[b, chance] -= 1
         chances.reserved[b] -= 1
         chances.draws[b, chance] += 1
-        last, child = np.int64(UNVISITED), np.int64(chances.first[b, chance])
+        last, child = int(np.int64(UNVISITED)), int(np.int64(chances.first[b, chance]))
         while child != UNVISITED and not is_outcome(tree, b, child, states, drawn[i], results[i]):
-            last, child = child, np.int64(chances.following[b, child])
+            last, child = child, int(np.int64(chances.following[b, child]))
         nodes[i] = UNVISITED
         if child != UNVISITED:
             chances.draws[b, child] += 1
             fly(tree, b, chance, -1)
             continue
-        action = np.int64(tree.action[b, chance])
-        child = np.int64(allocate(tree, b, chance, action))
+        action = int(np.int64(tree.action[b, chance]))
+        child = int(np.int64(allocate(tree, b, chance, action)))
         # Outcomes hang in a list: their number is not that of the actions.
         tree.children[b, chance, action] = UNVISITED
         tree.unobserved[b, child] = 1
