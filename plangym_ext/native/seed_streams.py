@@ -43,12 +43,14 @@ def seed_streams(seeds: Any, streams: Any) -> None:
     for row in range(len(seeds)):
         constant = _INIT_A
         for k in range(_POOL):
+            # numpy pads a seed with words of 0 to the size of the pool.
             entropy = _0
             if k == 0:
                 entropy = seeds[row] & _LOW
             elif k == 1:
                 entropy = seeds[row] >> _32
             pool[k], constant = _hashed(entropy, constant, _MULT_A)
+        # Every word is mixed into every other one, so that each depends on the whole seed.
         for source in range(_POOL):
             for k in range(_POOL):
                 if k != source:
@@ -60,6 +62,7 @@ def seed_streams(seeds: Any, streams: Any) -> None:
             words[k], constant = _hashed(pool[k % _POOL], constant, _MULT_B)
         begin_stream(
             streams[row],
+            # numpy pairs its words low half first, and 128 bits of these pairs high half first.
             words[2] | (words[3] << _32),
             words[0] | (words[1] << _32),
             words[6] | (words[7] << _32),
@@ -74,9 +77,11 @@ def begin_stream(rng: Any, low: Any, high: Any, inc_low: Any, inc_high: Any) -> 
     rng["inc_high"] = (inc_high << _1) | (inc_low >> _63)
     rng["low"], rng["high"] = _0, _0
     rng["has_half"], rng["half"] = 0, 0
+    # As `srandom`: a step from 0, the state is added, and a step again.
     next64(rng)
     before = rng["low"]
     rng["low"] = before + low
+    # An unsigned sum that is less than a part of it has wrapped.
     carried = _1 if rng["low"] < before else _0
     rng["high"] += high + carried
     next64(rng)
@@ -87,6 +92,7 @@ def generator_at(state: np.ndarray, generator: np.random.Generator) -> int | Non
     record = np.zeros(RNG_BYTES, np.uint8)
     GeneratorBytes().capture(generator, record.data, 0)
     data, sought = state.tobytes(), record.tobytes()
+    # Found by its bytes: where a part puts its generator is its own affair.
     at = data.find(sought)
     return None if at < 0 or data.find(sought, at + 1) >= 0 else at
 

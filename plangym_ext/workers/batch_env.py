@@ -60,6 +60,7 @@ class BatchEnv(WorkerStepper):
         self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")
+        # All of them start before any is waited for.
         for env in self._envs:
             env.build()
         first, *others = [env.describe() for env in self._envs]
@@ -80,6 +81,7 @@ class BatchEnv(WorkerStepper):
         self.envelope = Envelope(first["identity"], first["payload_width"])
         for env in self._envs:
             env.one_caller = self._one_caller
+        # After the check: a pool is for workers that can run each other's rows.
         self.pool = WorkerPool(self._envs)
         self._closed = False
         #: States of rows that were reset before one in front of them.
@@ -93,6 +95,7 @@ class BatchEnv(WorkerStepper):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the first env; the envs are equal."""
+        # Else a look-up before `__init__` has set `_envs` would ask for `_envs` without end.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._envs[0], name)
@@ -115,6 +118,7 @@ class BatchEnv(WorkerStepper):
                 f"got shape {np.shape(state)}"
             )
         self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
+        # Every row has a state now.
         self._waiting.clear()
         for envs in [[env] for env in self._envs] if blocking else [self._envs]:
             _asked(envs, [functools.partial(env.set_state, state, blocking=False) for env in envs])
@@ -150,6 +154,7 @@ class BatchEnv(WorkerStepper):
             for i in chosen
         ]
         found = _asked([self._envs[i] for i in chosen], requests)
+        # Widths may differ where one env has outgrown its rows in this very reset.
         states = stacked_rows([state for state, _, _ in found])
         if states.shape[1] > self.layout.state_width:
             self.widen(states.shape[1])
@@ -204,6 +209,7 @@ class BatchEnv(WorkerStepper):
             self._closed = True
             if self._one_caller.inherited:
                 return  # workers and queues are the parent's
+            # All are told before any is waited for, and share one grace.
             for env in self._envs:
                 env.begin_close()
             deadline = time.monotonic() + CLOSE_GRACE
@@ -225,6 +231,7 @@ def _asked(
     envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Pending[Any]]]
 ) -> list[Any]:
     """Return the results of one request for each env; a dead worker is replaced, asked again."""
+    # All are asked before any is waited for.
     promises = [_begun(request) for request in requests]
     found = []
     for env, request, promise in zip(envs, requests, promises, strict=True):
@@ -234,6 +241,7 @@ def _asked(
                 continue
             except WorkerDied:
                 pass
+        # Once more, and in the call itself: a second death is the caller's to see.
         env.restart()
         found.append(request()())
     return found

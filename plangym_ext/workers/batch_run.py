@@ -103,6 +103,7 @@ class BatchRun:
         """
         pool, owner, request = self.pool, self.owner, self.request
         owner.check_open()
+        # First: batches that were dropped may hold the page and the queue that this one needs.
         pool.reap()
         self.outcome = None
         self.state_width = owner.layout.state_width
@@ -110,6 +111,7 @@ class BatchRun:
         self.memory = SharedBatch(pool, owner.layout, request)
         self.queue = pool.arrivals.take_queue()
         self.round = Round(self.queue)
+        # Known to the pool before anything can fail: `abort` and `reap` find it there.
         pool.runs.add(self)
         try:
             self.memory.load()
@@ -131,12 +133,15 @@ class BatchRun:
             able = pool.ready_workers()
             able = pool.workers[:1] if self.owner.blocking else able
             told = pool.send_layout(able, queue, memory.blocks, memory.layout)
+            # Before the offer: a death is blamed on the row in its line, which an older batch may
+            # have left there.
             memory.lines[:, ROW] = NO_ROW
             self.round.ask(able, told=told)
         queue.offer(self.round.request, memory.layout.number, ranges, self._usual, len(able))
 
     def pending(self) -> Pending[RowResults]:
         """Return the results to come; to be held by the caller alone."""
+        # Made first: between the two an interrupt leaves the run abandoned, as it was.
         found = Pending(self.wait, self.poll, drop=self.abandon)
         self.abandoned = False
         return found
@@ -147,6 +152,7 @@ class BatchRun:
         """Return whether there is an outcome, after waiting for that up to `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.outcome is None:
+            # Whatever came may be the last thing that was missing: looked at before the clock.
             if not self._advance(deadline) and time.monotonic() >= deadline:
                 break
         return self.outcome is not None
@@ -226,6 +232,7 @@ class BatchRun:
         """Return the seconds until the next look at workers that have not answered."""
         limit = self.owner.row_timeout
         moment = _LOOK if limit is None else min(_LOOK, limit / 2)
+        # Half of the limit: a worker that hangs is found at most half a limit late.
         return max(0.0, min(moment, deadline - time.monotonic()))
 
     def progress_of(self, worker: int) -> int:

@@ -63,6 +63,7 @@ class SharedBatch:
         self._page = page = self._pool.pages.take(shape, self._nbytes)
         views = page.views.get(shape) or self._view(page, shape)
         self.batch, self.lines, self._size = views.batch, views.lines, views.nbytes
+        # Held from here on: a block that is closed meanwhile could not be mapped by a new worker.
         self.blocks.append(page.block)
         if request.out or request.slots is not None or SharedBlock.of(request.states) is not None:
             self._load_placed(page)
@@ -91,12 +92,14 @@ class SharedBatch:
         whole = states.shape[1] == self._rows.state_width and states.flags.c_contiguous
         # Rows may have to be run again, so nothing may be written where they begin.
         apart = not any(np.may_share_memory(states, array) for array in request.out.values())
+        # Workers read rows where they lie only if these are whole and as wide as their own.
         placed = whole and apart and self._place(places, "states_in", states)
         if slots is not None:
             assert placed or not request.num_rows, "slots lie in shared memory"
             self._commit_here = bool(np.isin(slots.targets, slots.sources).any())
             if not self._commit_here:
                 self._place(places, "store", states)
+            # Pinned while workers may write: a store that grows would move to other memory.
             slots.store.pins += 1
             self._pinned = True
             self.batch.field("sources")[...] = slots.sources
@@ -107,6 +110,7 @@ class SharedBatch:
             if (name != "states_out" or array.flags.c_contiguous)
             and self._place(places, name, array)
         }
+        # After the places are known: inputs that lie in shared memory are not copied.
         self.batch.load(request, states=not placed)
         self.layout = self._pool.known(self._layout(page, tuple(places)))
         self.writes_elsewhere = bool(self._written) or self.layout.by_target
@@ -141,6 +145,7 @@ class SharedBatch:
         slots = self._request.slots
         if self._commit_here:
             assert slots is not None
+            # All rows are done: now targets may be written over the rows that others began at.
             slots.store.rows[slots.targets] = self.batch.states_out
         given: Mapping[str, np.ndarray] = self._written
         if self._request.out:

@@ -193,17 +193,17 @@ class FrontierSearch(Planner):
         priors, _ = self._asked(rows_of(request.obs, rows), masks[rows])
         for i, b in enumerate(rows):
             root = Node(
-                request.states[b].copy(),
-                masks[b],
-                -1,
-                -1,
-                0,
-                0.0,
-                priors[i],
-                0.0,
-                0.0,
-                math.inf,
-                False,
+                state=request.states[b].copy(),
+                legal=masks[b],
+                parent=-1,
+                action=-1,
+                steps=0,
+                log_policy=0.0,
+                log_prior=priors[i],
+                reward=0.0,
+                ret=0.0,
+                to_go=math.inf,
+                is_goal=False,
             )
             found[b] = OpenList(keys[b], root, request.rngs[b])
             found[b].budget += Budget(evaluator_rows=int(self._policy() is not None))
@@ -263,12 +263,8 @@ class FrontierSearch(Planner):
         ]
         if not better:
             return
-        new, steps, log_policy, cost = (
-            new.taken(better),
-            steps[better],
-            log_policy[better],
-            cost[better],
-        )
+        new, cost = new.taken(better), cost[better]
+        steps, log_policy = steps[better], log_policy[better]
         rated = self._rated(new)
         priority = self._priority(steps, log_policy, rated.to_go)
         for i, b in enumerate(new.rows):
@@ -335,8 +331,8 @@ class FrontierSearch(Planner):
             count = np.maximum(legal.sum(axis=1, keepdims=True), 1)
             return np.broadcast_to(-np.log(count), legal.shape), value
         found = np.log(np.maximum(prior, _SMALLEST, dtype=np.float64))
-        found[~legal] = math.log(_SMALLEST)
-        return found - np.logaddexp.reduce(found, axis=1, keepdims=True), value
+        over = np.where(legal, found, -np.inf)
+        return found - np.logaddexp.reduce(over, axis=1, keepdims=True), value
 
 
 def _checked(said: npt.ArrayLike, count: int) -> Floats:

@@ -2,16 +2,19 @@
 
     python tests/benchmarks/asynchronous.py --page docs/scaling.md
 
-In both modes the learner has one thread of torch. Rates are medians over the rounds after the first
-one with updates. The ratios are those of all updates to the steps that were taken in after learning
-began, and to those that were played, which may be a fragment more; the age is that of the weights
-that played, in updates, when their fragment was taken in.
+In both modes the learner has one thread of torch. Rates are medians over the last rounds: in those
+before, as many as `collector.lead` asks for, workers do not yet play ahead. The ratios are those of
+all updates to the steps that were taken in after learning began, and to those that were played,
+which may be a fragment more; the age is that of the weights that played, in updates, when their
+fragment was taken in. With `--out`, the table also has what was measured before of other presets.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import math
 import statistics
 import tempfile
 import time
@@ -50,7 +53,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--only", nargs="*", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--rounds", type=int, help="that are timed, instead of those of each task")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--out", type=Path, help="write all figures here, as JSON")
@@ -63,7 +66,8 @@ def measured(preset: str, mode: str, rounds: int) -> dict[str, Any]:
     algorithm = {"learning_starts": starts, "capacity": 20_000}
     config = compose([preset, {"mode": mode, "algorithm": algorithm, "evaluation": {"every": 0}}])
     steps = config.steps_per_round
-    total = starts // steps + rounds + 1
+    before = math.ceil(1 / config.collector.lead) + 1 if mode == "async" else 1
+    total = starts // steps + before + rounds
     config = replace(config, rounds=total, checkpoint_every=0)
     timed = Timed()
     with (
@@ -72,7 +76,8 @@ def measured(preset: str, mode: str, rounds: int) -> dict[str, Any]:
     ):
         runner.run()
         updates = runner.algorithm.updates
-    rate = steps / statistics.median(b - a for a, b in itertools.pairwise(timed.ends))
+    ends = timed.ends[-rounds - 1 :]
+    rate = steps / statistics.median(b - a for a, b in itertools.pairwise(ends))
     assert config.algorithm is not None
     taken = total * steps - starts
     played = taken + (steps if mode == "async" else 0)
@@ -80,7 +85,7 @@ def measured(preset: str, mode: str, rounds: int) -> dict[str, Any]:
         "steps": rate,
         "updates": rate * config.algorithm.config.updates_per_step,
         "ratios": [updates / taken, updates / played],
-        "age": statistics.median(timed.ages),
+        "age": statistics.median(timed.ages[-rounds:]),
     }
 
 
@@ -96,15 +101,16 @@ def row(preset: str, mode: str, found: dict[str, Any]) -> str:
 def main() -> None:
     options = parsed()
     found: dict[str, dict[str, Any]] = {}
-    rows = []
+    if options.out and options.out.exists():
+        found = json.loads(options.out.read_text())
     for preset in options.only:
         rounds = options.rounds or TASKS[preset][1]
         found[preset] = {}
         for mode in ("sync", "async"):
             found[preset][mode] = measured(preset, mode, rounds)
-            rows.append(row(preset, mode, found[preset][mode]))
-            print(rows[-1], flush=True)
+            print(row(preset, mode, found[preset][mode]), flush=True)
     if options.page:
+        rows = [row(name, *pair) for name in TASKS if name in found for pair in found[name].items()]
         write_section(options.page, "asynchronous", "\n".join([HEADER, *rows]))
     if options.out:
         write_json(options.out, found)

@@ -39,6 +39,7 @@ REDUCED: dict[str, str] = {
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
     "ratios.py": "--out ratios.svg",
     "ray_kills.py": "--kills 2",
+    "ray_peer.py": "--rounds 1 --seconds 0.1",
     "ray_scaling.py": "--rounds 2 --actors 2",
     "regret.py": "--only tree --seeds 2 --simulations 8",
     "replay.py": "--rows 4000 --frames 4000 --rounds 2",

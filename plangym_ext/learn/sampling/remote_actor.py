@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import Array, ArrayDict
@@ -14,6 +16,8 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actor import Actor
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.sent_columns import SentColumns
+from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.learn.sampling.weights import SharedWeights
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -50,10 +54,11 @@ class RemoteActorMaker:
 
 
 class RemoteActor:
-    """Plays fragments of some rows into shared memory; see `Service`."""
+    """Plays fragments of some rows, into shared memory or to be sent; see `Service`."""
 
     def __init__(self, maker: RemoteActorMaker) -> None:
         self._maker = maker
+        self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
         self._venv = maker.make_venv(maker.rows)
         check_vector_env(self._venv, "WorkerSampler")
 
@@ -65,12 +70,39 @@ class RemoteActor:
         """Call a method below."""
         return getattr(self, f"_{name}")(*args, **kwargs)
 
+    @property
+    def steps_done(self) -> int:
+        """Steps of the fragment that is being played."""
+        return int(self._progress[0])
+
     def _open(self, tree: ArrayDict, weights: SharedWeights, progress: Array) -> None:
         """Use shared memory: the tree, the weights, and `[1]` int64 for how far this one is."""
         maker = self._maker
-        self._actor = Actor(VenvRows(self._venv), maker.agent, tree, maker.rows, maker.options)
-        self._num_steps, self._weights = tree["reward"].shape[0], weights
-        self._progress: npt.NDArray[Any] = progress.to_ndarray(copy=False)
+        self._use(tree, maker.rows, maker.options, progress)
+        self._weights = weights
+
+    def _open_own(self, num_steps: int, action_mask: bool) -> None:
+        """Use memory of its own, of which the columns are sent: it is on another machine."""
+        maker, options, count = self._maker, self._maker.options, len(self._maker.rows)
+        tree = build_sample_tree(
+            self._venv,
+            maker.agent,
+            num_steps,
+            count,
+            env_info=options.env_info,
+            action_mask=action_mask,
+        )
+        # Its rows are columns 0 to b of the tree, and draw as what they are of all.
+        numbered = dataclasses.replace(options, first_row=options.first_row + maker.rows.start)
+        self._use(tree, range(count), numbered, Array((1,), np.int64))
+        self._sent = SentColumns(tree)
+
+    def _use(
+        self, tree: ArrayDict, columns: range, options: SamplerOptions, progress: Array
+    ) -> None:
+        self._actor = Actor(VenvRows(self._venv), self._maker.agent, tree, columns, options)
+        self._num_steps = tree["reward"].shape[0]
+        self._progress = progress.to_ndarray(copy=False)
 
     def _bring(self, state: Mapping[str, Any] | None) -> None:
         if state is not None:
@@ -90,9 +122,31 @@ class RemoteActor:
             The table of the episodes that ended, where the rows are now, and how many episodes
             began from a stored state.
         """
+        return self._played(state, version, starts, self._weights.read())
+
+    def _send(
+        self,
+        state: Mapping[str, Any] | None,
+        version: int,
+        starts: npt.NDArray[Any] | None,
+        weights: Mapping[str, Any],
+    ) -> Any:
+        """Play a fragment with these weights; return as `_collect`, and the columns."""
+        table, after, restored = self._played(state, version, starts, weights)
+        table["row"] += self._maker.rows.start
+        return table, after, restored, self._sent.taken()
+
+    def _played(
+        self,
+        state: Mapping[str, Any] | None,
+        version: int,
+        starts: npt.NDArray[Any] | None,
+        weights: Mapping[str, Any],
+    ) -> Any:
+        self._progress[0] = 0
         self._bring(state)
         agent, actor = self._maker.agent, self._actor
-        agent.load_state_dict(self._weights.read())
+        agent.load_state_dict(weights)
         agent.set_mode("sample")
         actor.begin_fragment(version, starts)
         for t in range(self._num_steps):

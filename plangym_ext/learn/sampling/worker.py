@@ -10,12 +10,13 @@ import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.numbers import at_least
+from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
+from plangym_ext.learn.sampling.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.legal_actions import tells_masks
@@ -26,10 +27,8 @@ from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree
-from plangym_ext.learn.sampling.weights import SharedWeights
-from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.worker_handle import WorkerHandle
+from plangym_ext.workers.workplace import ServiceWorker, ThisMachine, Workplace
 
 #: Seconds between two looks at how far workers are.
 _LOOK = 0.5
@@ -52,8 +51,9 @@ class WorkerSampler(Closing):
     """Play in worker processes, each with some of the envs and a copy of the agent.
 
     Weights are in one block of shared memory, where workers read them when a fragment begins;
-    what is played is written by the workers into the shared sample tree. A worker that dies is
-    replaced and its fragment played again, from the states that were kept when it began.
+    what is played is written by the workers into the shared sample tree. On a cluster, weights
+    are placed where all machines can get them, and what is played is sent. A worker that dies
+    is replaced and its fragment played again, from the states that were kept when it began.
 
     Args:
         make_venv: returns the vector env of some rows, given their numbers as a range; called
@@ -69,11 +69,16 @@ class WorkerSampler(Closing):
             while something is learned from this one. They are one fragment ahead, never more.
             Weights are written when none is being played, so none are read half written, and what
             is played does not depend on how fast anything is.
+        lead: with `ahead`, the largest share of the steps since learning began (since `collect`
+            was given a version above 0) that may be played and not yet taken in. A fragment is
+            begun ahead only if it is no more than that: 0.01 is from the hundredth on.
+        workplace: where the workers run; None for processes of this machine. It stays open.
         **options: of `SamplerOptions`.
 
     Attributes:
         num_steps, num_envs: T and B.
-        tree: the memory of a fragment, shared but for `ahead`; see `build_sample_tree`.
+        tree: the memory of a fragment, shared with worker processes but for `ahead`; see
+            `build_sample_tree`.
 
     Raises:
         WrongKind, InvalidOption, InvalidAnswer: as `SerialSampler`.
@@ -91,42 +96,59 @@ class WorkerSampler(Closing):
         timeout: float | None = 300.0,
         threads: int = 1,
         ahead: bool = False,
+        lead: float = 1.0,
+        workplace: Workplace | None = None,
         **options: Any,
     ) -> None:
         where = "WorkerSampler"
         self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
         self.num_envs = at_least(f"{where}: num_envs", num_envs, 1)
-        wanted = default_n_workers() if n_workers is None else n_workers
+        self._workplace = place = ThisMachine() if workplace is None else workplace
+        wanted = place.default_workers() if n_workers is None else n_workers
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
         self._options, self._agent, self._timeout = SamplerOptions(**options), agent, timeout
         self._ranges = [
             range(int(part[0]), int(part[-1]) + 1)
             for part in np.array_split(np.arange(num_envs), count)
         ]
-        #: Where the workers write, and where the caller reads.
-        self._played: ArrayDict = self._built_tree(make_venv, "shared")
-        self.tree = self._built_tree(make_venv, "local") if ahead else self._played
+        #: Where the workers write, and where the caller reads. What is sent is written when the
+        #: caller asks for it.
+        self._played: ArrayDict = self._built_tree(make_venv, place.storage)
+        both = ahead and place.storage == "shared"
+        self.tree = self._built_tree(make_venv, "local") if both else self._played
         self._ahead = ahead
+        self._lead = finite_between(f"{where}: lead", lead, 0.0, 1.0)
+        #: Fragments that were taken in since learning began.
+        self._taken = 0
         #: The fragment that is being played.
         self._flight: _Flight | None = None
-        self._weights = SharedWeights(agent.state_dict())
-        self._progress = [Array((1,), np.int64, storage="shared") for _ in self._ranges]
+        self._progress = [Array((1,), np.int64, storage=place.storage) for _ in self._ranges]
+        self._exchange = self._made_exchange()
         self._past = Past.of(self._options)
         #: Where the rows of every worker were when the last fragment ended; None at first.
         self._states: list[Mapping[str, Any]] | None = None
         #: Workers whose rows may be elsewhere.
         self._away: set[int] = set()
-        self._workers: list[WorkerHandle] = []
+        self._workers: list[ServiceWorker] = []
         try:
-            for index, rows in enumerate(self._ranges):
-                maker = RemoteActorMaker(make_venv, agent, rows, self._options, threads)
-                self._workers.append(WorkerHandle(Service(maker, ("torch",)), index=index))
-                self._workers[-1].build()
-            for index in range(count):
-                self._open(index)
+            self._start(make_venv, threads)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, make_venv: MakeVenv, threads: int) -> None:
+        """Start the workers side by side."""
+        for index, rows in enumerate(self._ranges):
+            maker = RemoteActorMaker(make_venv, self._agent, rows, self._options, threads)
+            self._workers.append(self._workplace.worker(Service(maker, ("torch",)), index))
+            self._workers[-1].build()
+        for index in range(len(self._workers)):
+            self._open(index)
+
+    def _made_exchange(self) -> Exchange:
+        if self._workplace.storage == "shared":
+            return SharedExchange(self._played, self._agent.state_dict(), self._progress)
+        return SentExchange(self._played, self._ranges, self._workplace)
 
     def _built_tree(self, make_venv: MakeVenv, storage: Literal["local", "shared"]) -> ArrayDict:
         venv = make_venv(range(1))
@@ -147,7 +169,7 @@ class WorkerSampler(Closing):
                 venv.close()
 
     def _open(self, index: int) -> None:
-        """Have a new worker use the shared memory."""
+        """Have a new worker take part."""
         worker, rows = self._workers[index], self._ranges[index]
         made = worker.describe()["num_envs"]
         if made != len(rows):
@@ -155,7 +177,7 @@ class WorkerSampler(Closing):
                 f"WorkerSampler: make_venv({rows}) must return a vector env of {len(rows)} envs; "
                 f"it has {made}."
             )
-        worker.call("open", self._played, self._weights, self._progress[index])()
+        self._exchange.open(worker, index)
 
     # Playing ----------------------------------------------------------------------------
 
@@ -181,21 +203,26 @@ class WorkerSampler(Closing):
         flight = self._flight or self._fly(version, self._agent.state_dict())
         # One that fails is begun again by the next call.
         self._flight = None
-        tables, states, restored = zip(*self._answers(flight, progress), strict=True)
+        answers = self._answers(flight, progress)
+        tables, states, restored = zip(*(answer[:3] for answer in answers), strict=True)
         episodes = merged_episodes(list(tables))
+        for index, answer in enumerate(answers):
+            self._exchange.take(index, answer[3:])
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
-        if self._ahead:
+        self._taken += version > 0
+        if self.tree is not self._played:
             copy_tree(self._played, self.tree)
+        if self._ahead and (self._taken + 1) * self._lead >= 1:
             self._flight = self._fly(version, self._agent.state_dict())
         return collected(self.tree, episodes, flight.version, began, sum(restored))
 
     def _fly(self, version: int, weights: Mapping[str, Any]) -> _Flight:
         """Have all workers begin a fragment."""
-        self._weights.write(weights)
+        given = self._exchange.give(weights)
         for one in self._progress:
             one[0] = 0
-        return self._begin_all("collect", version, self._past.table())
+        return self._begin_all(self._exchange.play, version, self._past.table(), *given)
 
     def _ask(self, name: str, *args: Any) -> list[Any]:
         """Call a method of every worker."""
@@ -245,7 +272,7 @@ class WorkerSampler(Closing):
         limit = self._timeout
         reached, since = -1, time.monotonic()
         while not promise.poll(_LOOK if limit is None else min(_LOOK, limit)):
-            now = int(np.asarray(self._progress[index])[0])
+            now = self._steps_done(index)
             if now != reached:
                 reached, since = now, time.monotonic()
             elif limit is not None and time.monotonic() - since >= limit:
@@ -253,9 +280,12 @@ class WorkerSampler(Closing):
                 doing = f" in step {now} of rows {rows.start} to {rows.stop - 1}"
                 raise self._workers[index].hung(limit, doing)
             if progress is not None:
-                done = zip(self._progress, self._ranges, strict=True)
-                progress(sum(int(np.asarray(one)[0]) * len(rows) for one, rows in done))
+                done = enumerate(self._ranges)
+                progress(sum(self._steps_done(i) * len(rows) for i, rows in done))
         return promise.wait()
+
+    def _steps_done(self, index: int) -> int:
+        return self._workplace.steps_done(self._workers[index], self._progress[index])
 
     @property
     def starts(self) -> Starts | None:
@@ -275,13 +305,13 @@ class WorkerSampler(Closing):
         """
         envs = sum(worker.describe()["nbytes"] for worker in self._workers)
         progress = sum(map(array_bytes, self._progress))
-        more = {"weights": self._weights.nbytes, "progress": progress, "envs": envs}
+        more = {"weights": self._exchange.nbytes, "progress": progress, "envs": envs}
         return tree_memory(self.tree) | more
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of the workers now."""
-        return tuple(worker.process.pid for worker in self._workers)
+        return tuple(map(self._workplace.pid, self._workers))
 
     # Saving and life --------------------------------------------------------------------
 
@@ -290,18 +320,18 @@ class WorkerSampler(Closing):
 
         A fragment that is being played is played again by what goes on from it, with its weights.
         """
+        known = {**self._past.state_dict(), "taken": self._taken}
         if self._flight is None or self._states is None:
-            rows = joined_states(self._ask("state"))
-            return {"rows": rows, **self._past.state_dict()}
-        flight = {"version": self._flight.version, "weights": self._weights.read()}
-        rows = joined_states(self._states)
-        return {"rows": rows, **self._past.state_dict(), "flight": flight}
+            return {"rows": joined_states(self._ask("state")), **known}
+        flight = {"version": self._flight.version, "weights": self._exchange.given()}
+        return {"rows": joined_states(self._states), **known, "flight": flight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what a sampler's `state_dict` returned, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
         self._past = Past.of(self._options, state)
+        self._taken = int(state.get("taken", 0))
         # What workers still play is not waited for: they are brought back before they go on.
         self._flight = None
         if "flight" in state and self._ahead:
@@ -314,6 +344,6 @@ class WorkerSampler(Closing):
             worker.begin_close()
         for worker in self._workers:
             worker.close()
-        self._weights.close()
+        self._exchange.close()
         for memory in self._progress:
             memory.close()

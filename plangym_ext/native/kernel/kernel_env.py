@@ -80,6 +80,7 @@ class KernelEnv(NativeEnv):
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self.plan_env.widen(width)
+        # The width of a row is part of the layout: all of it is made anew.
         self._memory = RowMemory(self.plan_env, self.kernel)
         if self._checks is not None:
             self._checks = self._memory.checks()
@@ -88,6 +89,7 @@ class KernelEnv(NativeEnv):
         self.plan_env._check_open("step_batch")
         if request.num_rows == 0 or request.infos == "all" or self.backend != "kernel":
             return self.plan_env._run_rows(request)
+        # Compiled by the first batch: many envs are made and never stepped in batches.
         if self._loop is None:
             self.warm_up()
             return self._run_rows(request)
@@ -123,6 +125,7 @@ class KernelEnv(NativeEnv):
                 refused = self._loop(arrays, rules, params, 0, size, seal, request.autoreset)
             else:
                 refused = self._shared(arrays, threads, seal, request.autoreset)
+        # What compiled code raises has no words: the env plays the rows again and raises its own.
         except Exception:
             return None
         if refused >= 0:
@@ -146,7 +149,9 @@ class KernelEnv(NativeEnv):
         bounds = [size * k // threads for k in range(threads + 1)]
         pool = self._threads(threads)
         shares = [(*ends, *how) for ends in itertools.pairwise(bounds)]
+        # The first share runs in this thread: it would only wait otherwise.
         parts = [pool.submit(run, *share) for share in shares[1:]]
+        # The highest of -1 and the rows that were refused: any refusal will do.
         return max(run(*shares[0]), *(part.result() for part in parts))
 
     def _threads_for(self, request: RowRequest) -> int:
@@ -154,6 +159,7 @@ class KernelEnv(NativeEnv):
             return min(self.threads, request.num_rows)
         num_rows, horizon = request.actions[0].shape[:2]
         steps = num_rows * horizon * self.frameskip
+        # Below that a second thread has too little to do to be worth waking.
         if steps < 2 * _STEPS_PER_THREAD:
             return 1
         return max(1, min(usable_processors(), steps // _STEPS_PER_THREAD, request.num_rows))

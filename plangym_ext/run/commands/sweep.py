@@ -37,6 +37,7 @@ from plangym_ext.run.setting_options import (
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep
+    from plangym_ext.run.experiments.ray_jobs import RayJobs
 
 #: Exit status of a sweep of which a run failed.
 FAILED = 1
@@ -76,7 +77,21 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--seeds", type=at_least(1), metavar="N", help="of each variant (default: 1)"
     )
     parser.add_argument(
-        "--processes", type=at_least(1), default=1, metavar="N", help="runs at a time"
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="runs at a time (default: 1; with --ray as many as there are processors for)",
+    )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="run on a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or one of this "
+        "machine; DIR has to be the same on all its machines",
+    )
+    parser.add_argument(
+        "--ray-cpus", type=at_least(1), default=1, metavar="N", help="processors that a run takes"
     )
     parser.add_argument(
         "--gpus", type=at_least(0), default=0, metavar="N", help="accelerators to share out"
@@ -186,13 +201,17 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
     from plangym_ext.run.experiments.queue import JobQueue
     from plangym_ext.run.experiments.summary import final_return, share_done
 
+    if options.ray is not None and options.gpus:
+        raise InvalidOption("--gpus shares out those of this machine; leave it out with --ray")
     left = [job for job in jobs if outcome(options.out / job.name) != DONE]
     if len(left) < len(jobs):
         print(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
+    cluster = _cluster(options)
     queue = JobQueue(
         options.out,
         left,
-        processes=min(options.processes, max(1, len(left))),
+        where=cluster,
+        processes=min(options.processes or 1, max(1, len(left))),
         gpus=options.gpus,
         imports=options.imports or (),
     )
@@ -229,5 +248,18 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
             file=sys.stderr,
         )
         raise SystemExit(INTERRUPTED) from None
+    finally:
+        if cluster is not None:
+            cluster.close()
     line.leave()
     return failed
+
+
+def _cluster(options: argparse.Namespace) -> RayJobs | None:
+    """Return the cluster to run on, if that was asked for."""
+    if options.ray is None:
+        return None
+    from plangym_ext.run.experiments.ray_jobs import RayJobs
+
+    imports = options.imports or ()
+    return RayJobs(options.ray or None, options.ray_cpus, options.processes, imports)

@@ -11,17 +11,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
-from plangym_ext.run.arguments import INTERRUPTED
+from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
     typed_settings,
 )
+
+if TYPE_CHECKING:
+    from plangym_ext.run.settings.config import RunConfig
+    from plangym_ext.run.training.actors import Actors
 
 _OUT = Path("runs/train")
 
@@ -53,6 +58,20 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--resume", action="store_true", help="go on with the run in DIR, if there is one"
     )
     parser.add_argument("--quiet", action="store_true", help="show no table")
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="play in actors of a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or "
+        "one of this machine",
+    )
+    parser.add_argument(
+        "--ray-actors",
+        type=at_least(1),
+        metavar="N",
+        help="how many (default: collector.n_workers, or one for each processor)",
+    )
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)
@@ -92,12 +111,33 @@ def run(options: argparse.Namespace) -> int:
     if not options.sources or (options.preset and options.preset not in options.sources):
         raise InvalidOption("name a preset or a file of settings first, then options")
     from plangym_ext.run.settings.compose import compose
-    from plangym_ext.run.training.runner import Runner
 
     config = compose([*options.sources, chosen_settings(options)])
     import_modules(options, [config.env.id])
+    with ExitStack() as stack:
+        return _train(config, options, _actors(options, stack))
+
+
+def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
+    """Return the actors that were asked for; the stack leaves their cluster."""
+    if options.ray is None:
+        if options.ray_actors:
+            raise InvalidOption("--ray-actors is of runs with --ray")
+        return None
+    from plangym_ext.run.training.actors import Actors
+    from plangym_ext.workers.ray.ray_cluster import RayCluster
+
+    return Actors(stack.enter_context(RayCluster(options.ray or None)), options.ray_actors)
+
+
+def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None) -> int:
+    """Train; return the exit status."""
+    from plangym_ext.run.training.runner import Runner
+
     try:
-        runner = Runner(config, options.out, resume=options.resume, show=not options.quiet)
+        runner = Runner(
+            config, options.out, resume=options.resume, show=not options.quiet, actors=actors
+        )
     except FolderBusy:
         raise
     except FolderTaken:

@@ -19,6 +19,8 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 def main(argv: Sequence[str]) -> int:
     """Run `plangym-ext` with the arguments after the first two; return the exit status."""
     parent, cores, *arguments = argv
+    # Processes of Ray have it blocked, and so has what they start.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if not _ends_with(int(parent)):
         return 1
     if cores:

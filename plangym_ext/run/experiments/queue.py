@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.files import write_json
@@ -21,6 +22,44 @@ RETRIES = 2
 
 SETTINGS, LOG = "settings.json", "train.log"
 _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
+
+
+class Process(Protocol):
+    """What runs a job: a process, or what stands for one elsewhere; as `subprocess` has it.
+
+    Attributes:
+        returncode: exit status; negative if a signal killed it; None while it runs.
+    """
+
+    @property
+    def returncode(self) -> int | None: ...  # noqa: D102
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while it runs."""
+
+    def wait(self) -> int:
+        """Wait until it has ended; return the exit status."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send it a signal."""
+
+
+class Jobs(Protocol):
+    """Where jobs run, some at a time.
+
+    Attributes:
+        slots: how many at a time.
+    """
+
+    slots: int
+
+    def start(self, folder: Path, slot: int) -> Process:
+        """Start the run whose settings lie in a folder.
+
+        Args:
+            folder: of the run.
+            slot: that is free, from 0.
+        """
 
 
 @dataclass
@@ -36,7 +75,7 @@ class Running:
 
     job: Job
     slot: int
-    process: subprocess.Popen[bytes]
+    process: Process
     tries: int = 1
     began: float = field(default_factory=time.monotonic)
 
@@ -50,7 +89,8 @@ class JobQueue:
     Args:
         folder: of the sweep; each job has its own in it.
         jobs: in the order in which they are started.
-        processes: how many run at a time, each on its share of the processors if there are
+        where: they run; None for processes of this machine.
+        processes: how many run at a time then, each on its share of the processors if there are
             enough.
         gpus: accelerators that are shared out; 0: runs see what this process sees.
         imports: modules that each run imports first.
@@ -64,6 +104,7 @@ class JobQueue:
         folder: Path,
         jobs: Sequence[Job],
         *,
+        where: Jobs | None = None,
         processes: int = 1,
         gpus: int = 0,
         imports: Sequence[str] = (),
@@ -72,8 +113,7 @@ class JobQueue:
         self.waiting = list(jobs)
         self.running: list[Running] = []
         self.saved = False
-        self._cores = _shares(processes)
-        self._gpus, self._imports = gpus, tuple(imports)
+        self._where = LocalJobs(processes, gpus, imports) if where is None else where
 
     def run(
         self,
@@ -97,7 +137,7 @@ class JobQueue:
                 self._start()
                 time.sleep(_INTERVAL)
                 for one in self._gone():
-                    ended(one.job, one.process.returncode, time.monotonic() - one.began)
+                    ended(one.job, one.process.wait(), time.monotonic() - one.began)
                 look()
         except KeyboardInterrupt:
             self._send(signal.SIGINT)
@@ -113,32 +153,13 @@ class JobQueue:
 
     def _start(self) -> None:
         """Fill the free slots."""
-        free = sorted(set(range(len(self._cores))) - {one.slot for one in self.running})
+        free = sorted(set(range(self._where.slots)) - {one.slot for one in self.running})
         for slot in free[: len(self.waiting)]:
             job = self.waiting.pop(0)
             folder = self.folder / job.name
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / SETTINGS, job.settings)
-            self.running.append(Running(job, slot, self._process(job, slot)))
-
-    def _process(self, job: Job, slot: int) -> subprocess.Popen[bytes]:
-        folder = self.folder / job.name
-        environ = dict(os.environ)
-        if self._gpus:
-            environ["CUDA_VISIBLE_DEVICES"] = str(slot % self._gpus)
-        train = ["train", str(folder / SETTINGS), "--out", str(folder), "--resume", "--quiet"]
-        for module in self._imports:
-            train += ["--import", module]
-        with (folder / LOG).open("ab") as log:
-            return subprocess.Popen(
-                [*_PROGRAM, str(os.getpid()), self._cores[slot], *train],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environ,
-                # Ctrl-C in a terminal is for us: a run that gets it twice saves nothing.
-                process_group=0,
-            )
+            self.running.append(Running(job, slot, self._where.start(folder, slot)))
 
     def _gone(self) -> list[Running]:
         """Return what has ended for good; start again what a signal killed."""
@@ -148,7 +169,8 @@ class JobQueue:
             if status is None:
                 continue
             if status < 0 and one.tries <= RETRIES:
-                one.process, one.tries = self._process(one.job, one.slot), one.tries + 1
+                one.process = self._where.start(self.folder / one.job.name, one.slot)
+                one.tries += 1
                 continue
             gone.append(one)
         self.running = [one for one in self.running if one not in gone]
@@ -158,6 +180,48 @@ class JobQueue:
         for one in self.running:
             if one.process.poll() is None:
                 one.process.send_signal(number)
+
+
+class LocalJobs:
+    """Processes of this machine; see `JobQueue`."""
+
+    def __init__(self, processes: int, gpus: int, imports: Sequence[str]) -> None:
+        self.slots = processes
+        self._cores = _shares(processes)
+        self._gpus, self._imports = gpus, imports
+
+    def start(self, folder: Path, slot: int) -> subprocess.Popen[bytes]:
+        """See `Jobs`."""
+        environ = dict(os.environ)
+        if self._gpus:
+            environ["CUDA_VISIBLE_DEVICES"] = str(slot % self._gpus)
+        return started_run(folder, self._imports, self._cores[slot], environ)
+
+
+def started_run(
+    folder: Path, imports: Sequence[str], cores: str = "", environ: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the process of a run, which ends with this one and writes into `LOG`.
+
+    Args:
+        folder: of the run, with its settings.
+        imports: modules that it imports first.
+        cores: processors that it may use, with commas between them; empty: all.
+        environ: its environment; None for that of this process.
+    """
+    train = ["train", str(folder / SETTINGS), "--out", str(folder), "--resume", "--quiet"]
+    for module in imports:
+        train += ["--import", module]
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            [*_PROGRAM, str(os.getpid()), cores, *train],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            # Ctrl-C in a terminal is for us: a run that gets it twice saves nothing.
+            process_group=0,
+        )
 
 
 def _shares(processes: int) -> list[str]:

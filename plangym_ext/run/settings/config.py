@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
@@ -74,6 +75,9 @@ class CollectorSettings:
             `mode` "async".
         timeout: seconds that a worker of `n_workers` may take over one move of its games before it
             counts as hung, and is stopped; None: no limit.
+        lead: in `mode` "async", the largest share of the steps since learning began that may be
+            played and not yet be learned from: workers play ahead from the round on in which a
+            round is no more than that. 1: always; 0: never.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
@@ -82,6 +86,7 @@ class CollectorSettings:
     moves: int = 16
     n_workers: int = 0
     timeout: float | None = 300.0
+    lead: float = 0.01
     attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -103,6 +108,7 @@ class CollectorSettings:
             raise InvalidOption(
                 f"settings: collector.timeout must be above 0 seconds; got {self.timeout}."
             )
+        finite_between("settings: collector.lead", self.lead, 0.0, 1.0)
         if self.n_workers > self.num_envs:
             raise InvalidOption(
                 f"settings: collector.n_workers must be at most num_envs, {self.num_envs}: a "

@@ -18,6 +18,7 @@ from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
+from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.collector import Collector
 from plangym_ext.run.training.plain_env import PlainEnv
 from plangym_ext.run.training.solver import Solver
@@ -208,7 +209,13 @@ class Parts:
         )
 
     def agent_sampler(
-        self, agent: Any, *, exact: bool = True, starts: Starts | None = None, env: Any = None
+        self,
+        agent: Any,
+        *,
+        exact: bool = True,
+        starts: Starts | None = None,
+        env: Any = None,
+        actors: Actors | None = None,
     ) -> Sampler:
         """Make the sampler that plays an agent; it owns its envs; see `vector_env`.
 
@@ -218,6 +225,7 @@ class Parts:
             starts: stored states that episodes begin from.
             env: steps branches, where the algorithm learns from forked advantages, and searches,
                 where it learns from a planner.
+            actors: that play, if not this process.
         """
         from plangym_ext.learn import ForkingSampler, SerialSampler, WorkerSampler
 
@@ -230,16 +238,19 @@ class Parts:
             "starts": starts,
             "first_row": self.learner * settings.num_envs,
         }
-        if self.config.mode == "async":
+        if actors is not None or self.config.mode == "async":
             make = functools.partial(_venv_of_rows, self.alone(), exact)
             return WorkerSampler(
                 make,
                 agent,
                 settings.moves,
                 settings.num_envs,
-                n_workers=max(1, settings.n_workers),
+                n_workers=actors.number(settings) if actors else max(1, settings.n_workers),
                 timeout=settings.timeout,
-                ahead=True,
+                threads=self.config.threads if actors else 1,
+                ahead=self.config.mode == "async",
+                lead=settings.lead,
+                workplace=actors.workplace if actors else None,
                 **options,
             )
         how = getattr(learner, "advantages", None)

@@ -20,6 +20,7 @@ from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, plain
+from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.callbacks import Callback, StopAt
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -61,6 +62,7 @@ class Runner(Closing):
         make_env: makes the env, if it is your own; see `Parts`.
         make_network: makes the network, if it is your own; see `Parts`.
         show: whether to show a table of the log.
+        actors: that play, on a Ray cluster for example; None for this process, or its workers.
 
     Attributes:
         config: the settings.
@@ -92,6 +94,7 @@ class Runner(Closing):
         make_env: MakeEnv | None = None,
         make_network: MakeNetwork | None = None,
         show: bool = False,
+        actors: Actors | None = None,
     ) -> None:
         from plangym_ext.learn.repeatable import fix_threads
 
@@ -115,7 +118,7 @@ class Runner(Closing):
             self.evaluator = self._parts.asked(self.network)
             self.algorithm: Algorithm = self._parts.algorithm(self.network)
             self.sampler: Sampler = self._closed_later(
-                make_sampler(self._parts, self._env, self.network, self.evaluator)
+                make_sampler(self._parts, self._env, self.network, self.evaluator, actors)
             )
             if config.learners > 1:
                 self.sampler = self._closed_later(

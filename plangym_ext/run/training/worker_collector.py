@@ -1,4 +1,4 @@
-"""Collecting in worker processes, each with a network of its own."""
+"""Collecting in workers, each with a network of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.run.training.collector import collected, finished_of
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.slot import SlotState, later_state, steps_of
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.worker_handle import WorkerHandle
+from plangym_ext.workers.workplace import ServiceWorker, ThisMachine, Workplace
 
 #: Seconds between two looks at how far a worker is.
 _LOOK = 0.5
@@ -38,7 +38,7 @@ class Played(NamedTuple):
 
 
 class WorkerCollector:
-    """Shares the games out among processes; otherwise as `Collector`.
+    """Shares the games out among workers; otherwise as `Collector`.
 
     A round begins when every worker has the weights of the day: they travel only if their
     version has changed. What is played in a slot does not depend on who plays it, but for
@@ -51,31 +51,40 @@ class WorkerCollector:
     Args:
         parts: how env, network and planner are made, in the worker.
         network: whose weights are played.
+        workplace: where the workers run; None for processes of this machine. It stays open.
+        n_workers: how many; None for as many as the settings say.
 
     Raises:
         TypeError: a function of your own among the parts cannot be pickled.
     """
 
-    def __init__(self, parts: Parts, network: Any) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        network: Any,
+        workplace: Workplace | None = None,
+        n_workers: int | None = None,
+    ) -> None:
         settings = parts.config.collector
+        count = settings.n_workers if n_workers is None else n_workers
         self._network = network
-        self._slots = [
-            tuple(range(worker, settings.num_envs, settings.n_workers))
-            for worker in range(settings.n_workers)
-        ]
+        self._workplace = place = ThisMachine() if workplace is None else workplace
+        self._slots = [tuple(range(worker, settings.num_envs, count)) for worker in range(count)]
         #: State of each game after the last round, by slot; empty before the first.
         self._games: dict[int, SlotState] = {}
         #: The weights that each worker has, and those workers whose games are not these.
-        self._versions: list[int | None] = [None] * settings.n_workers
+        self._versions: list[int | None] = [None] * count
         self._stale: set[int] = set()
+        #: The newest weights that have travelled, and what workers are passed in their place.
+        self._placed: tuple[int, Any] | None = None
         self._timeout = settings.timeout
-        #: Moves of its games that each worker has played in this round, in shared memory.
-        self._done = [Array((1,), np.int64, storage="shared") for _ in self._slots]
-        self._workers: list[WorkerHandle] = []
+        #: Moves of its games that each worker has played in this round.
+        self._done = [Array((1,), np.int64, storage=place.storage) for _ in self._slots]
+        self._workers: list[ServiceWorker] = []
         try:
             for index, (mine, done) in enumerate(zip(self._slots, self._done, strict=True)):
-                service = Service(_Make(parts.alone(), mine, done), ("torch",))
-                self._workers.append(WorkerHandle(service, index=index))
+                service = Service(_Make(parts.alone(), mine, done, count), ("torch",))
+                self._workers.append(place.worker(service, index))
                 self._workers[-1].build()
             for worker in self._workers:
                 worker.describe()
@@ -115,14 +124,21 @@ class WorkerCollector:
         weights = games = None
         self._done[index][0] = 0
         if version != self._versions[index]:
-            state: Mapping[str, Any] = self._network.state_dict()
-            weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+            weights = self._weights(version)
         if index in self._stale:
             games = [self._games[slot] for slot in self._slots[index] if self._games]
         try:
             return self._workers[index].call("collect", moves, version, weights, games)
         except WorkerDied:
             return None
+
+    def _weights(self, version: int) -> Any:
+        """Return the weights of the day, as workers are passed them: placed once a version."""
+        if self._placed is None or self._placed[0] != version:
+            state: Mapping[str, Any] = self._network.state_dict()
+            weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+            self._placed = version, self._workplace.placed(weights)
+        return self._placed[1]
 
     def _answer(
         self,
@@ -156,7 +172,7 @@ class WorkerCollector:
         limit = self._timeout
         reached, since = -1, time.monotonic()
         while not pending.poll(_LOOK if limit is None else min(_LOOK, limit)):
-            done = int(np.asarray(self._done[index])[0])
+            done = self._moves(index)
             if done != reached:
                 reached, since = done, time.monotonic()
             elif limit is not None and time.monotonic() - since >= limit:
@@ -164,8 +180,16 @@ class WorkerCollector:
                 doing = f" in a move of the games {slots}, after {done} moves of this round"
                 raise self._workers[index].hung(limit, doing)
             if progress is not None:
-                progress(sum(int(np.asarray(one)[0]) for one in self._done))
+                progress(sum(map(self._moves, range(len(self._workers)))))
         return pending.wait()
+
+    def _moves(self, index: int) -> int:
+        return self._workplace.steps_done(self._workers[index], self._done[index])
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers now, on whichever machine."""
+        return tuple(map(self._workplace.pid, self._workers))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two rounds; its arrays are not to be written to."""
@@ -182,6 +206,7 @@ class WorkerCollector:
             worker.begin_close()
         for worker in self._workers:
             worker.close()
+        self._placed = None
         for memory in self._done:
             memory.close()
 
@@ -189,27 +214,33 @@ class WorkerCollector:
 class _Make:
     """Makes what a worker serves; a class, so that pickling it says what cannot be."""
 
-    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array) -> None:
-        self._parts, self._slots, self._done = parts, slots, done
+    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array, n_workers: int) -> None:
+        self._parts, self._slots, self._done, self._count = parts, slots, done, n_workers
 
     def __call__(self) -> _Served:
-        return _Served(self._parts, self._slots, self._done)
+        # The processors are shared out like the games.
+        threads = max(1, self._parts.config.threads // self._count)
+        return _Served(self._parts, self._slots, self._done, threads)
 
 
 class _Served:
     """A collector and its network, in the worker."""
 
-    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array) -> None:
+    def __init__(self, parts: Parts, slots: tuple[int, ...], done: Array, threads: int) -> None:
         from plangym_ext.learn.repeatable import fix_threads
 
-        # The processors are shared out like the games.
-        fix_threads(max(1, parts.config.threads // parts.config.collector.n_workers))
+        fix_threads(threads)
         env = parts.env()
         self._evaluator = parts.evaluator(parts.network(env))
         self._collector = parts.collector(env, self._evaluator, slots)
         self._done = done.to_ndarray(copy=False)
         #: Episode and steps of each slot that the parent has.
         self._sent: dict[int, tuple[int, int]] = {}
+
+    @property
+    def steps_done(self) -> int:
+        """Moves that were played in this round, in all its games."""
+        return int(self._done[0])
 
     def description(self) -> dict[str, Any]:
         """Return nothing: the parent has to know nothing."""
@@ -226,6 +257,7 @@ class _Served:
         """Play the worker's part of a round, from some games if they are given."""
         from plangym_ext.learn.tensor_file import tensors_of
 
+        self._done[0] = 0
         if games is not None:
             self._collector.load_state_dict({"games": games})
             self._sent = {game["slot"]: (game["episode"], steps_of(game)) for game in games}

@@ -23,7 +23,8 @@ def ray_module() -> Any:
         import ray
     except ImportError as error:
         raise MissingExtra(
-            f"backend='ray': needs Ray, which is not installed ({error}). {installing('ray')}"
+            f"backend='ray' and --ray need Ray, which is not installed ({error}). "
+            f"{installing('ray')}"
         ) from error
     return ray
 
@@ -66,8 +67,10 @@ def _init(ray: Any, address: str | None) -> None:
     if address is not None:
         ray.init(address=address, **quiet)
         return
-    # Of processors Ray is told one: actors of such a cluster ask for none.
-    ray.init(num_cpus=1, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+    # Of processors Ray is told one: actors of such a cluster ask for none. Without "local" Ray
+    # would look for a cluster that another program has started on this machine.
+    own = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    ray.init(address="local", **own, **quiet)
 
 
 #: The one connection that Ray allows a process.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -20,13 +19,10 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed
-from plangym_ext.states import trust
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.states.families import custom_families
 from plangym_ext.workers.batch_env import ROW_TIMEOUT
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
-from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
@@ -36,6 +32,7 @@ from plangym_ext.workers.ray.cluster import (
     processors_of_nodes,
     ray_module,
 )
+from plangym_ext.workers.ray.driver import Driver
 from plangym_ext.workers.ray.live_infos import reset_columns, with_reset_infos
 from plangym_ext.workers.ray.ray_run import RayRun
 from plangym_ext.workers.ray.row_actor import ActorStart
@@ -144,10 +141,7 @@ class RayEnv(LiveStepper):
 
         def start(count: int) -> ActorStart:
             return ActorStart(
-                [entry for entry in sys.path if entry],
-                trust.session_key(),
-                cloudpickle.dumps(custom_families()),
-                Registrations.of_this_process(),
+                Driver.of_this_process(),
                 cloudpickle.dumps(
                     functools.partial(rows, make, count, self.row_timeout, arguments)
                 ),

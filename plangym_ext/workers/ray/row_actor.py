@@ -10,7 +10,6 @@ import dataclasses
 import os
 import pickle
 import re
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -24,11 +23,9 @@ from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
-from plangym_ext.states import trust
-from plangym_ext.states.families import register_family
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.ray.cluster import node_here
+from plangym_ext.workers.ray.driver import Driver
 from plangym_ext.workers.ray.shares import Answer, Place, Share, arrived, result_names
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
@@ -41,19 +38,13 @@ class ActorStart(NamedTuple):
     """What an actor has to know of the driver.
 
     Attributes:
-        path: its module path.
-        key: of its session; see `states.trust`.
-        families: pickle of the families that did not come with the library.
-        registered: what it has registered with gymnasium.
+        driver: what there is to load things with.
         constructor: cloudpickle of what makes the backend.
         node: of the cluster, that the driver is on.
         block: pickle of a `SharedBlock` of the driver, to see whether it can be reached.
     """
 
-    path: list[str]
-    key: bytes
-    families: bytes
-    registered: Registrations | None
+    driver: Driver
     constructor: bytes
     node: str
     block: bytes
@@ -74,13 +65,8 @@ class RowActor:
     def build(self) -> dict[str, Any] | ErrorReport:
         """Make the backend; return what the driver has to know of it, or what was raised."""
         start = self._start
-        sys.path += [entry for entry in start.path if entry not in sys.path]
-        trust.join_session(start.key)
         try:
-            for family in pickle.loads(start.families):
-                register_family(family)
-            if start.registered is not None:
-                start.registered.install()
+            start.driver.meet()
             self._env = pickle.loads(start.constructor)()
             return {
                 "pid": os.getpid(),

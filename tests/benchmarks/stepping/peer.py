@@ -1,4 +1,4 @@
-"""plangym's `ParallelEnv`, stepped from the same states as ours.
+"""plangym's `ParallelEnv` or `RayEnv`, stepped from the same states as ours.
 
 Its states are the simulator's own, read from our env by plangym's own `get_state`. So
 both sides play the same actions from the same places, and what they see is compared.
@@ -31,14 +31,16 @@ class Peer:
 
     Args:
         case: names its class and arguments.
-        n_workers: its processes.
+        n_workers: its processes, or actors.
+        kind: of plangym's `vectorization`, "module:name".
     """
 
-    def __init__(self, case: Case, n_workers: int) -> None:
-        parallel = importlib.import_module("plangym.vectorization.parallel").ParallelEnv
+    def __init__(self, case: Case, n_workers: int, kind: str = "parallel:ParallelEnv") -> None:
+        module, _, name = kind.partition(":")
+        vectorized = getattr(importlib.import_module(f"plangym.vectorization.{module}"), name)
         module, _, name = case.peer_class.partition(":")
         self._class = getattr(importlib.import_module(module), name)
-        self.env = parallel(
+        self.env = vectorized(
             env_class=self._class,
             name=case.env_id,
             frameskip=1,

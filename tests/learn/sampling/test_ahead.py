@@ -75,6 +75,16 @@ def test_a_fragment_is_played_while_the_one_before_is_learned_from():
     assert_equal(found, wanted([1, 2, 3, 4]))
 
 
+def test_no_more_is_played_ahead_than_a_share_of_what_was_learned_from():
+    agent = Weighted()
+    with WorkerSampler(
+        oracle_rows, agent, STEPS, ROWS, n_workers=1, ahead=True, lead=0.34
+    ) as sampler:
+        found = played(sampler, agent, [0, 1, 2, 3, 4, 5])
+    # The third fragment since learning began is the first that is no more than a third.
+    assert [version for _, version, _ in found] == [0, 1, 2, 2, 3, 4]
+
+
 def test_a_worker_that_dies_plays_the_fragment_again_with_its_weights():
     agent = Weighted()
     with ahead(agent) as sampler:

@@ -212,7 +212,7 @@ class Unstartable(Oracle):
 
 def test_what_does_not_fit_is_refused_before_workers_start(monkeypatch):
     monkeypatch.setattr(
-        "plangym_ext.learn.sampling.worker.WorkerHandle",
+        "plangym_ext.workers.workplace.WorkerHandle",
         lambda *args, **kwargs: pytest.fail("a worker was started"),
     )
     for steps, rows, workers in ((0, 5, 2), (5, 0, 2), (5, 5, 0)):

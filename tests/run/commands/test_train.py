@@ -118,3 +118,18 @@ def test_help_lists_settings_with_their_defaults(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     assert "cartpole" in capsys.readouterr().out
+
+
+def test_actors_that_cannot_be_had_are_refused_before_anything_is_written(
+    tmp_path, capsys, monkeypatch
+):
+    command = ["train", "ppo_cartpole", "--out", str(tmp_path / "run")]
+    assert main([*command, "--ray-actors", "2"]) == 2
+    assert "--ray-actors is of runs with --ray" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
+    for more in ([], ["10.0.0.1:6379"]):
+        assert main([*command, "--ray", *more]) == 2
+        error = capsys.readouterr().err
+        assert "need Ray, which is not installed" in error
+        assert "[ray]" in error
+    assert not (tmp_path / "run").exists()

@@ -21,7 +21,7 @@ SMALL = {
     "algorithm": {"critic_hidden": [8], "learning_starts": 24, "batch_size": 8},
     "rounds": 8,
     "checkpoint_every": 3,
-    "collector": {"num_envs": 2, "moves": 6},
+    "collector": {"num_envs": 2, "moves": 6, "lead": 0.25},
     "evaluation": {"every": 4, "episodes": 1},
 }
 
@@ -47,8 +47,13 @@ def test_the_ratio_is_kept_and_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path
     rows = rows_of(tmp_path / "whole")
     # Updates of a round are owed for the steps of that round, neither more nor less.
     assert [row["updates"] for row in rows] == [max(0, 12 * n - 24) for n in range(1, 9)]
-    # The first fragment with learned weights is begun after the first round with updates.
-    assert [row.get("policy_age", 0) for row in rows] == [0, 0, 0, *[12] * 5]
+    # Rounds are played ahead from the one on in which one round is a quarter of those since
+    # learning began: never more is played that was not learned from.
+    ages = [row.get("policy_age", 0) for row in rows]
+    assert ages == [0, 0, 0, 0, 0, 0, 12, 12]
+    for number, (row, next_age) in enumerate(zip(rows[2:], ages[3:], strict=False), 3):
+        played = 12 * (number + (next_age > 0)) - 24
+        assert row["updates"] >= (1 - 0.25) * played
     with (
         Runner(config, tmp_path / "broken", callbacks=[Fails()]) as runner,
         pytest.raises(RuntimeError, match="in the middle"),
@@ -65,6 +70,10 @@ def test_the_ratio_is_kept_and_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path
     ("sources", "message"),
     [
         (["sac_pendulum", {"mode": "both"}], r"mode must be one of sync, async; got 'both'"),
+        (
+            ["sac_pendulum", {"mode": "async", "collector": {"lead": 2}}],
+            r"collector\.lead must be a finite number in \[0.0, 1.0\]; got 2",
+        ),
         (["ppo_cartpole", {"mode": "async"}], r"mode 'async' is for .* replay, .*; ppo learns"),
         (["sac_pendulum", {"mode": "async", "env": {"n_workers": 2}}], r"env\.n_workers must be 0"),
         (

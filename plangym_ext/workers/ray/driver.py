@@ -1,0 +1,48 @@
+"""What an actor has to know of its driver, to load what that has pickled."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import NamedTuple, Self
+
+import cloudpickle
+
+from plangym_ext.states import trust
+from plangym_ext.states.families import custom_families, register_family
+from plangym_ext.workers.processes.registrations import Registrations
+
+
+class Driver(NamedTuple):
+    """The process that sends work to actors.
+
+    Attributes:
+        path: its module path.
+        key: of its session; see `states.trust`.
+        families: pickle of the families that did not come with the library.
+        registered: what it has registered with gymnasium.
+    """
+
+    path: list[str]
+    key: bytes
+    families: bytes
+    registered: Registrations | None
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Return what actors of this process have to know."""
+        return cls(
+            [entry for entry in sys.path if entry],
+            trust.session_key(),
+            cloudpickle.dumps(custom_families()),
+            Registrations.of_this_process(),
+        )
+
+    def meet(self) -> None:
+        """Have this process, an actor's, load what the driver pickles."""
+        sys.path += [entry for entry in self.path if entry not in sys.path]
+        trust.join_session(self.key)
+        for family in pickle.loads(self.families):
+            register_family(family)
+        if self.registered is not None:
+            self.registered.install()

@@ -1,0 +1,217 @@
+"""A worker that is an actor of a Ray cluster, with the calls of a `WorkerHandle`."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+from plangym_ext.core.pending import Pending
+from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
+from plangym_ext.workers.processes.process import pickled_constructor
+from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.ray.cluster import ray_module
+from plangym_ext.workers.ray.driver import Driver
+from plangym_ext.workers.ray.service_actor import ServiceActor
+from plangym_ext.workers.remote_errors import ErrorReport
+
+#: Seconds within which a worker has to be placed and built.
+START_TIMEOUT = 120.0
+#: Seconds that one may wait for a processor of its own before it shares one with others.
+_PATIENCE = 15.0
+#: Seconds that an actor may take to close what it serves before it is killed.
+_CLOSE_GRACE = 5.0
+
+
+class RayWorker:
+    """A worker in a Ray cluster; `build` starts it, and `restart` another one in its place.
+
+    Args:
+        service: what it serves; travels by cloudpickle.
+        index: number of the worker, for messages.
+        driver: this process.
+        reserves: whether it takes a processor of the cluster, if there is a free one.
+
+    Raises:
+        TypeError: the service cannot be pickled.
+    """
+
+    def __init__(self, service: Service, index: int, driver: Driver, *, reserves: bool) -> None:
+        self.index = index
+        self.fallen: WorkerDied | None = None
+        self._driver, self._reserves = driver, reserves
+        self._constructor = pickled_constructor(service, index)
+        self._description: dict[str, Any] | None = None
+        self._handle: Any = None
+        self._last_command, self._told = "start", 0
+        #: The question how far it is, while it has no answer.
+        self._asked: Any = None
+        self._closing: Any = None
+
+    # Starting -----------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Start the worker, which begins to build what it serves; further calls do nothing."""
+        if self._handle is None:
+            self._begin(int(self._reserves))
+
+    def _begin(self, processors: int) -> None:
+        remote = ray_module().remote(concurrency_groups={"watch": 1})(ServiceActor)
+        options = {"num_cpus": processors, "scheduling_strategy": "SPREAD", "max_restarts": 0}
+        self._handle = remote.options(**options).remote(self._driver, self._constructor)
+        self._building = self._handle.build.remote()
+        self._processors, self._description, self.fallen = processors, None, None
+        self._asked, self._told, self._last_command = None, 0, "start"
+
+    def restart(self) -> None:
+        """Replace the worker, dead or alive, by a new one."""
+        if self._handle is not None:
+            ray_module().kill(self._handle, no_restart=True)
+        self._begin(int(self._reserves))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the served object says of itself; waits until it is built.
+
+        Raises:
+            WorkerDied: the worker ended while it was built.
+            WorkerTimeout: it was not placed, or not built, in time.
+            Exception: whatever building it raised.
+        """
+        self.build()
+        if self._description is None:
+            found = self._taken(self._built())
+            self._description = found
+        return self._description
+
+    def _built(self) -> Any:
+        """Wait until it is built; one whose processor does not come gets none of its own."""
+        ray, deadline = ray_module(), time.monotonic() + START_TIMEOUT
+        patience = _PATIENCE
+        while not ray.wait([self._building], timeout=patience)[0]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self.hung(START_TIMEOUT)
+            if self._processors and ray.available_resources().get("CPU", 0) < 1:
+                # A node has died, and there is no room for all on the others.
+                ray.kill(self._handle, no_restart=True)
+                self._begin(0)
+            patience = left
+        return self._building
+
+    # Calls --------------------------------------------------------------------------------
+
+    def call(self, name: str, *args: Any) -> Pending[Any]:
+        """Call a method of the served object; what was `placed` arrives as what it is.
+
+        Raises:
+            WorkerDied: the worker is gone.
+        """
+        if self._closing is not None:
+            raise EnvClosed(f"worker {self.index}: this actor is closed. Make a new one.")
+        if self.fallen is not None:
+            raise self.fallen
+        self.describe()
+        self._last_command = name
+        ref = self._handle.call.remote(name, *args)
+        ray = ray_module()
+        return Pending(
+            functools.partial(self._answer, ref),
+            lambda timeout: bool(ray.wait([ref], timeout=timeout)[0]),
+            resumable=True,
+        )
+
+    def _answer(self, ref: Any, timeout: float | None) -> Any:
+        if not ray_module().wait([ref], timeout=timeout)[0]:
+            raise self.hung(timeout)
+        return self._taken(ref)
+
+    def _taken(self, ref: Any) -> Any:
+        """Return or raise what an answer says that has come."""
+        ray = ray_module()
+        try:
+            found = ray.get(ref)
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            self._fall(f"{self.where} died during {self._last_command!r}: {_first_line(error)}")
+            raise self.death() from None
+        if isinstance(found, ErrorReport):
+            raise found.rebuild(self.where)
+        return found
+
+    def steps_done(self) -> int:
+        """Return how far the call in progress is, as far as that is known here."""
+        ray = ray_module()
+        if self._asked is not None and ray.wait([self._asked], timeout=0)[0]:
+            asked, self._asked = self._asked, None
+            try:
+                self._told = ray.get(asked)
+            except ray.exceptions.RayError:
+                return self._told  # it has died, which the call says
+        if self._asked is None:
+            question = self._handle.steps_done.options(concurrency_group="watch")
+            self._asked = question.remote()
+        return self._told
+
+    # Ends ---------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """`worker 1 (pid 4711 on host)`, for messages."""
+        if self._description is None:
+            return f"worker {self.index}"
+        return f"worker {self.index} (pid {self.pid} on {self._description['host']})"
+
+    @property
+    def pid(self) -> int:
+        """Its process, on its machine."""
+        return int(self.describe()["pid"])
+
+    def death(self) -> WorkerDied:
+        """Return the error that says how the worker, which is gone, ended."""
+        if self.fallen is None:
+            self._fall(f"{self.where} has ended.")
+        assert self.fallen is not None
+        return self.fallen
+
+    def _fall(self, message: str) -> None:
+        pid = None if self._description is None else int(self._description["pid"])
+        self.fallen = WorkerDied(
+            message, worker=self.index, pid=pid, last_command=self._last_command
+        )
+
+    def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
+        """Return the error for a worker that has not answered in time; ends it."""
+        ray, where = ray_module(), self.where
+        if self._description is None:
+            free = ray.available_resources().get("CPU", 0)
+            doing = f"{doing}; of the cluster's processors {free:g} are free"
+        ray.kill(self._handle, no_restart=True)
+        self._fall(f"{where} was stopped, for it did not answer {self._last_command!r} in time.")
+        return WorkerTimeout(
+            f"{where} did not answer {self._last_command!r} within {seconds} s{doing} and was "
+            "stopped.",
+            workers=(self.index,),
+        )
+
+    def begin_close(self) -> None:
+        """Ask the worker to leave, without waiting for it."""
+        if self._handle is None or self._closing is not None or not ray_module().is_initialized():
+            return  # there is none, or it has ended with the connection
+        self._closing = self._handle.close.remote()
+
+    def close(self) -> None:
+        """Close what it serves, and end it; safe to call twice."""
+        self.begin_close()
+        ray = ray_module()
+        if self._handle is None or not ray.is_initialized():
+            return
+        # One that is still being built, or at a call, has nothing to put in order.
+        if self._description is not None and self.fallen is None:
+            ray.wait([self._closing], timeout=_CLOSE_GRACE)
+        ray.kill(self._handle, no_restart=True)
+        self._handle = None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
