@@ -66,9 +66,9 @@ def page(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
         "`tests/benchmarks/expert.py`: mean return of 20 episodes of the network's best actions",
         "(NarrowPath: of drawn ones), without a search, at the last judgement before a budget was",
         "spent; mean over the seeds, and its 95 % interval, bootstrapped. Half and all of the",
-        "model steps, searches counted; half and all of the seconds of one processor, without those",
-        "of judgements. `load` is that of the machine of two processors when cells were finished:",
-        "others worked on it.",
+        "model steps, searches counted; half and all of the seconds of one processor, without",
+        "those of judgements. `load` is that of the machine of two processors when cells were",
+        "finished: others worked on it.",
         "",
         "| task | learner | seeds | half of steps | all steps | half of seconds | all seconds | "
         "steps a second | load |",
