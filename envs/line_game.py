@@ -43,6 +43,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         ValueError: an argument is out of range.
     """
 
+    action_space: spaces.Discrete
     metadata: dict[str, Any] = {  # noqa: RUF012 - as in gymnasium.Env
         "render_modes": ["ansi"],
         "render_fps": 2,
