@@ -20,6 +20,7 @@ from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Step, game_rng, plan_games, step_games
 from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.players import PLAYER, num_players
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
     from plangym_ext.core.state_set import StateSet
@@ -60,6 +61,8 @@ class Move:
         obs: `[*obs]` after the step.
         plan: why this action was played, and what that cost.
         legal: `[A]`, what may be played next; None: the env does not say.
+        player: who played, 0 or 1, and earned the reward, which the other lost; None: the env has
+            one player.
     """
 
     step: int
@@ -73,6 +76,7 @@ class Move:
     plan: Plan
     episode: int = 0
     legal: npt.NDArray[Any] | None = None
+    player: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,6 +265,7 @@ class _Record:
             plan=plan,
             episode=self.index,
             legal=step.legal,
+            player=step.player,
         )
 
     def goes_on(self, max_steps: int) -> bool:
@@ -282,4 +287,5 @@ class _Record:
 def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:
     """Play an action in the env itself, which can be rendered then."""
     state, obs, reward, over, cut, info = env.step(action, state=game.state)
-    return Step(state, obs, float(reward), bool(over), bool(cut), info.get("action_mask"))
+    player = int(info[PLAYER]) if num_players(env) == 2 else None
+    return Step(state, obs, float(reward), bool(over), bool(cut), info.get("action_mask"), player)

@@ -12,6 +12,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.planners.masks import has_masks, stacked_masks
 from plangym_ext.planners.model import Rng, States, stacked_obs
 from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.players import PLAYER, num_players
 
 
 class Step(NamedTuple):
@@ -23,6 +24,7 @@ class Step(NamedTuple):
     terminated: bool
     truncated: bool
     legal: npt.NDArray[Any] | None  # [A] what may be played next, if the env says so
+    player: int | None = None  # who played, of an env with two players
 
 
 class Game:
@@ -87,6 +89,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     actions = np.stack([np.asarray(plan.action) for plan in plans])
     out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
     masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
+    players = out.infos[PLAYER] if num_players(env) == 2 else [None] * len(games)
     steps = [
         Step(
             out.states[i],
@@ -95,6 +98,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
             bool(out.terminateds[i]),
             bool(out.truncateds[i]),
             masks[i],
+            None if players[i] is None else int(players[i]),
         )
         for i in range(len(games))
     ]

@@ -198,6 +198,7 @@ def _write_episode(
             "network": str(options.network) if options.network else None,
             "seed": options.seed,
             "return": shown.return_,
+            **({} if shown.scores is None else {"scores": shown.scores}),
             "length": shown.moves,
             "actions": np.asarray(shown.actions).tolist(),
             "terminated": shown.terminated,
@@ -233,6 +234,8 @@ def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
         f"{options.env}: return {shown.return_:g} in {shown.moves} moves, "
         f"{shown.model_steps} model steps, {seconds:.1f} s{compiling}"
     )
+    if shown.scores is not None:
+        print(f"score of player 0: {shown.scores[0]:g}, of player 1: {shown.scores[1]:g}")
     if shown.full_moves:
         print(
             f"the tree was full at {shown.full_moves} of {shown.moves} moves, for which there "
@@ -265,6 +268,7 @@ class _Shown:
         self._started = time.monotonic()
         self.moves, self.return_, self.model_steps = 0, 0.0, 0
         self.compile_seconds = 0.0
+        self.scores: tuple[float, float] | None = None  # of two players
         self.actions: list[Any] = []
         self.terminated = self.truncated = self.interrupted = False
         self.full_moves = 0  # whose tree ran out of room
@@ -277,6 +281,11 @@ class _Shown:
         """
         self.moves, self.return_ = move.step + 1, move.total
         self.actions.append(move.action)
+        if move.player is not None:
+            # The planner plays both sides; what one of them earns is the other's loss.
+            score = move.reward + (self.scores or (0.0, 0.0))[move.player]
+            self.scores = (score, -score) if move.player == 0 else (-score, score)
+            self.return_ = self.scores[0]
         self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
         self.model_steps += move.plan.budget.model_steps
         self.compile_seconds += move.plan.budget.compile_seconds

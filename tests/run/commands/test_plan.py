@@ -62,6 +62,25 @@ def test_moves_whose_tree_was_full_are_told(plan_cartpole, capsys):
     assert told in capsys.readouterr().out
 
 
+def test_two_players_have_a_score_each(tmp_path, capsys):
+    game = "plangym_ext/TicTacToe-v0"
+    few = ["--num-simulations", "2", "--seed", "0", "--n-workers", "0", "--out", str(tmp_path)]
+    assert main(["plan", game, *few]) == 0
+    episode = json.loads((tmp_path / "episode.json").read_text())
+    scores = [0.0, 0.0]
+    with plangym_ext.make(game, backend="serial") as env:
+        state, *_ = env.reset(seed=0)
+        for number, action in enumerate(episode["actions"]):
+            state, _, reward, *_ = env.step(action, state)
+            scores[number % 2] += reward
+            scores[1 - number % 2] -= reward
+    # Two simulations see little: one of the players wins.
+    assert set(scores) == {-1.0, 1.0}
+    assert (episode["scores"], episode["return"]) == (scores, scores[0])
+    told = f"score of player 0: {scores[0]:g}, of player 1: {scores[1]:g}"
+    assert told in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", PLANNERS)
 def test_every_planner_plays_by_name_with_options_of_its_own(name, tmp_path):
     planner = load_planner(name)
