@@ -89,7 +89,8 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     actions = np.stack([np.asarray(plan.action) for plan in plans])
     out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
     masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
-    players = out.infos[PLAYER] if num_players(env) == 2 else [None] * len(games)
+    two = num_players(env) == 2
+    players = np.asarray(out.infos[PLAYER]).tolist() if two else [None] * len(games)
     steps = [
         Step(
             out.states[i],
@@ -98,7 +99,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
             bool(out.terminateds[i]),
             bool(out.truncateds[i]),
             masks[i],
-            None if players[i] is None else int(players[i]),
+            players[i],
         )
         for i in range(len(games))
     ]
