@@ -126,8 +126,8 @@ for _family in (
         extra="classic",
         headless=_PYGAME,
     ),
-    # The library's own: Sokoban, NarrowPath, ChainMDP, TMaze, LineGame, which offer their state
-    # themselves, and others that hide a part of what a simulator above shows.
+    # The library's own: Sokoban, NarrowPath, ChainMDP, TMaze, LineGame, 2048, which offer their
+    # state themselves, and others that hide a part of what a simulator above shows.
     Family(
         name="own",
         module=_HERE,

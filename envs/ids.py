@@ -26,6 +26,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.no_velocity:cartpole",
         {"max_episode_steps": 500},
     ),
+    "plangym_ext/2048-v0": ("plangym_ext.envs.slide_2048:Slide2048Env", {}),
     "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.chain_mdp:ChainMDPEnv", {}),
     "plangym_ext/ConnectFour-v0": (
         "plangym_ext.envs.line_game:LineGameEnv",

@@ -79,7 +79,8 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self.gravity, self.stones_per_turn = bool(gravity), stones_per_turn
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0, 1, (2, rows, columns), np.uint8)
-        self.action_space = spaces.Discrete(columns if gravity else rows * columns)
+        self._places = columns if gravity else rows * columns
+        self.action_space = spaces.Discrete(self._places)
         # Cells row by row, EMPTY or 1 + player; then whether the game is over.
         self._board = bytearray(rows * columns + 1)
 
@@ -99,7 +100,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         Raises:
             InvalidAction: `action` is no integer, or out of range.
         """
-        place = check_action("LineGameEnv.step", action, int(self.action_space.n))
+        place = check_action("LineGameEnv.step", action, self._places)
         player, reward = self.to_play, 0.0
         if not self._board[-1]:
             cell = self._cell(place)

@@ -54,6 +54,10 @@ class AtariPart(StatePart):
         offset = self._rng.restore(self._env.np_random, buffer, offset)
         return self._emulator.restore(buffer, offset)
 
+    def reseed(self, seed: int) -> None:
+        """Seed the generator that repeats actions."""
+        self._emulator.reseed(seed)
+
     def identity(self) -> dict[str, Any]:
         """Return the emulator's version, the cartridge's bytes and the env's arguments."""
         rom = Path(str(ale_py.roms.get_rom_path(self._env._game))).read_bytes()

@@ -110,6 +110,10 @@ class Emulator:
         self._stale = False
         self._lead.begin(self._look(), 0)
 
+    def reseed(self, seed: int) -> None:
+        """Have other frames repeat the action before."""
+        self._twister.load(seeded_text(seed))
+
     def _insert(self, path: Any) -> None:
         """Load a game that was not loaded before."""
         self._ale.loadROM(path)

@@ -94,6 +94,11 @@ class BackendEnv(PlanEnv):
     def _set_env_state(self, state: np.ndarray) -> None:
         self.plan_env._set_env_state(state)
 
+    @one_call
+    def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        return self.plan_env.reseeded(states, rng)
+
     def _first_state(self) -> np.ndarray:
         return self.plan_env._first_state()
 

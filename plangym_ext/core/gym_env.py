@@ -23,10 +23,11 @@ from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded
-from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.envelope import HEADER, stacked_rows
 from plangym_ext.states.late_state import first_codec
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.part import StateTooWide
+from plangym_ext.states.reseeding import generator_words, reseed
 
 
 class GymEnv(LocalStepper, PlanEnv):
@@ -200,6 +201,23 @@ class GymEnv(LocalStepper, PlanEnv):
         self._live.widen(width)
         self.envelope = self._live.envelope
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
+
+    @one_call
+    def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        self._check_open("reseeded")
+        rows = self.checked_states(states, "reseeded")
+        here = self.get_state() if self.is_reset else None
+        found = []
+        try:
+            for row, words in zip(rows, generator_words(rng, len(rows)), strict=True):
+                self.codec.restore(row.copy().data, HEADER)
+                reseed(self.gym_env, self.codec, words)
+                found.append(self._live.capture())
+        finally:
+            if here is not None:
+                self.codec.restore(here.data, HEADER)
+        return stacked_rows(found)
 
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")

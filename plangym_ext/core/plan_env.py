@@ -189,6 +189,26 @@ class PlanEnv(SlotStepper, Closing):
             self._set_env_state(self._checked_state(state, "set_state"))
             self._continued.drop()
 
+    @abstractmethod
+    def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Return states in which the env will draw other random numbers, and the rest is equal.
+
+        A state holds the env's random generator, so what follows from it is settled. Of states
+        from here nothing is: a planner that does not know the future steps these.
+
+        Args:
+            states: `[B, S]` uint8; not changed.
+            rng: draws B generators, and is advanced. None puts the same one into every state, so
+                that states which differ in nothing else become equal bytes.
+
+        Returns:
+            `[B, S]` uint8, fresh.
+
+        Raises:
+            IncompleteState: the states do not hold the generator: they are replayed.
+            StateError: a state is damaged or belongs to another env.
+        """
+
     def sync_states(self, state: np.ndarray) -> None:
         """Bring the env and all its rows to one saved `[S]` state."""
         with self._one_caller:

@@ -48,6 +48,9 @@ class StatePart(ABC):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Read what `capture` wrote at `offset`; return the offset after it."""
 
+    def reseed(self, seed: int) -> None:  # noqa: B027 - most layers draw from `np_random`
+        """Seed the layer's random generators, `np_random` apart, with a number of 64 bits."""
+
     def covers(self, name: str, value: Any) -> bool:  # noqa: ARG002 - for overrides
         """Return whether the layer's attribute `name`, now `value`, needs no capture of its own.
 

@@ -80,8 +80,13 @@ class ArrayStates(NodeStates):
         pending = begin(actions, states=gathered(self.rows, trees, parents))
         return lambda: self._stored(pending.wait(), trees, nodes)
 
-    def _stored(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
-        width, came = self.rows.shape[2], out.states.shape[1]
+    def fit(self, states: States) -> None:
+        """Make the rows as wide as new states `[L, S]`.
+
+        Raises:
+            ValueError: these are narrower.
+        """
+        width, came = self.rows.shape[2], states.shape[1]
         if came > width:
             # The env has widened its rows; narrower states followed by zeros stay good.
             self.rows = np.pad(self.rows, ((0, 0), (0, 0), (0, came - width)))
@@ -90,6 +95,9 @@ class ArrayStates(NodeStates):
                 f"search: step_batch must return states as wide as the root's, {width} bytes; "
                 f"got {came}. Plan from a state that this env has captured."
             )
+
+    def _stored(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
+        self.fit(out.states)
         if len(out.states) != len(trees):
             raise ValueError(
                 f"search: step_batch must return one state per action, {len(trees)}; got "

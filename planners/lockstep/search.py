@@ -217,7 +217,9 @@ class Search:
         wave, sizes, wait = selected
         new = self._nothing.new
         if wait is not None:
-            new = self._rated(wave.new_rows[: sizes[1]], wave.new_leaves[: sizes[1]], wait())
+            out = wait()
+            new = self.answered(wave.new_rows[: sizes[1]], wave.new_leaves[: sizes[1]], out)
+            new = self.with_rating(new, out)
         self._finished = WaveResult(wave, sizes, new)
 
     def _flush(self) -> None:
@@ -225,27 +227,44 @@ class Search:
         if self._finished is not self._nothing:
             self._select(0)
 
-    def _rated(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
-        """Rate those of L new nodes that go on; return what there is to write of all."""
+    def answered(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
+        """Return what the model says of L new nodes; they are not rated."""
         rewards = check_finite("search: rewards", out.rewards)
         over = np.ascontiguousarray(out.terminateds, np.bool_)
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
         nothing = self._nothing.new
         value, prior, legal = nothing.value, nothing.prior, nothing.legal
         swaps = player_swaps(out.infos, len(rows)) if self._two_players else nothing.swaps
-        masked = has_masks(out.infos)
-        if masked:
+        if has_masks(out.infos):
             masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
             legal = np.ascontiguousarray(masks)
+        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
+
+    def with_rating(
+        self, new: NewNodes, out: Transitions, some: npt.NDArray[np.intp] | None = None
+    ) -> NewNodes:
+        """Rate those of L new nodes that go on.
+
+        Args:
+            new: what the model says of them.
+            out: what it answered.
+            some: `[L]` which of the answers these nodes are; None: all of them.
+        """
+        # Steps from slot to slot return no states.
+        obs, states = out.obs, out.states if self.rater.reads_states else None
+        if some is not None:
+            obs, states = rows_of(obs, some), None if states is None else states[some]
+        rows, over, cut = new.rows, new.terminated, new.truncated
+        value, prior = new.value, new.prior
         ended = np.count_nonzero(over)
         if ended < len(rows):
-            states = out.states if self.rater.reads_states else None
-            leaves = Leaves(rows, states, out.obs, cut, legal if masked else None)
+            legal = new.legal if len(new.legal) else None
+            leaves = Leaves(rows, states, obs, cut, legal)
             rating = self.rate(without(over, leaves) if ended else leaves)
             value = np.ascontiguousarray(rating.value, np.float64)
             if rating.prior is not None:
                 prior = np.ascontiguousarray(rating.prior, np.float32)
-        return NewNodes(rows, nodes, over, cut, rewards, value, prior, legal, swaps)
+        return new._replace(value=value, prior=prior)
 
     def rate(self, leaves: Leaves) -> Rating:
         """Have the leaves rated, and what it cost counted."""
@@ -266,7 +285,8 @@ class Search:
         tree = self.tree
         parents, actions = edges(tree.parent, tree.action, rows, nodes, self.first_action)
         out: Transitions = self.states.step(actions, rows, parents, nodes)
-        expand(tree, self._rated(rows, nodes, out), self.settings.discount)
+        new = self.with_rating(self.answered(rows, nodes, out), out)
+        expand(tree, new, self.settings.discount)
         self.costs.add_steps(rows)
         return out
 

@@ -153,9 +153,12 @@ class TreeSearch(Planner):
         else:
             most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
             if self.max_model_steps is not None:
-                # No node without a step.
-                most = min(most, 1 + self.max_model_steps)
+                most = min(most, 1 + self.max_model_steps * self._nodes_per_step())
         return 2 * most - 1 if self.keep_tree else most
+
+    def _nodes_per_step(self) -> int:
+        """Return how many nodes a step of the model adds at most."""
+        return 1
 
     def _settings(self, num_actions: int) -> SearchSettings:
         """Return what the search runs with."""

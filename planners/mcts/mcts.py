@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
+from plangym_ext.planners.mcts.chance import check_reseeds, run_chance_wave
+from plangym_ext.planners.trees.chance import new_chances
 
 
 @dataclass(eq=False, kw_only=True)
@@ -27,6 +30,12 @@ class MCTS(BanditSearch):
             With 2 the workers of an env step one while the other is rated, backed up
             and selected anew. The plan depends on it, as it does on `wave_size`, but
             not on the number of workers. More than 1 is not run in compiled code.
+        chance: do not use the random numbers that a state holds, which say what will happen:
+            draw each outcome anew, and average over the outcomes of an action. Not run in
+            compiled code. A draw that gives a known outcome costs a step, and is no simulation.
+        chance_width: an action that was tried n times has
+            chance_width * n**chance_growth draws of its outcome, rounded up.
+        chance_growth: see there; in [0, 1]. Less is deeper, more is truer to rare outcomes.
         selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
             "gumbel" (sequential halving at the root, improved policies below;
             for few simulations and a good prior).
@@ -40,6 +49,9 @@ class MCTS(BanditSearch):
     """
 
     waves_in_flight: int = 1
+    chance: bool = False
+    chance_width: float = 1.0
+    chance_growth: float = 0.5
     num_considered: int = 16
     c_visit: float = 50.0
     c_scale: float = 1.0
@@ -51,6 +63,7 @@ class MCTS(BanditSearch):
         """Check the options."""
         super().__post_init__()
         self.waves_in_flight = self._integer("waves_in_flight", 1)
+        self._check_chance()
         self.num_considered = self._integer("num_considered", 1)
         self._checked_selection = self._checked_selection._replace(
             c_visit=self._number("c_visit", 0.0, math.inf),
@@ -68,19 +81,48 @@ class MCTS(BanditSearch):
                 f"draws the action; got {self.temperature}."
             )
 
+    def _check_chance(self) -> None:
+        """Check the options of nodes of chance, and that no other option contradicts them."""
+        self.chance_width = self._number("chance_width", 1e-6, math.inf)
+        self.chance_growth = self._number("chance_growth", 0.0, 1.0)
+        if not self.chance:
+            return
+        if self.selection == "gumbel":
+            raise InvalidOption("MCTS: chance is for selection 'puct' or 'uct'; got 'gumbel'.")
+        for name, allowed in (("waves_in_flight", 1), ("keep_tree", False), ("slots", False)):
+            if getattr(self, name) != allowed:
+                raise InvalidOption(
+                    f"{self._option(name)} must be {allowed} with chance=True; got "
+                    f"{getattr(self, name)!r}."
+                )
+        if self.capacity is not None and self.capacity < 3:
+            raise InvalidOption(
+                f"{self._option('capacity')} must be at least 3 with chance=True: a root, an "
+                f"action and an outcome; got {self.capacity}."
+            )
+
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Add one node per simulation."""
-        return search.run_wave
+        """Add one node per simulation, and with chance one for the action besides."""
+        if not self.chance:
+            return search.run_wave
+        check_reseeds(type(self).__name__, search.model)
+        batch, capacity = search.tree.parent.shape
+        chances = new_chances(batch, capacity, self.chance_width, self.chance_growth)
+        return functools.partial(run_chance_wave, search, chances)
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""
-        if not self.compiled or self.waves_in_flight > 1:
+        if not self.compiled or self.waves_in_flight > 1 or self.chance:
             return None
         return compiled_search(search, make_leaf_wave)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
-        """Return 1: the leaf."""
-        return 1
+        """Return 1: the leaf; 2 with chance: an action that was not tried before."""
+        return 2 if self.chance else 1
+
+    def _nodes_per_step(self) -> int:
+        """Return as many: every simulation takes a step, but those that come to a known ending."""
+        return 2 if self.chance else 1
 
     def _own_settings(self) -> dict[str, Any]:
         """Return the waves in flight, and what sequential halving begins with."""

@@ -52,7 +52,7 @@ class OpenLoopMCTS(BanditSearch):
 
     Args:
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
-            drawn anew; None leaves them as they are.
+            drawn anew, such as `env.reseeded`; None leaves them as they are.
 
     Source: Perez et al. 2015, "Open loop search for general video game playing";
     Alpacka's StochasticMCTS.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plangym_ext.planners.plans import SearchTree
-from plangym_ext.planners.trees.tree import ROOT, TERMINATED, Tree
+from plangym_ext.planners.trees.tree import ROOT, TERMINATED, TRUNCATED, Tree
 
 
 def exported(tree: Tree, b: int) -> SearchTree:
@@ -23,5 +23,5 @@ def exported(tree: Tree, b: int) -> SearchTree:
         reward=reward,
         value=tree.value[b, :n].copy(),
         prior=prior,
-        ended=tree.kind[b, :n] >= TERMINATED,
+        ended=np.isin(tree.kind[b, :n], (TERMINATED, TRUNCATED)),
     )

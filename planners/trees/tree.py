@@ -28,6 +28,8 @@ NO_PARENT = NO_ACTION = UNVISITED = -1
 
 # Kinds of node. Only open ones can be selected from.
 PENDING, OPEN, TERMINATED, TRUNCATED = 0, 1, 2, 3
+# What follows an action, before chance has decided; of searches with nodes of chance.
+CHANCE = 4
 
 Array = npt.NDArray[Any]
 

@@ -63,11 +63,12 @@ def page(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     lines = [
         "## Against PPO",
         "",
-        "`tests/benchmarks/expert.py`: mean return of 20 episodes of the network's best actions,",
-        "without a search, at the last judgement before a budget was spent; mean over the seeds,",
-        "and its 95 % interval, bootstrapped. Half and all of the model steps, searches counted;",
-        "half and all of the seconds of one processor, without those of judgements. `load` is that",
-        "of the machine of two processors while the cells were made: others worked on it.",
+        "`tests/benchmarks/expert.py`: mean return of 20 episodes of the network's best actions",
+        "(NarrowPath: of drawn ones), without a search, at the last judgement before a budget was",
+        "spent; mean over the seeds, and its 95 % interval, bootstrapped. Half and all of the",
+        "model steps, searches counted; half and all of the seconds of one processor, without",
+        "those of judgements. `load` is that of the machine of two processors when cells were",
+        "finished: others worked on it.",
         "",
         "| task | learner | seeds | half of steps | all steps | half of seconds | all seconds | "
         "steps a second | load |",
@@ -94,12 +95,12 @@ def main() -> None:
     options = parsed()
     options.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, list[Any]]] = {}
-    for number, (name, task) in enumerate(TASKS.items()):
+    for name, task in TASKS.items():
         if not any(text in name for text in options.only):
             continue
         for seed in options.seeds:
             for kind in task.learners:
-                file = options.out / f"{number}-{kind.replace(' ', '_')}-{seed}.json"
+                file = options.out / f"{name}-{kind}-{seed}.json".replace(" ", "_")
                 if not file.exists():
                     if options.finished:
                         continue

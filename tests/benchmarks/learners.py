@@ -6,13 +6,14 @@ One process plays all envs and learns from whole batches; two play half of the e
 from half of each batch. Both have one thread of torch each. The difference is the largest of any
 weight between two learners and one process that draws as they do (`many_learners/reference.py`),
 after the first round with updates: later ones are played by weights that differ. Rounds before the
-first update are not timed.
+first update are not timed. Rows of presets that are not measured (`--only`) stay on the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import statistics
 import tempfile
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from many_learners.reference import Reference, difference
-from table.sections import write_section
+from table.sections import section_rows, write_section
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.compose import compose
@@ -60,7 +61,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--only", nargs="*", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--rounds", type=int, help="that are timed, instead of those of each task")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--out", type=Path, help="write all figures here, as JSON")
@@ -128,13 +129,17 @@ def row(preset: str, found: dict[str, Any]) -> str:
 
 def main() -> None:
     options = parsed()
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
+    if options.out and options.out.exists():  # what was measured before, of other presets
+        found = json.loads(options.out.read_text())
     for preset in options.only:
         found[preset] = measured(preset, options.rounds or TASKS[preset][1])
         print(row(preset, found[preset]), flush=True)
     if options.page:
-        rows = [row(preset, one) for preset, one in found.items()]
-        write_section(options.page, "learners", "\n".join([HEADER, *rows]))
+        rows = section_rows(options.page, "learners")
+        rows |= {preset: row(preset, one) for preset, one in found.items()}
+        lines = [rows[preset] for preset in TASKS if preset in rows]
+        write_section(options.page, "learners", "\n".join([HEADER, *lines]))
     if options.out:
         write_json(options.out, found)
 

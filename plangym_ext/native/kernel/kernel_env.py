@@ -13,6 +13,7 @@ import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
+from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.own_process import fork_count, usable_processors
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
@@ -26,6 +27,7 @@ from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.kernel.simulator import KernelSimulator
 from plangym_ext.native.native_env import NativeEnv, state_of
 from plangym_ext.native.reset_proof import proved_resets
+from plangym_ext.states.reseeding import generator_words
 
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192
@@ -195,6 +197,21 @@ class KernelEnv(NativeEnv):
         self.compile_seconds = seconds + self._checks.seconds
         self._prove()
         return self.compile_seconds
+
+    @one_call
+    def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        rows = self.checked_states(states, "reseeded")
+        if "rng" not in (self.kernel.state.names or ()):
+            return self.plan_env.reseeded(states, rng)
+        words = generator_words(rng, len(rows))
+        # A copy, and never fewer than two rows.
+        found = np.concatenate([rows, rows[:1]])
+        _, state, _ = self._memory.views(found)
+        for name, column in zip(("low", "high", "inc_low", "inc_high"), words.T, strict=True):
+            state["rng"][name][:-1] = column
+        state["rng"]["has_half"], state["rng"]["half"] = 0, 0
+        return self.sealed(found[:-1])
 
     def simulator(self) -> KernelSimulator | None:
         """Return the kernel for compiled loops of others, such as a search.

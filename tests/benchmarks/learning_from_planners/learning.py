@@ -11,7 +11,7 @@ import numpy as np
 
 from learning_from_planners.tasks import Task
 from plangym_ext import make_vec
-from plangym_ext.learn import EvaluationSampler
+from plangym_ext.learn import ActorCriticAgent, EvaluationSampler
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
@@ -77,9 +77,8 @@ class _Judged(Callback):
         env = self._task.env
         judge = make_vec(env["id"], 20, autoreset_mode="same_step", **env.get("kwargs", {}))
         most = env["max_steps"]
-        self._evaluation = EvaluationSampler(
-            judge, runner.evaluator, 20, seed=1_000_000, max_steps=most
-        )
+        agent = ActorCriticAgent(runner.network, sample_in_eval=self._task.drawn)
+        self._evaluation = EvaluationSampler(judge, agent, 20, seed=1_000_000, max_steps=most)
         self._began = time.process_time()
 
     def on_round(self, runner: Runner, values: dict[str, float]) -> None:

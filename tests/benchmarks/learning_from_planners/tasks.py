@@ -15,6 +15,8 @@ class Task(NamedTuple):
         agent: settings of the agent, the same for all learners.
         learners: by name, the other settings of their runs.
         envs: how many are played in.
+        drawn: whether judgements draw actions, and do not play the best ones: where the first
+            action is the right one everywhere, a policy that knows nothing would play it.
     """
 
     steps: int
@@ -23,6 +25,7 @@ class Task(NamedTuple):
     agent: dict[str, Any]
     learners: dict[str, dict[str, Any]]
     envs: int = 8
+    drawn: bool = False
 
 
 _APART = {
@@ -63,6 +66,29 @@ _SMALL = {
 }
 _SOKOBAN_AGENT = {"name": "actor_critic", "kind": "conv", "init": "orthogonal"}
 
+
+def _narrow_path(n: int, steps: int, seconds: int) -> Task:
+    """Return the task of going n - 1 steps without a wrong one."""
+    return Task(
+        steps,
+        seconds,
+        {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": n}, "max_steps": 50},
+        # Heads of zeros: a prior and values that say nothing mislead no search.
+        {"name": "actor_critic", "hidden": [32]},
+        {
+            "PPO": _ppo(learning_rate=1e-3, epochs=4, batch_size=64, entropy_weight=0.01),
+            "rollout-iw, alone": _taught(
+                {"name": "rollout-iw", "max_model_steps": 64}, 12, **_SMALL, guided=False
+            ),
+            "mcts, guided": _taught(_EXPLORES, 12, **_SMALL, teacher_share=1.0),
+            "mcts, guided, again": _taught(
+                _EXPLORES, 12, **_SMALL, teacher_share=1.0, reanalyze=1.0
+            ),
+        },
+        drawn=True,
+    )
+
+
 TASKS = {
     "CartPole": Task(
         60_000,
@@ -84,23 +110,8 @@ TASKS = {
             "mcts, guided": _taught(_GUMBEL, value_target="return"),
         },
     ),
-    "NarrowPath of 12": Task(
-        40_000,
-        5,
-        {"id": "plangym_ext/NarrowPath-v0", "kwargs": {"n": 12}, "max_steps": 50},
-        # Heads of zeros: a prior and values that say nothing mislead no search.
-        {"name": "actor_critic", "hidden": [32]},
-        {
-            "PPO": _ppo(learning_rate=1e-3, epochs=4, batch_size=64, entropy_weight=0.01),
-            "rollout-iw, alone": _taught(
-                {"name": "rollout-iw", "max_model_steps": 64}, 12, **_SMALL, guided=False
-            ),
-            "mcts, guided": _taught(_EXPLORES, 12, **_SMALL, teacher_share=1.0),
-            "mcts, guided, again": _taught(
-                _EXPLORES, 12, **_SMALL, teacher_share=1.0, reanalyze=1.0
-            ),
-        },
-    ),
+    "NarrowPath of 12": _narrow_path(12, 40_000, 5),
+    "NarrowPath of 24": _narrow_path(24, 40_000, 5),
     "Sokoban 6x6, 1 box": Task(
         40_000,
         15,
@@ -113,7 +124,7 @@ TASKS = {
         {
             "PPO": _ppo(learning_rate=3e-4, epochs=4, batch_size=256, entropy_weight=0.01),
             "best-first, alone": _taught(
-                {"name": "best-first", "max_model_steps": 1000},
+                {"name": "best-first", "max_model_steps": 1000, "state_key": "obs"},
                 # Most of the way that a search has found is followed, and not searched again.
                 teacher_share=0.9,
                 guided=False,

@@ -29,3 +29,16 @@ def write_section(page: Path, name: str, text: str) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     with replacing(page) as file:
         file.write(f"{before}{begin}{text.strip()}\n{end}{after}")
+
+
+def section_rows(page: Path, name: str) -> dict[str, str]:
+    """Return the rows of the table in a part of a page, by the name in their first cell.
+
+    Args:
+        page: need not be there.
+        name: of the part.
+    """
+    begin, end = _marks(name)
+    _, _, rest = (page.read_text() if page.exists() else "").partition(begin)
+    lines = rest.partition(end)[0].splitlines()
+    return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
