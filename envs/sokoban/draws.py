@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 
 _LOW32 = 0xFFFFFFFF
 #: Random words are made so many at a time: a loop over them runs on whole vectors.
@@ -49,7 +49,7 @@ def new_work(seed: int, size: int, num_boxes: int) -> Work:
     )
 
 
-@kernel
+@kernel_part
 def _mix(word: int) -> int:
     """Scramble a 32-bit number, one to one."""
     word ^= word >> 16
@@ -59,7 +59,7 @@ def _mix(word: int) -> int:
     return word ^ (word >> 16)
 
 
-@kernel
+@kernel_part
 def _fill_words(work: Work) -> None:
     """Make the words that follow the counter.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -37,7 +37,7 @@ _TURN, _STEPS_PER_SIDE = 0.35, 1.7
 _UNREACHED, _CLOSED = -1, -2
 
 
-@kernel
+@kernel_part
 def _stride(width: int, action: int) -> int:
     """Return what an action (up, down, left, right) adds to the number of a cell.
 
@@ -47,7 +47,7 @@ def _stride(width: int, action: int) -> int:
     return sign * width if action < 2 else sign
 
 
-@kernel
+@kernel_part
 def _carve(work: Work, height: int, width: int, steps: int) -> None:
     """Dig a connected cave with a small brush that walks `steps` at random, in place."""
     cells = work.cells
@@ -72,7 +72,7 @@ def _carve(work: Work, height: int, width: int, steps: int) -> None:
         cells[k * width] = cells[k * width + width - 1] = WALL
 
 
-@kernel
+@kernel_part
 def _take_floor(work: Work) -> int:
     """Return a random cell of bare floor, -1 if there is none."""
     count = 0
@@ -85,7 +85,7 @@ def _take_floor(work: Work) -> int:
     return work.queue[draw(work, count)]
 
 
-@kernel
+@kernel_part
 def _measure(work: Work, width: int) -> None:
     """Fill `distance` with steps to the nearest target, boxes not in the way.
 
@@ -111,7 +111,7 @@ def _measure(work: Work, width: int) -> None:
             tail += is_new
 
 
-@kernel
+@kernel_part
 def _flood(work: Work, width: int, player: int) -> int:
     """Mark in `arrived` what the player can walk to; return the number of cells.
 
@@ -138,7 +138,7 @@ def _flood(work: Work, width: int, player: int) -> int:
     return tail
 
 
-@kernel
+@kernel_part
 def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
     """Append the walk from player to goal to `path[length:]`; return the new length.
 
@@ -157,7 +157,7 @@ def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
     return length + steps
 
 
-@kernel
+@kernel_part
 def _choose_pull(work: Work, width: int) -> int:
     """Return a random pull that the flooded region allows, as box * 4 + action, or -1.
 
@@ -182,7 +182,7 @@ def _choose_pull(work: Work, width: int) -> int:
     return second if gain > 0 else first
 
 
-@kernel
+@kernel_part
 def _gain(work: Work, width: int, choice: int) -> int:
     """Return how much further from the targets a pull takes its box.
 
@@ -195,7 +195,7 @@ def _gain(work: Work, width: int, choice: int) -> int:
     return after - before + 2 * (before == 0) - 2 * (after == 0)
 
 
-@kernel
+@kernel_part
 def _solved(work: Work) -> bool:
     """Return whether every box is on a target."""
     for box in work.boxes:  # noqa: SIM110 - numba compiles no generator expressions
@@ -204,7 +204,7 @@ def _solved(work: Work) -> bool:
     return True
 
 
-@kernel
+@kernel_part
 def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tuple[int, int]:
     """Pull a box one to `_MAX_PULL` cells; return the player's cell and path length."""
     box, action = choice // 4, choice % 4
@@ -227,7 +227,7 @@ def _pull(work: Work, width: int, choice: int, player: int, length: int) -> tupl
     return player, length
 
 
-@kernel
+@kernel_part
 def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]:
     """Leave the solved position by random pulls and keep the furthest position met.
 

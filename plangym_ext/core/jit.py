@@ -1,4 +1,4 @@
-"""The two ways in which functions of this library are compiled by numba.
+"""The ways in which functions of this library are compiled by numba.
 
 Options that change numbers are set here, once: `error_model="numpy"` divides as numpy does,
 without a check of every divisor; `fastmath` is off everywhere, so that every sum is added in
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numba
 
 from plangym_ext.core.kernel_cache import KernelCache
+from plangym_ext.core.parts import Part
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,13 +28,27 @@ def kernel(function: Function) -> Function:
     return _kept(function, numba.njit(**_OPTIONS)(function))
 
 
+def kernel_part(function: Function) -> Function:
+    """Compile as part of the kernels that call the function, see `parts`; for no others.
+
+    The compiler decides whether it is called there or its text copied.
+    """
+    return _part(function, _OPTIONS)
+
+
 def kernel_inline(function: Function) -> Function:
-    """Compile as `kernel` does, as part of the kernels that call the function.
+    """Compile as `kernel_part` does, and have the text copied to each place of a call.
 
     A call copies what describes each array that is passed on, which can take longer than
     the function itself.
     """
-    return _kept(function, numba.njit(forceinline=True, **_OPTIONS)(function))
+    return _part(function, {"forceinline": True, **_OPTIONS})
+
+
+def _part(function: Function, options: Any) -> Function:
+    if numba.njit(function) is function:  # NUMBA_DISABLE_JIT: for debuggers
+        return function
+    return _kept(function, Part(function, options))
 
 
 def _kept(function: Function, compiled: Any) -> Function:

@@ -91,12 +91,13 @@ def type_of(value: Any) -> Any:
 
 def _register_marked(function: Callable[..., Any]) -> None:
     register_jitable = _module("numba.extending").register_jitable
+    options = _module("plangym_ext.core.parts").PART_OPTIONS
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:
         if isinstance(marked, types.FunctionType) and marked not in _registered:
             _registered.add(marked)
-            register_jitable(forceinline=marked in _inline, no_cfunc_wrapper=True)(marked)
+            register_jitable(forceinline=marked in _inline, **options)(marked)
 
 
 #: Compiled functions of this process, by name, what they were made of and argument types.

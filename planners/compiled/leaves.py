@@ -107,7 +107,8 @@ def make_observe(
         tree.reward[b, node] = reward
         tree.discount[b, node] = 0.0 if over else sign * job.discount
         tree.value[b, node] = rated
-        tree.prior[b, node, :] = 1.0 / tree.prior.shape[2]
+        for a in range(tree.prior.shape[2]):
+            tree.prior[b, node, a] = 1.0 / tree.prior.shape[2]
         if has_masks and not over:
             restrict_prior(tree, b, node)
         job.counts[0, b] += 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance
 from plangym_ext.planners.compiled.waves import LEFT, withdraw
 from plangym_ext.planners.trees.gumbel import Halving
@@ -71,7 +71,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
     return wave
 
 
-@kernel
+@kernel_part
 def remember(tree: Tree, full: Array, b: int) -> Before:
     """Copy what `undo` puts back: backups of intermediate values cannot be taken back."""
     size = tree.size[b]
@@ -79,7 +79,7 @@ def remember(tree: Tree, full: Array, b: int) -> Before:
     return Before(size, visits, q, tree.q_low[b], tree.q_high[b], full[b])
 
 
-@kernel
+@kernel_part
 def undo(tree: Tree, full: Array, b: int, leaves: Array, before: Before) -> None:
     """Make tree b as it was before a wave that has selected `leaves`."""
     withdraw(tree, b, leaves, before.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance, make_observe
 from plangym_ext.planners.simulator import SimulatorFunctions
 from plangym_ext.planners.trees.borrowed import borrowed
@@ -29,7 +29,7 @@ LEFT = -1
 MakeWave = Callable[[Callable[..., bool]], Callable[..., int]]
 
 
-@kernel
+@kernel_part
 def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
     """Take simulations that were selected, and all nodes from `size` on, out of tree b."""
     for i in range(len(leaves)):
@@ -42,7 +42,7 @@ def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
     tree.size[b] = size
 
 
-@kernel
+@kernel_part
 def copy_counts(source: Array, target: Array, b: int) -> None:
     """Copy column b of `[4, B]`; a slice would bring in the text of its error, compiled."""
     for i in range(len(source)):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.planners.plans import Budget
 from plangym_ext.planners.rating import Rating
 
@@ -79,7 +79,7 @@ def tally_each(counter: Array, rows: Array, costs: Array) -> None:
         counter[rows[i]] += costs[i]
 
 
-@kernel
+@kernel_part
 def tally_steps(counters: Array, rows: Array) -> None:
     """Add a model step, an expansion and a restore to `counters` `[4, B]` for each of `rows`."""
     for b in rows:

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.planners.lockstep.costs import tally, tally_steps
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving
@@ -116,7 +116,7 @@ def write_and_select(
     return size, num_new
 
 
-@kernel
+@kernel_part
 def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> None:
     """Write what is known about the new nodes of a wave, and back up all its leaves."""
     size, _ = result.sizes
@@ -130,7 +130,7 @@ def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> 
         tallies.full[b] = tree.size[b] == tree.parent.shape[1]
 
 
-@kernel
+@kernel_part
 def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
     """Return how many leaves of a wave each tree may have, `[B]` int64."""
     left = np.empty(len(tallies.done), np.int64)

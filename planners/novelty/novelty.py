@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -63,7 +63,7 @@ def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
 
 
-@kernel
+@kernel_part
 def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     """Write a node's features into the tables; whether one was new at its depth.
 
@@ -85,7 +85,7 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     return new
 
 
-@kernel
+@kernel_part
 def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
     """Mark a node as solved, and its parents as far as all they allow is solved."""
     novelty.solved[b, node] = True
@@ -99,7 +99,7 @@ def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
         node = tree.parent[b, node]
 
 
-@kernel
+@kernel_part
 def draw_below(novelty: Novelty, b: int, bound: int) -> int:
     """Draw from 0, ..., bound - 1; xorshift64* (Vigna 2016), one generator per tree."""
     x = novelty.chance[b]
@@ -111,7 +111,7 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
     return int((x >> np.uint64(33)) % np.uint64(bound))
 
 
-@kernel
+@kernel_part
 def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
     """Return whether a walk may take an action: legal, its child neither solved nor pending."""
     child = tree.children[b, node, action]
@@ -120,7 +120,7 @@ def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bo
     )
 
 
-@kernel
+@kernel_part
 def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
     """Draw one of the actions that lead on; NO_ACTION if there is none."""
     count = 0
@@ -137,7 +137,7 @@ def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
     return NO_ACTION
 
 
-@kernel
+@kernel_part
 def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array) -> int:
     """Return the action to the best child that leads on; NO_ACTION if none is there yet."""
     action, best = NO_ACTION, -np.inf
@@ -150,7 +150,7 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
     return action
 
 
-@kernel
+@kernel_part
 def walk_down(
     tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int, greed: float, returns: Array
 ) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.features import COLOURS
 from plangym_ext.planners.trees.tree import Array
 
@@ -97,7 +97,7 @@ def number_colours(number: Array, rows: Array, features: Array) -> int:
     return most
 
 
-@kernel
+@kernel_part
 def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, slack: int) -> bool:
     """Write the pairs of a node into the tables; whether one was new at its depth.
 
@@ -126,7 +126,7 @@ def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, 
     return new
 
 
-@kernel
+@kernel_part
 def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
     """Return `[K, R + 1]` uint64: the tiles of each colour, one bit each, and their count.
 
@@ -149,7 +149,7 @@ def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
     return tiles
 
 
-@kernel
+@kernel_part
 def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
     """Write the offsets from all tiles of one colour to all of another; whether any are.
 
@@ -161,7 +161,8 @@ def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
     rows = len(tiles) - 1
     if mirrored[rows] == 0 or tiles[rows] == 0:
         return False
-    found[:] = 0
+    for row in range(len(found)):
+        found[row] = np.uint64(0)
     # Offsets are sums of the one's mirrored places and the other's, so either may be gone
     # through tile by tile: that with fewer.
     few, many = (mirrored, tiles) if mirrored[rows] < tiles[rows] else (tiles, mirrored)
@@ -176,7 +177,7 @@ def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
     return True
 
 
-@kernel
+@kernel_part
 def see_offsets(table: Array, found: Array, depth: int, slack: int) -> bool:
     """Write offsets `[2 R - 1]` of two colours into their table; whether one was new."""
     new = False

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
+from plangym_ext.core.parts import PART_OPTIONS
+
 Value = TypeVar("Value")
 
 
@@ -47,5 +49,8 @@ def _strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 _strip_all: Any = _without_owner
+_INLINE: Any = {"forceinline": True, **PART_OPTIONS}
 # Two functions without annotations, as numba compares their signatures.
-overload(borrowed)(lambda value: lambda value: _strip_all(value))  # noqa: ARG005
+overload(borrowed, jit_options=_INLINE)(
+    lambda value: lambda value: _strip_all(value)  # noqa: ARG005
+)

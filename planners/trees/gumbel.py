@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.jit import kernel, kernel_part
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.trees.rules import value_scale
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
@@ -85,7 +85,7 @@ def new_halving(
     return Halving(noise, considered.copy(), ends.copy())
 
 
-@kernel
+@kernel_part
 def improved_logits(
     tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float, out: Array
 ) -> None:
@@ -125,7 +125,7 @@ def improved_logits(
         out[a] += factor * (q - origin) * width
 
 
-@kernel
+@kernel_part
 def halving_action(
     tree: Tree, b: int, halving: Halving, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -153,7 +153,7 @@ def halving_action(
     return best
 
 
-@kernel
+@kernel_part
 def improved_action(
     tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -225,5 +225,7 @@ def gumbel_summary(
             score = halving.noise[b, a] + logits[a]
             if count > most or (count == most and count > 0 and score > best_score):
                 best[b], most, best_score = a, count, score
-        weights[b, :] = np.exp(logits - logits.max())
+        top = logits.max()
+        for a in range(len(logits)):
+            weights[b, a] = math.exp(logits[a] - top)
         weights[b, :] /= weights[b, :].sum()

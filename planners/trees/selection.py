@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.jit import kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.trees.rules import puct_action, uct_action
@@ -106,7 +106,7 @@ def select_leaves(
     return count
 
 
-@kernel
+@kernel_part
 def select_wave(
     tree: Tree,
     limits: Array,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.rules import SCALE_TREE
 from plangym_ext.planners.trees.tree import (
@@ -65,7 +65,7 @@ def unit(tree: Tree, b: int, soft: Soft) -> float:
     return spread if soft.scale == SCALE_TREE and spread > 0.0 else 1.0
 
 
-@kernel
+@kernel_part
 def known_returns(tree: Tree, b: int, node: int, soft: Soft, out: Array) -> int:
     """Write the return of every action of a node, -inf where there is none yet.
 
@@ -89,7 +89,7 @@ def known_returns(tree: Tree, b: int, node: int, soft: Soft, out: Array) -> int:
     return count
 
 
-@kernel
+@kernel_part
 def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
     """Turn returns `[A]`, at least one of them finite, into the policy, in place."""
     top = -np.inf
@@ -118,7 +118,7 @@ def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
         returns[a] = max((returns[a] - top) / temperature - threshold, 0.0)
 
 
-@kernel
+@kernel_part
 def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write what follows a node is worth: by the actions with a return, or else its rating."""
     soft.value[b, node], soft.entropy[b, node] = tree.value[b, node], 0.0
@@ -157,7 +157,7 @@ def exploration(num_actions: int, visits: int, epsilon: float) -> float:
     return min(1.0, epsilon * num_actions / math.log(1.0 + visits))
 
 
-@kernel
+@kernel_part
 def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     """Return the action that brings visits closest to the policy, NO_ACTION if there is none.
 
@@ -239,7 +239,7 @@ def select_soft(tree: Tree, limits: Array, soft: Soft, rows: Array, leaves: Arra
     return count
 
 
-@kernel
+@kernel_part
 def _leaf(tree: Tree, b: int, soft: Soft) -> int:
     """Walk tree b from its root to a leaf and return it; -1 if there is none to be had."""
     # As a literal, all that is called from here would be compiled a second time for it.
@@ -290,7 +290,7 @@ def revalue(tree: Tree, soft: Soft, rows: Array) -> None:
             _settle(tree, b, node, soft)
 
 
-@kernel
+@kernel_part
 def _settle(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write value and q of a node whose children have theirs."""
     set_value(tree, b, node, soft)
@@ -328,7 +328,7 @@ def adapt_temperature(tree: Tree, soft: Soft, rows: Array, target: float) -> Non
         soft.temperature[b] = 10.0 ** ((low + high) / 2.0)
 
 
-@kernel
+@kernel_part
 def mean_entropy(tree: Tree, b: int, soft: Soft, temperature: float) -> float:
     """Return the mean share of entropy in tree b that a temperature has, -1 if there is none."""
     total, count = 0.0, 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, choose
 from plangym_ext.planners.trees.tree import (
@@ -26,7 +26,7 @@ from plangym_ext.planners.trees.tree import (
 )
 
 
-@kernel
+@kernel_part
 def is_expanded(tree: Tree, b: int, node: int) -> bool:
     """Return whether a node has any child; such a node has all of its legal ones."""
     found = False
@@ -35,7 +35,7 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
     return found
 
 
-@kernel
+@kernel_part
 def select_nodes(
     tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
 ) -> int:
@@ -83,12 +83,13 @@ def select_frontier(
     count = 0
     for b in range(len(limits)):
         more = select_nodes(tree, b, limits[b], selection, halving, leaves[count:])
-        rows[count : count + more] = b
+        for i in range(count, count + more):
+            rows[i] = b
         count += more
     return count
 
 
-@kernel
+@kernel_part
 def add_children(
     tree: Tree, rows: Array, nodes: Array, new_rows: Array, new_nodes: Array, counts: Array
 ) -> int:
@@ -124,7 +125,7 @@ def add_children(
     return total
 
 
-@kernel
+@kernel_part
 def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
     """Count the rating of L new nodes as their first visit, so that their q is defined."""
     for i in range(len(nodes)):
@@ -137,7 +138,7 @@ def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
         tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
 
 
-@kernel
+@kernel_part
 def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
     """Credit a return from a node of tree b on to every edge above it, in place.
 
@@ -157,7 +158,7 @@ def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
         node = tree.parent[b, node]
 
 
-@kernel
+@kernel_part
 def observed(tree: Tree, rows: Array, leaves: Array) -> None:
     """Take L simulations, as `select_frontier` counted them, out of flight."""
     for i in range(len(leaves)):

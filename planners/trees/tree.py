@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 
 ROOT = 0
@@ -97,9 +97,10 @@ def restart(tree: Tree, rows: Array) -> None:
         tree.visits[b, ROOT] = 0
         tree.unobserved[b, ROOT] = 0
         tree.q[b, ROOT] = 0.0
-        tree.children[b, ROOT, :] = UNVISITED
-        tree.prior[b, ROOT, :] = 1.0 / tree.prior.shape[2]
-        tree.legal[b, ROOT, :] = True
+        for a in range(tree.children.shape[2]):
+            tree.children[b, ROOT, a] = UNVISITED
+            tree.prior[b, ROOT, a] = 1.0 / tree.prior.shape[2]
+            tree.legal[b, ROOT, a] = True
 
 
 @kernel_inline
@@ -162,7 +163,7 @@ class NewNodes(NamedTuple):
     swaps: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
 
 
-@kernel
+@kernel_part
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
     """Write what model and rater answered about new nodes, in place.
 
@@ -184,10 +185,10 @@ def expand(tree: Tree, new: NewNodes, discount: float) -> None:
         b, n = new.rows[i], new.nodes[i]
         tree.reward[b, n] = new.reward[i]
         tree.value[b, n] = 0.0
-        tree.prior[b, n, :] = uniform
-        tree.legal[b, n, :] = True
-        if len(new.legal):
-            tree.legal[b, n, :] = new.legal[i]
+        # Number by number: of one array in another, all of the error's text is compiled too.
+        for a in range(tree.legal.shape[2]):
+            tree.prior[b, n, a] = uniform
+            tree.legal[b, n, a] = new.legal[i, a] if len(new.legal) else True
         if new.terminated[i]:
             tree.kind[b, n] = TERMINATED
             tree.discount[b, n] = 0.0
@@ -198,7 +199,8 @@ def expand(tree: Tree, new: NewNodes, discount: float) -> None:
             tree.discount[b, n] = -discount
         tree.value[b, n] = new.value[rated]
         if len(new.prior):
-            tree.prior[b, n, :] = new.prior[rated]
+            for a in range(tree.prior.shape[2]):
+                tree.prior[b, n, a] = new.prior[rated, a]
         if len(new.legal):
             restrict_prior(tree, b, n)
         rated += 1
@@ -228,7 +230,7 @@ def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
     tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])
 
 
-@kernel
+@kernel_part
 def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     """Credit one simulation per leaf to every edge up to its root, in place.
 

@@ -30,6 +30,7 @@ REDUCED: dict[str, str] = {
     "everything.py": "--envs CartPole-v1 --rows 16 --rounds 1 --seconds 0.02",
     "expert.py": "--quick --only NarrowPath --seeds 0",
     "explore.py": "--only memory --frames 6400 --rows 16",
+    "first_plans.py": "--only cem --backends kernel --rounds 1",
     "forge.py": "--count 10",
     "forked.py": "--quick --only CartPole --seeds 0",
     "kills.py": "--kills 3 --envs cartpole",

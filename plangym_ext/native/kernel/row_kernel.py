@@ -104,7 +104,8 @@ def make_loop(
             batch.steps[row], batch.env_steps[row] = taken, env_steps
             if autoreset and (terminated or truncated):
                 observe(state, params, batch.final_obs[row])
-                if not all_finite(batch.final_obs[row]):
+                # As a batch of one: of other dimensions it would be compiled once more.
+                if not all_finite(batch.final_obs[row : row + 1]):
                     return row
                 reset(state, params)
                 reset_info(state, params, batch.reset_info[row])

@@ -185,7 +185,7 @@ def _functions(
 
     def float_obs_is_finite(context: Any, rows: Any, row: int, lane: int) -> Any:
         observe(rows.state[row], context.params, context.obs[lane])
-        return all_finite(context.obs[lane])
+        return all_finite(context.obs[lane : lane + 1])  # as `row_kernel` has it
 
     def whole_numbers_are_finite(context: Any, rows: Any, row: int, lane: int) -> bool:  # noqa: ARG001
         return True
@@ -203,7 +203,8 @@ def _functions(
         return False
 
     def no_mask(context: Any, lane: int, out: Any) -> None:  # noqa: ARG001 - as `mask_of`
-        out[:] = True
+        for action in range(out.size):
+            out[action] = True
 
     return Functions(
         check_row,

@@ -1,0 +1,82 @@
+"""Parts of kernels are compiled once, within what calls them, and alone where Python calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba.core import event
+
+from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+
+def compiled(recorder):
+    """How often each function was compiled, by its name."""
+    names = [e.data["dispatcher"].py_func.__name__ for _, e in recorder.buffer if e.is_start]
+    return {name: names.count(name) for name in names}
+
+
+def test_a_part_is_compiled_once_for_indices_of_all_kinds():
+    @kernel_part
+    def item(values, i):
+        return values[i]
+
+    @kernel
+    def total(values, places):
+        found = item(values, 0)
+        for i in range(len(places)):
+            found += item(values, i) + 100 * item(values, places[i])
+        return found
+
+    values, places = np.array([1.0, 2.0, 4.0]), np.array([2, 0], np.int32)
+    with event.install_recorder("numba:compile") as recorder:
+        # 1 + (1 + 400) + (2 + 100)
+        assert total(values, places) == 504.0
+    assert compiled(recorder) == {"total": 1, "item": 1}
+
+
+def test_parts_of_parts_and_their_exceptions_reach_the_kernel():
+    @kernel_inline
+    def inner(x):
+        if x < 0:
+            raise ValueError("below zero")
+        return x + 1
+
+    @kernel_part
+    def outer(x):
+        return 10 * inner(x)
+
+    @kernel
+    def whole(x):
+        return outer(x) + inner(x)
+
+    assert whole(2) == 33
+    with pytest.raises(ValueError, match="below zero"):
+        whole(-1)
+
+
+@pytest.mark.parametrize("decorator", [kernel_part, kernel_inline])
+def test_from_python_a_part_is_a_kernel_of_its_own(decorator, tmp_path):
+    @decorator
+    def twice(x):
+        return x + x
+
+    @kernel
+    def four_times(x):
+        return twice(twice(x))
+
+    assert four_times(3) == 12
+    with event.install_recorder("numba:compile") as recorder:
+        assert twice(3) == 6
+        assert twice(1.5) == 3.0
+        assert twice(4) == 8
+    # Of each type once, at its first call.
+    assert compiled(recorder) == {"twice": 2}
+    # The kernel, and what Python has called.
+    assert len(list(tmp_path.glob("*.nbc"))) == 3
