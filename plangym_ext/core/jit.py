@@ -15,12 +15,24 @@ from typing import Any, TypeVar
 import numba
 
 from plangym_ext.core.kernel_cache import KernelCache
-from plangym_ext.core.parts import Part
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Whether parts are compiled as `parts` says: that is written for the insides of one version of
+#: numba. Under any other they are kernels, which compute the same and take longer to compile.
+HAS_PARTS = numba.version_info[:2] == (0, 68)
+
 # `Any`, as the stubs of numba do not know all of its options.
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def part_options() -> dict[str, Any]:
+    """Return what numba's own decorators of functions that kernels call are given."""
+    if not HAS_PARTS:
+        return {}
+    from plangym_ext.core.parts import PART_OPTIONS
+
+    return dict(PART_OPTIONS)
 
 
 def kernel(function: Function) -> Function:
@@ -29,7 +41,7 @@ def kernel(function: Function) -> Function:
 
 
 def kernel_part(function: Function) -> Function:
-    """Compile as part of the kernels that call the function, see `parts`; for no others.
+    """Compile as part of the kernels that call the function, see `parts`.
 
     The compiler decides whether it is called there or its text copied.
     """
@@ -46,8 +58,10 @@ def kernel_inline(function: Function) -> Function:
 
 
 def _part(function: Function, options: Any) -> Function:
-    if numba.njit(function) is function:  # NUMBA_DISABLE_JIT: for debuggers
-        return function
+    if not HAS_PARTS or numba.njit(function) is function:  # NUMBA_DISABLE_JIT: for debuggers
+        return _kept(function, numba.njit(**options)(function))
+    from plangym_ext.core.parts import Part
+
     return _kept(function, Part(function, options))
 
 

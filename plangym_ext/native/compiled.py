@@ -91,7 +91,7 @@ def type_of(value: Any) -> Any:
 
 def _register_marked(function: Callable[..., Any]) -> None:
     register_jitable = _module("numba.extending").register_jitable
-    options = _module("plangym_ext.core.parts").PART_OPTIONS
+    options = _module("plangym_ext.core.jit").part_options()
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from plangym_ext.core.parts import PART_OPTIONS
+from plangym_ext.core.jit import part_options
 
 Value = TypeVar("Value")
 
@@ -49,7 +49,7 @@ def _strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 _strip_all: Any = _without_owner
-_INLINE: Any = {"forceinline": True, **PART_OPTIONS}
+_INLINE: Any = {"forceinline": True, **part_options()}
 # Two functions without annotations, as numba compares their signatures.
 overload(borrowed, jit_options=_INLINE)(
     lambda value: lambda value: _strip_all(value)  # noqa: ARG005

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numba.core import event
 
-from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core import jit
+from plangym_ext.core.jit import HAS_PARTS, kernel, kernel_inline, kernel_part
 
 pytestmark = pytest.mark.slow
+of_this_numba = pytest.mark.skipif(not HAS_PARTS, reason="parts are for another version of numba")
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +24,7 @@ def compiled(recorder):
     return {name: names.count(name) for name in names}
 
 
+@of_this_numba
 def test_a_part_is_compiled_once_for_indices_of_all_kinds():
     @kernel_part
     def item(values, i):
@@ -61,6 +64,23 @@ def test_parts_of_parts_and_their_exceptions_reach_the_kernel():
         whole(-1)
 
 
+def test_under_another_numba_parts_are_kernels(monkeypatch):
+    monkeypatch.setattr(jit, "HAS_PARTS", False)
+    assert jit.part_options() == {}
+
+    @kernel_part
+    def below(x):
+        return x - 1
+
+    @kernel
+    def whole(x):
+        return below(x) * 2
+
+    assert type(below) is type(whole)
+    assert (whole(3), below(1.5)) == (4, 0.5)
+
+
+@of_this_numba
 @pytest.mark.parametrize("decorator", [kernel_part, kernel_inline])
 def test_from_python_a_part_is_a_kernel_of_its_own(decorator, tmp_path):
     @decorator
