@@ -62,3 +62,17 @@ def check_players(planner: Any, model: Any) -> None:
         f"{name}: env must have {'one or two players' if planner.two_players else 'one player'}; "
         f"got {count} in {model}. MCTS and STS plan for two whose gains are each other's losses."
     )
+
+
+def check_one_player(env: Any, where: str) -> None:
+    """Refuse an env with more players than one where rewards are added up over an episode.
+
+    Raises:
+        WrongKind: that is so.
+    """
+    count = num_players(env)
+    if count != 1:
+        raise WrongKind(
+            f"{where}: the env must have one player, whose rewards are added up; got {count} in "
+            f"{env}. Have it play the others' moves within step, such as a wrapper does."
+        )

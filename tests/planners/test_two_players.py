@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from planners.minimax import Minimax
+from minimax import Minimax
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv

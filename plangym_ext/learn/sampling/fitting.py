@@ -10,6 +10,7 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.planners.players import check_one_player
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -40,12 +41,13 @@ def check_vector_env(venv: Any, where: str) -> None:
     """Refuse a vector env that cannot be sampled from.
 
     Raises:
-        WrongKind: it is none.
+        WrongKind: it is none, or its envs have several players.
         InvalidOption: it does not reset in the step that ends an episode, or its envs have
             spaces of their own.
     """
     if not isinstance(venv, PlanVectorEnv):
         raise WrongKind(f"{where}: must be a vector env, as make_vec makes them; got {venv!r}.")
+    check_one_player(venv, where)
     mode = venv.autoreset_mode
     if mode is not AutoresetMode.SAME_STEP:
         raise InvalidOption(

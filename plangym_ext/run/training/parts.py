@@ -10,11 +10,12 @@ from typing import Any
 
 import plangym_ext
 from plangym_ext.core.own_modules import load_own_class
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, WrongKind
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.learn.sampling.starts import Starts
+from plangym_ext.planners.players import check_one_player
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
@@ -55,7 +56,17 @@ class Parts:
 
         Raises:
             IncompleteState: its states are not exact; nothing can be planned with them.
+            WrongKind: it has several players.
         """
+        env = self._made_env(changed)
+        try:
+            check_one_player(env, "training")
+        except WrongKind:
+            env.close()
+            raise
+        return env
+
+    def _made_env(self, changed: Mapping[str, Any] | None) -> Any:
         settings = self.config.env
         kwargs = {**settings.kwargs, **(changed or {})}
         if self.config.agent is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from training_runs import log, small, weights
 
+import plangym_ext
 from plangym_ext.errors import (
     DamagedCheckpoint,
     FolderTaken,
@@ -17,8 +18,10 @@ from plangym_ext.errors import (
     ForeignNetwork,
     InvalidOption,
     LossNotFinite,
+    WrongKind,
 )
 from plangym_ext.learn import NetworkConfig, make_network
+from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.callbacks import Callback, StopAt
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 from plangym_ext.run.training.runner import Runner
@@ -217,6 +220,15 @@ def test_a_checkpoint_that_was_cut_short_is_refused(finished):
     with pytest.raises(DamagedCheckpoint):
         Trained(finished)
     assert files(finished) == before
+
+
+def test_a_game_of_two_players_is_refused(tmp_path):
+    game, message = "plangym_ext/TicTacToe-v0", "training: the env must have one player"
+    with pytest.raises(WrongKind, match=message):
+        Runner(compose(["ppo_cartpole", {"env": {"id": game}}]), tmp_path / "run")
+    with pytest.raises(WrongKind, match=message):
+        Runner(small(), tmp_path / "run", make_env=lambda **_: plangym_ext.make(game))
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):
