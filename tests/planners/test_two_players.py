@@ -82,7 +82,7 @@ def wrong_choices(planner, env, oracle, boards):
 def test_choices_are_those_of_minimax(game, oracle, selection):
     # All of them take a minute.
     boards = oracle.positions()[:: 1 if os.environ.get("PYTEST_LONG") else 61]
-    planner = MCTS(4000, discount=1.0, selection=selection, value_scale="none")
+    planner = MCTS(8000, discount=1.0, selection=selection, value_scale="none")
     assert not wrong_choices(planner, game, oracle, boards)
 
 

@@ -114,7 +114,8 @@ def test_help_lists_settings_with_their_defaults(capsys):
         main(["train", "cartpole", "--help"])
     out = " ".join(capsys.readouterr().out.split())
     assert "--trainer.learning_rate X" in out
-    assert "games that are played side by side. (default: 32)" in out
+    said = 'games that are played side by side; of "solutions" the games of a round. (default: 32)'
+    assert said in out
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     assert "cartpole" in capsys.readouterr().out
