@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
     from plangym_ext.planners.rollouts.fractal import FractalMC
     from plangym_ext.planners.rollouts.spo import SPO
+    from plangym_ext.planners.rollouts.tsmcts import TSMCTS
     from plangym_ext.planners.trees.file import read_tree, write_tree
     from plangym_ext.planners.visited import demonstrated_states, visited_states
 
@@ -60,6 +61,7 @@ __all__ = [
     "SPO",
     "STS",
     "TENTS",
+    "TSMCTS",
     "BanditShooting",
     "BestFirst",
     "Budget",
@@ -99,6 +101,7 @@ _HOME = {
     "BanditShooting": "rollouts.bandit_shooting",
     "DiscreteShooting": "rollouts.discrete_shooting",
     "SPO": "rollouts.spo",
+    "TSMCTS": "rollouts.tsmcts",
     "STS": "mcts.sts",
     "CEM": "continuous.cem",
     "ANTS": "mcts.ants",

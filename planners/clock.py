@@ -6,7 +6,7 @@ import functools
 import math
 import time
 
-from plangym_ext.core.compiling import compile_seconds
+from plangym_ext.core.compiling.progress import compile_seconds
 
 
 class Clock:

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core import event
 
-from plangym_ext.core.compiling import (
+from plangym_ext.core.compiling.progress import (
     begin_announced,
     begin_compiling,
     end_announced,

@@ -54,7 +54,7 @@ class Move:
         episode: which of the episodes played side by side; 0 for one alone.
         action: what was played.
         reward: what it earned.
-        total: rewards so far, this one included.
+        total: what was earned so far, this reward included; of two players: by player 0.
         terminated: the episode has ended.
         truncated: the episode was cut.
         state: `[S]` uint8 after the step.
@@ -86,10 +86,11 @@ class Episode:
     Attributes:
         seed: what the episode was played with.
         actions: `[T, *act]`, elements of the action space.
-        rewards: `[T]` float64.
+        rewards: `[T]` float64, each of the player who moved.
         terminated: it came to an end.
         truncated: the env cut it. If neither, `max_steps` was reached.
         budget: what all plans cost together.
+        players: `[T]` int8, who moved, 0 or 1; None: the env has one player.
     """
 
     seed: int
@@ -98,6 +99,7 @@ class Episode:
     terminated: bool
     truncated: bool
     budget: Budget
+    players: npt.NDArray[np.int8] | None = None
 
     @property
     def length(self) -> int:
@@ -106,8 +108,10 @@ class Episode:
 
     @property
     def return_(self) -> float:
-        """The undiscounted sum of rewards."""
-        return float(sum(self.rewards.tolist()))
+        """What was earned, undiscounted; of two players: by player 0, who loses what 1 earns."""
+        players = [None] * self.length if self.players is None else self.players.tolist()
+        pairs = zip(self.rewards.tolist(), players, strict=True)
+        return float(sum(_earned(reward, player) for reward, player in pairs))
 
 
 @overload
@@ -242,6 +246,7 @@ class _Record:
         self.game, self.index = game, index
         self.actions: list[Any] = []
         self.rewards: list[float] = []
+        self.players: list[int | None] = []
         self.budget, self.total = Budget(), 0.0
         self.terminated = self.truncated = False
 
@@ -251,7 +256,8 @@ class _Record:
         self.terminated, self.truncated = step.terminated, step.truncated
         self.actions.append(plan.action)
         self.rewards.append(step.reward)
-        self.total += step.reward
+        self.players.append(step.player)
+        self.total += _earned(step.reward, step.player)
         self.budget += plan.budget
         return Move(
             step=len(self.actions) - 1,
@@ -274,6 +280,7 @@ class _Record:
 
     def episode(self) -> Episode:
         """Return what was played."""
+        two = bool(self.players) and self.players[0] is not None
         return Episode(
             seed=self.game.seed,
             actions=np.array(self.actions),
@@ -281,7 +288,13 @@ class _Record:
             terminated=self.terminated,
             truncated=self.truncated,
             budget=self.budget,
+            players=np.array(self.players, np.int8) if two else None,
         )
+
+
+def _earned(reward: float, player: int | None) -> float:
+    """Return what a reward is to the first player: what the second one earns, it loses."""
+    return -reward if player == 1 else reward
 
 
 def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:

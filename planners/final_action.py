@@ -26,6 +26,22 @@ def most_visited(
     return int(top[np.argmax(scores[top])])
 
 
+def highest(
+    visits: npt.NDArray[np.integer[Any]],
+    scores: npt.NDArray[np.float64],
+    order: npt.NDArray[np.integer[Any]],
+) -> int:
+    """Return the action of the highest score; among equals the most visited, then as in the order.
+
+    Args:
+        visits: `[A]`, how often each was tried.
+        scores: `[A]`, how good each is; NaN: not known, never returned if one is known.
+        order: `[A]`, a permutation of the actions.
+    """
+    known = np.where(np.isnan(scores), -np.inf, scores)
+    return most_visited(np.where(known == known.max(), visits, -1), known, order)
+
+
 def sampled(visits: npt.NDArray[np.integer[Any]], temperature: float, rng: Rng) -> int:
     """Draw an action with probability proportional to visits**(1 / temperature).
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 # A few thousand times what one operation rounds: what long sums of rewards come to.
 _ROUNDING = 1e-12

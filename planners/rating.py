@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States

@@ -83,6 +83,10 @@ PLANNERS: dict[str, Entry] = {
         "plangym_ext.planners.rollouts.spo:SPO",
         "particles of a policy, drawn anew by their advantages, discrete actions",
     ),
+    "tsmcts": Entry(
+        "plangym_ext.planners.rollouts.tsmcts:TSMCTS",
+        "such particles from each action, the worse half dropped in turn, discrete actions",
+    ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
         "rollouts judged by their first action, discrete actions",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from plangym_ext.planners.model import SearchModel, States
@@ -25,6 +25,17 @@ class SimulatorFunctions(Protocol):
     swaps: Callable[..., bool]  # (context, lane): whether the other player moves next there
 
 
+class Threads(Protocol):
+    """Threads that share work in compiled code."""
+
+    @property
+    def most(self) -> int:
+        """How many, the caller's among them."""
+
+    def run(self, function: Callable[..., Any], shares: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what the function returns for each share of arguments, a thread each."""
+
+
 class Simulator(Protocol):
     """An env whose rules are compiled, as `env.simulator()` hands it out.
 
@@ -42,6 +53,10 @@ class Simulator(Protocol):
     @property
     def has_masks(self) -> bool:
         """Whether states allow some actions only."""
+
+    @property
+    def threads(self) -> Threads:
+        """Those that may share the trees of a search."""
 
     def rows(self, states: States) -> Any:
         """Return views of `[M, S]` uint8, M at least 2, that functions step in place."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 
 _LOW32 = 0xFFFFFFFF
 #: Random words are made so many at a time: a loop over them runs on whole vectors.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,

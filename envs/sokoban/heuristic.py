@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,

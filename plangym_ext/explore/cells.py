@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption
 

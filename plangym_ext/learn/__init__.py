@@ -24,35 +24,37 @@ if TYPE_CHECKING:
     from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
     from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
     from plangym_ext.learn.agents.teacher import Teacher as Teacher
-    from plangym_ext.learn.algorithms.a2c import A2C as A2C
-    from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig as DDPGConfig
-    from plangym_ext.learn.algorithms.actor_critic_config import SACConfig as SACConfig
-    from plangym_ext.learn.algorithms.actor_critic_config import TD3Config as TD3Config
-    from plangym_ext.learn.algorithms.advantage_config import AdvantageConfig as AdvantageConfig
-    from plangym_ext.learn.algorithms.config import A2CConfig as A2CConfig
-    from plangym_ext.learn.algorithms.config import PPOConfig as PPOConfig
-    from plangym_ext.learn.algorithms.config import PQNConfig as PQNConfig
-    from plangym_ext.learn.algorithms.config import ReinforceConfig as ReinforceConfig
-    from plangym_ext.learn.algorithms.config import VTraceConfig as VTraceConfig
-    from plangym_ext.learn.algorithms.ddpg import DDPG as DDPG
-    from plangym_ext.learn.algorithms.distributional import C51 as C51
-    from plangym_ext.learn.algorithms.distributional import QRDQN as QRDQN
-    from plangym_ext.learn.algorithms.distributional import Rainbow as Rainbow
-    from plangym_ext.learn.algorithms.dqn import DQN as DQN
     from plangym_ext.learn.algorithms.expert_config import ExpertConfig as ExpertConfig
     from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
-    from plangym_ext.learn.algorithms.off_policy_config import C51Config as C51Config
-    from plangym_ext.learn.algorithms.off_policy_config import DQNConfig as DQNConfig
-    from plangym_ext.learn.algorithms.off_policy_config import QRDQNConfig as QRDQNConfig
-    from plangym_ext.learn.algorithms.off_policy_config import R2D1Config as R2D1Config
-    from plangym_ext.learn.algorithms.off_policy_config import RainbowConfig as RainbowConfig
-    from plangym_ext.learn.algorithms.ppo import PPO as PPO
-    from plangym_ext.learn.algorithms.pqn import PQN as PQN
-    from plangym_ext.learn.algorithms.r2d1 import R2D1 as R2D1
-    from plangym_ext.learn.algorithms.reinforce import REINFORCE as REINFORCE
-    from plangym_ext.learn.algorithms.sac import SAC as SAC
-    from plangym_ext.learn.algorithms.td3 import TD3 as TD3
-    from plangym_ext.learn.algorithms.vtrace import VTrace as VTrace
+    from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DDPGConfig as DDPGConfig
+    from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig as SACConfig
+    from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TD3Config as TD3Config
+    from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
+    from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
+    from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
+    from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
+    from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
+    from plangym_ext.learn.algorithms.off_policy.ddpg import DDPG as DDPG
+    from plangym_ext.learn.algorithms.off_policy.distributional import C51 as C51
+    from plangym_ext.learn.algorithms.off_policy.distributional import QRDQN as QRDQN
+    from plangym_ext.learn.algorithms.off_policy.distributional import Rainbow as Rainbow
+    from plangym_ext.learn.algorithms.off_policy.dqn import DQN as DQN
+    from plangym_ext.learn.algorithms.off_policy.r2d1 import R2D1 as R2D1
+    from plangym_ext.learn.algorithms.off_policy.sac import SAC as SAC
+    from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
+    from plangym_ext.learn.algorithms.rollouts.a2c import A2C as A2C
+    from plangym_ext.learn.algorithms.rollouts.advantage_config import (
+        AdvantageConfig as AdvantageConfig,
+    )
+    from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
+    from plangym_ext.learn.algorithms.rollouts.config import PPOConfig as PPOConfig
+    from plangym_ext.learn.algorithms.rollouts.config import PQNConfig as PQNConfig
+    from plangym_ext.learn.algorithms.rollouts.config import ReinforceConfig as ReinforceConfig
+    from plangym_ext.learn.algorithms.rollouts.config import VTraceConfig as VTraceConfig
+    from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
+    from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
+    from plangym_ext.learn.algorithms.rollouts.reinforce import REINFORCE as REINFORCE
+    from plangym_ext.learn.algorithms.rollouts.vtrace import VTrace as VTrace
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -118,12 +120,12 @@ if TYPE_CHECKING:
 
 #: Public name -> module that defines it, below this package.
 _HOME = {
-    "A2C": "algorithms.a2c",
-    "A2CConfig": "algorithms.config",
+    "A2C": "algorithms.rollouts.a2c",
+    "A2CConfig": "algorithms.rollouts.config",
     "Acted": "agents.agent",
     "ActorCriticAgent": "agents.actor_critic",
     "Agent": "agents.agent",
-    "AdvantageConfig": "algorithms.advantage_config",
+    "AdvantageConfig": "algorithms.rollouts.advantage_config",
     "AgentConfig": "networks.agent_config",
     "AgentNetwork": "networks.agent_network",
     "AgentPlanner": "agents.agent_planner",
@@ -131,12 +133,12 @@ _HOME = {
     "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
-    "C51": "algorithms.distributional",
-    "C51Config": "algorithms.off_policy_config",
-    "DDPG": "algorithms.ddpg",
-    "DDPGConfig": "algorithms.actor_critic_config",
-    "DQN": "algorithms.dqn",
-    "DQNConfig": "algorithms.off_policy_config",
+    "C51": "algorithms.off_policy.distributional",
+    "C51Config": "algorithms.off_policy.config",
+    "DDPG": "algorithms.off_policy.ddpg",
+    "DDPGConfig": "algorithms.off_policy.actor_critic_config",
+    "DQN": "algorithms.off_policy.dqn",
+    "DQNConfig": "algorithms.off_policy.config",
     "DeterministicPolicyConfig": "networks.agent_config",
     "EpisodeRecord": "records",
     "EpisodeRecorder": "records",
@@ -161,32 +163,32 @@ _HOME = {
     "ObservationNormalizer": "transforms.observations",
     "OwnSchedule": "schedule",
     "POLICY_TARGETS": "targets",
-    "PPO": "algorithms.ppo",
-    "PPOConfig": "algorithms.config",
-    "PQN": "algorithms.pqn",
-    "PQNConfig": "algorithms.config",
+    "PPO": "algorithms.rollouts.ppo",
+    "PPOConfig": "algorithms.rollouts.config",
+    "PQN": "algorithms.rollouts.pqn",
+    "PQNConfig": "algorithms.rollouts.config",
     "PlannerAgent": "agents.planner_agent",
     "PolicyAgent": "agents.policy_agent",
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QAgentConfig": "networks.agent_config",
     "QConfig": "trainers.config",
-    "QRDQN": "algorithms.distributional",
-    "QRDQNConfig": "algorithms.off_policy_config",
+    "QRDQN": "algorithms.off_policy.distributional",
+    "QRDQNConfig": "algorithms.off_policy.config",
     "QTrainer": "trainers.supervised",
-    "R2D1": "algorithms.r2d1",
-    "R2D1Config": "algorithms.off_policy_config",
-    "REINFORCE": "algorithms.reinforce",
-    "Rainbow": "algorithms.distributional",
-    "RainbowConfig": "algorithms.off_policy_config",
+    "R2D1": "algorithms.off_policy.r2d1",
+    "R2D1Config": "algorithms.off_policy.config",
+    "REINFORCE": "algorithms.rollouts.reinforce",
+    "Rainbow": "algorithms.off_policy.distributional",
+    "RainbowConfig": "algorithms.off_policy.config",
     "RandomAgent": "agents.random_agent",
-    "ReinforceConfig": "algorithms.config",
+    "ReinforceConfig": "algorithms.rollouts.config",
     "Replay": "replay.base",
     "ReplayBuffer": "replay.uniform",
     "RewardNormalizer": "transforms.rewards",
     "RowNoise": "sampling.noise",
-    "SAC": "algorithms.sac",
-    "SACConfig": "algorithms.actor_critic_config",
+    "SAC": "algorithms.off_policy.sac",
+    "SACConfig": "algorithms.off_policy.actor_critic_config",
     "SamplerOptions": "sampling.options",
     "Schedule": "schedule",
     "SequenceReplay": "replay.sequences",
@@ -200,8 +202,8 @@ _HOME = {
     "StepReplay": "replay.steps",
     "SupervisedConfig": "trainers.config",
     "SupervisedTrainer": "trainers.supervised",
-    "TD3": "algorithms.td3",
-    "TD3Config": "algorithms.actor_critic_config",
+    "TD3": "algorithms.off_policy.td3",
+    "TD3Config": "algorithms.off_policy.actor_critic_config",
     "TDConfig": "trainers.config",
     "TDTrainer": "trainers.td",
     "TorchNoise": "distributions.torch_noise",
@@ -209,8 +211,8 @@ _HOME = {
     "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
     "ValueConfig": "trainers.config",
-    "VTrace": "algorithms.vtrace",
-    "VTraceConfig": "algorithms.config",
+    "VTrace": "algorithms.rollouts.vtrace",
+    "VTraceConfig": "algorithms.rollouts.config",
     "ValueTrainer": "trainers.supervised",
     "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",

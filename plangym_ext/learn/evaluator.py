@@ -82,6 +82,7 @@ class NetworkEvaluator:
         self._kind: str | None = None
         distribution = getattr(network, "distribution", None)
         self._discrete = distribution is None or distribution.num_actions is not None
+        # Dynamic: waves differ in their number of leaves, and each new one would be compiled.
         self._forward: Any = torch.compile(network, dynamic=True) if compile else network
 
     def __call__(self, obs: Any) -> Answer:

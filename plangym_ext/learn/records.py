@@ -90,6 +90,7 @@ class EpisodeRecorder:
                 f"their space; got None. Pass space=env.observation_space."
             )
         self._layout = None if space is None else _layout_of(space)
+        # An env may write its next observation into the same array.
         self._observations = [copy.deepcopy(obs)]
         self._legal = [legal]
         self._plans: list[Plan] = []
@@ -162,9 +163,11 @@ class EpisodeRecorder:
             terminated=self._ended[0],
             truncated=self._ended[1],
             root_values=np.array([plan.value for plan in plans], np.float64),
+            # None if a single plan has none: targets are of all steps or of none.
             policies=_stacked([plan.weights for plan in plans]),
             visits=_stacked([plan.visits if plan.chosen_by_visits else None for plan in plans]),
             q=_stacked([plan.q for plan in plans]),
+            # The mask of the last observation belongs to an action that was never taken.
             legal=stacked_masks(self._legal[:-1]),
             final_value=final_value,
             attributes=dict(attributes or {}),

@@ -82,6 +82,7 @@ def action_histogram_smooth(record: EpisodeRecord) -> Floats:
 
     They are never zero, and never 0 / 0.
     """
+    # Before the mask: illegal actions stay at 0.
     visits = _known(record.visits, "action_histogram_smooth", "visits") + 1.0
     if record.legal is not None:
         visits = np.where(record.legal, visits, 0.0)
@@ -124,6 +125,7 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
             "targets: an episode that was cut needs a value of what would have followed; its "
             "plans have none. Pass final_value to the record."
         )
+    # The search's value of the last state is r + gamma V of what follows, solved for V.
     return (last - reward) / discount if discount > 0.0 else 0.0
 
 

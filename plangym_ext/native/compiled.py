@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from plangym_ext.core.compiling import announced
-from plangym_ext.core.kernel_cache import KernelCache
+from plangym_ext.core.compiling.kernel_cache import KernelCache
+from plangym_ext.core.compiling.progress import announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def type_of(value: Any) -> Any:
 
 def _register_marked(function: Callable[..., Any]) -> None:
     register_jitable = _module("numba.extending").register_jitable
-    options = _module("plangym_ext.core.jit").part_options()
+    options = _module("plangym_ext.core.compiling.jit").part_options()
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:

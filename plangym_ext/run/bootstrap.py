@@ -56,8 +56,10 @@ def mean_interval(
     Source: Efron 1979, "Bootstrap methods: another look at the jackknife".
     """
     data = np.asarray(values, np.float64)
+    # A generator of its own: the same values have the same interval on every page.
     drawn = np.random.default_rng(seed).integers(len(data), size=(RESAMPLES, len(data)))
     found = STATISTICS[statistic](data[drawn])
+    # The percentile interval: quantiles of the resampled means themselves.
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
 
@@ -94,4 +96,5 @@ def episodes_for(values: Sequence[float], width: float, *, level: float = 0.95) 
         level: of the interval, which is taken for a normal one.
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
+    # A normal interval is 2 z s / sqrt(n) wide, solved for n.
     return max(1, math.ceil((2 * z * float(np.std(values, ddof=1)) / width) ** 2))

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from plangym_ext.core.compiling import LOGGER, compile_seconds
+from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
 from plangym_ext.run.progress import ProgressLine
 
 

@@ -34,6 +34,8 @@ class FolderLock(Closing):
             import fcntl
         except ImportError:  # not a Unix
             return
+        # Of this process: `flock` holds for the open file, so forks share it and must not let it
+        # go.
         descriptor = os.open(folder, os.O_RDONLY)
         self._release = weakref.finalize(self, _let_go, descriptor, fork_count())
         try:

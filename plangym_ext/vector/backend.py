@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.vector.memory.row_memory import ObsBuffer
 from plangym_ext.vector.memory.step_out import StepOut
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.shown import ObsBuffer
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from plangym_ext.core.invalid import MARKS, leaf_checks, remedy, surely_finite
 from plangym_ext.errors import InvalidObservation
-from plangym_ext.vector.memory.row_memory import ObsBuffer, layout_of
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.shown import ObsBuffer, layout_of
 
 
 class RowValues:

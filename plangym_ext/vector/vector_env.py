@@ -23,11 +23,8 @@ from plangym_ext.vector.arguments import (
     per_row,
 )
 from plangym_ext.vector.backend import RowStep, VectorBackend
-from plangym_ext.vector.env_rows import OWN_CALLS
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import infos_of, listed_infos, some_infos
-from plangym_ext.vector.memory.row_memory import layout_of
 from plangym_ext.vector.memory.step_out import (
     RESET_FIELDS,
     STEP_FIELDS,
@@ -37,7 +34,9 @@ from plangym_ext.vector.memory.step_out import (
 )
 from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
+from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.

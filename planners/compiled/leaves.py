@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel_inline
+from plangym_ext.core.compiling.jit import kernel_inline
 from plangym_ext.planners.rollouts.playouts import legal_action
 from plangym_ext.planners.simulator import SimulatorFunctions
 from plangym_ext.planners.trees.tree import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,10 @@ from plangym_ext.planners.simulator import RaterCode, Simulator, SimulatorFuncti
 _STEPS_PER_CALL = 1 << 20
 #: The same where a clock has to be looked at.
 _STEPS_PER_LOOK = 1 << 14
+#: Work that another thread is woken for: what it takes to begin is some 50 us.
+_WORK_PER_THREAD = 1 << 14
+#: Descending and backing up, in steps of a quick simulator.
+_WORK_PER_SIMULATION = 16
 
 
 def compiled_search(
@@ -82,6 +87,8 @@ class CompiledSearch:
         assert states.rows.shape[2] == simulator.width
         self.search, self._simulator, self._rating = search, simulator, rating
         batch, settings = len(search.done), search.settings
+        # One for each thread that may share the trees.
+        lanes = min(simulator.threads.most, batch)
         self._job = Job(
             wave_size=settings.wave_size,
             num_simulations=settings.num_simulations,
@@ -104,26 +111,26 @@ class CompiledSearch:
             wave=np.empty((batch, settings.wave_size), np.int32),
             left=np.zeros(batch, np.bool_),
             counts_before=np.zeros((4, batch), np.int64),
-            rewards=np.empty((1, rating.depth)),
+            rewards=np.empty((lanes, rating.depth)),
         )
-        # Rollouts step in the first row; `rows` takes no fewer than two.
-        scratch = simulator.rows(np.zeros((2, simulator.width), np.uint8))
+        # Rollouts step in the row of their lane; `rows` takes no fewer than two.
+        scratch = simulator.rows(np.zeros((max(2, lanes), simulator.width), np.uint8))
         # A view: compiled code steps the search's own states in place.
         flat = states.rows.reshape(-1, simulator.width)
-        self._places = Places(simulator.context(1), simulator.rows(flat), scratch)
+        self._places = Places(simulator.context(lanes), simulator.rows(flat), scratch)
         maker = _maker(make_wave, rating.value, simulator.has_masks)
-        self._loop = simulator.build(maker, self._arguments(1))
+        self._loop = simulator.build(maker, self._arguments(1, 0, batch))
 
     @property
     def _number(self) -> type:
         # As `play_out` draws: numbers of [0, 1) that choose among the legal, or actions.
         return np.float64 if self._simulator.has_masks else np.int64
 
-    def _arguments(self, waves: int) -> tuple[Any, ...]:
+    def _arguments(self, waves: int, first: int, stop: int, lane: int = 0) -> tuple[Any, ...]:
         search = self.search
-        batch = len(search.done)
         selection, halving = search.settings.selection, search.halving
-        return (search.tree, self._job, selection, halving, self._places, 0, batch, 0, waves)
+        where = (first, stop, lane, waves)
+        return (search.tree, self._job, selection, halving, self._places, *where)
 
     def check(self, states: npt.NDArray[np.uint8]) -> None:
         """Raise what the model raises at roots `[B, S]` that are damaged or foreign."""
@@ -146,18 +153,38 @@ class CompiledSearch:
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))
         if not job.rollouts:
-            return bool(self._loop(*self._arguments(waves)))
+            return self._grow(waves)
         rngs = self.search.rngs
         drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
         # How many numbers simulations need is known when they have ended.
         before = [rng.bit_generator.state for rng in rngs]
         self._draw(drawn)
-        more: bool = self._loop(*self._arguments(waves))
+        more = self._grow(waves)
         for b in np.flatnonzero(job.used < drawn).tolist():
             # As if only what was needed had been drawn.
             rngs[b].bit_generator.state = before[b]
             self._numbers(b, int(job.used[b]))
         return more
+
+    def _grow(self, waves: int) -> bool:
+        """Run at most `waves` waves in each tree; return whether there may be more.
+
+        Trees are shared among threads where that pays. They have nothing in common that is
+        written, and each draws its own numbers, so they are the same for any number of threads.
+        """
+        batch, threads = len(self.search.done), self._simulator.threads
+        count = self._num_threads(waves)
+        ends = [batch * k // count for k in range(count + 1)]
+        lanes = enumerate(itertools.pairwise(ends))
+        shares = [self._arguments(waves, *share, lane) for lane, share in lanes]
+        return any(threads.run(self._loop, shares))
+
+    def _num_threads(self, waves: int) -> int:
+        """Return how many threads share the trees."""
+        job, batch = self._job, len(self.search.done)
+        left = min(waves * job.wave_size, job.num_simulations)
+        work = batch * left * (job.cost + _WORK_PER_SIMULATION)
+        return max(1, min(self._simulator.threads.most, batch, work // _WORK_PER_THREAD))
 
     def _draw(self, counts: npt.NDArray[np.int64]) -> None:
         """Draw the numbers for `counts[b]` rollouts in tree b."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel_part
+from plangym_ext.core.compiling.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance
 from plangym_ext.planners.compiled.waves import LEFT, withdraw
 from plangym_ext.planners.trees.gumbel import Halving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plangym_ext.core.jit import kernel_part
+from plangym_ext.core.compiling.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance, make_observe
 from plangym_ext.planners.simulator import SimulatorFunctions
 from plangym_ext.planners.trees.borrowed import borrowed

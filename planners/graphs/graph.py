@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 NO_NODE = NO_ACTION = -1
 # How a walk ended: at a node to be expanded, at an ending, at a dead end.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.planners.model import SearchModel, States, Transitions
 
 Index = npt.NDArray[np.integer[Any]]

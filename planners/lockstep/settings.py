@@ -21,6 +21,7 @@ class SearchSettings:
     root_noise: float = 0.0
     dirichlet_alpha: float = 1.0
     temperature: float = 0.0
+    choice: str = "visits"  # what the played action has most of; see `BanditSearch`
     return_tree: bool = False
     stores_states: bool = True
     keep_tree: bool = False

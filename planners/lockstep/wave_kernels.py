@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.lockstep.costs import tally, tally_steps
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving

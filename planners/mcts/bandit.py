@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from plangym_ext.planners.mcts.base import SCALES, TreeSearch
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.mcts.base import CHOICES, SCALES, TreeSearch
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
 
@@ -27,6 +28,10 @@ class BanditSearch(TreeSearch):
         fpu_reduction: how much worse than its node an untried action is
             expected to be by "puct", on `value_scale`. Large negative numbers try
             every action once before any twice.
+        choice: which action is played: that of most "visits", of the highest mean "value", or
+            of the best "branch" that the tree has: the highest return of any sequence from the
+            root, its last node's rating included. The last is for envs without chance, where
+            what was tried once can be played again.
         compiled: run whole simulations in compiled code if the env has a kernel, and
             leaves are rated by random rollouts, by an evaluator made with
             `planners.evaluators.from_code`, or not at all. The plan is the same. The
@@ -36,10 +41,28 @@ class BanditSearch(TreeSearch):
     selection: str = "puct"
     c_puct: float = 1.5
     fpu_reduction: float = 0.0
+    choice: str = "visits"
     compiled: bool = True
 
     #: What `selection` may be.
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
+    #: What `choice` may be.
+    choices_allowed: ClassVar[tuple[str, ...]] = CHOICES
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.choice not in self.choices_allowed:
+            raise unknown(self._option("choice"), self.choice, list(self.choices_allowed))
+        if self.choice != "visits" and (self.temperature > 0.0 or self.selection == "gumbel"):
+            raise InvalidOption(
+                f"{self._option('choice')} must be 'visits' with a temperature or selection "
+                f"'gumbel', which draw by them; got {self.choice!r}."
+            )
+
+    def _own_settings(self) -> dict[str, Any]:
+        """Return what the played action has most of."""
+        return {"choice": self.choice}
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled.search import CompiledSearch
-from plangym_ext.planners.final_action import sampled
+from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
@@ -23,6 +23,7 @@ from plangym_ext.planners.rating import Evaluator, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.playouts import Policy
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.planners.trees.branches import best_branches
 from plangym_ext.planners.trees.export import exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
@@ -31,6 +32,8 @@ from plangym_ext.planners.trees.soft import soft_summary
 from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
+# What the action that is played has most of.
+CHOICES = ("visits", "value", "branch")
 # Nodes of a tree that only time bounds.
 _TIMED_CAPACITY = 10_000
 
@@ -210,7 +213,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     summarize(tree, visits, q, best)
     if (best == NO_ACTION).any():
         raise no_legal_action("search", np.flatnonzero(best == NO_ACTION))
-    best, weights = _chosen(search, visits, best)
+    best, weights = _chosen(search, visits, q, best)
     # Numbers of Python's all at once: one by one they take as long as a fast search.
     actions = (search.first_action + best).tolist()
     values, budgets = tree.q[:, ROOT].tolist(), search.costs.budgets(seconds)
@@ -223,6 +226,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
             q=q[b],
             weights=weights[b],
             full=full,
+            chosen_by_visits=settings.choice == "visits",
             tree=exported(tree, b) if settings.return_tree else None,
         )
         for b, full in enumerate(search.cut_short().tolist())
@@ -230,13 +234,17 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
 
 
 def _chosen(
-    search: Search, visits: npt.NDArray[np.int64], most_visited: npt.NDArray[np.int64]
+    search: Search,
+    visits: npt.NDArray[np.int64],
+    q: npt.NDArray[np.float64],
+    most_visited: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the actions `[B]` to play and a policy `[B, A]`.
 
     Args:
         search: whose rules say how they are chosen.
         visits: `[B, A]` of the roots' actions.
+        q: `[B, A]` their mean returns, NaN where never tried.
         most_visited: `[B]` the action with most of them.
     """
     best, weights = most_visited, visits / visits.sum(axis=1, keepdims=True)
@@ -249,4 +257,18 @@ def _chosen(
         # Each root by its own generator: a row does not depend on the others in the batch.
         pairs = zip(visits, search.rngs, strict=True)
         best = np.array([sampled(row, search.settings.temperature, rng) for row, rng in pairs])
+    elif search.settings.choice != "visits":
+        best = _by_returns(search, visits, q)
+        weights = np.eye(visits.shape[1])[best]
     return best, weights
+
+
+def _by_returns(
+    search: Search, visits: npt.NDArray[np.int64], q: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
+    """Return the actions `[B]` of the highest means `q` `[B, A]`, or of the best branches."""
+    if search.settings.choice == "branch":
+        q = np.empty(q.shape)
+        best_branches(search.tree, q)
+    triples = zip(visits, q, search.tree.order, strict=True)
+    return np.array([highest(row, scores, order) for row, scores, order in triples])

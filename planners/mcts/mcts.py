@@ -14,6 +14,9 @@ from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.mcts.chance import check_reseeds, run_chance_wave
+from plangym_ext.planners.mcts.kept_rollouts import run_kept_wave
+from plangym_ext.planners.rating import Rater
+from plangym_ext.planners.rollouts.rater import node_rater
 from plangym_ext.planners.trees.chance import new_chances
 
 
@@ -36,6 +39,9 @@ class MCTS(BanditSearch):
         chance_width: an action that was tried n times has
             chance_width * n**chance_growth draws of its outcome, rounded up.
         chance_growth: see there; in [0, 1]. Less is deeper, more is truer to rare outcomes.
+        keep_rollouts: keep what rollouts step through as nodes of the tree, so that none of it is
+            paid for again: a simulation adds up to 1 + `rollout_depth` nodes, which the evaluator
+            rates if there is one. Not run in compiled code.
         selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
             "gumbel" (sequential halving at the root, improved policies below;
             for few simulations and a good prior).
@@ -52,6 +58,7 @@ class MCTS(BanditSearch):
     chance: bool = False
     chance_width: float = 1.0
     chance_growth: float = 0.5
+    keep_rollouts: bool = False
     num_considered: int = 16
     c_visit: float = 50.0
     c_scale: float = 1.0
@@ -64,6 +71,7 @@ class MCTS(BanditSearch):
         super().__post_init__()
         self.waves_in_flight = self._integer("waves_in_flight", 1)
         self._check_chance()
+        self._check_kept_rollouts()
         self.num_considered = self._integer("num_considered", 1)
         self._checked_selection = self._checked_selection._replace(
             c_visit=self._number("c_visit", 0.0, math.inf),
@@ -95,14 +103,44 @@ class MCTS(BanditSearch):
                     f"{self._option(name)} must be {allowed} with chance=True; got "
                     f"{getattr(self, name)!r}."
                 )
+        if self.choice == "branch":
+            raise InvalidOption(
+                f"{self._option('choice')} must be 'visits' or 'value' with chance=True, where no "
+                f"branch can be played again; got 'branch'."
+            )
         if self.capacity is not None and self.capacity < 3:
             raise InvalidOption(
                 f"{self._option('capacity')} must be at least 3 with chance=True: a root, an "
                 f"action and an outcome; got {self.capacity}."
             )
 
+    def _check_kept_rollouts(self) -> None:
+        """Check that no other option contradicts rollouts that stay in the tree."""
+        if not self.keep_rollouts:
+            return
+        if self.selection == "gumbel":
+            raise InvalidOption(
+                "MCTS: keep_rollouts is for selection 'puct' or 'uct'; got 'gumbel'."
+            )
+        needs = {"waves_in_flight": 1, "num_rollouts": 1, "rollout_policy": None, "chance": False}
+        for name, allowed in needs.items():
+            if getattr(self, name) != allowed:
+                raise InvalidOption(
+                    f"{self._option(name)} must be {allowed} with keep_rollouts=True; got "
+                    f"{getattr(self, name)!r}."
+                )
+
+    def _rater(self, num_actions: int) -> Rater:
+        """Return what rates nodes: without rollouts, if those are nodes themselves."""
+        if self.keep_rollouts:
+            return node_rater(self.evaluator, num_actions)
+        return super()._rater(num_actions)
+
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Add one node per simulation, and with chance one for the action besides."""
+        """Add one node per simulation, those of its rollout, or with chance one for the action."""
+        if self.keep_rollouts:
+            assert self.rollout_depth is not None
+            return functools.partial(run_kept_wave, search, self.rollout_depth)
         if not self.chance:
             return search.run_wave
         check_reseeds(type(self).__name__, search.model)
@@ -112,12 +150,15 @@ class MCTS(BanditSearch):
 
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Add one node per simulation, in compiled code."""
-        if not self.compiled or self.waves_in_flight > 1 or self.chance:
+        if not self.compiled or self.waves_in_flight > 1 or self.chance or self.keep_rollouts:
             return None
         return compiled_search(search, make_leaf_wave)
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
         """Return 1: the leaf; 2 with chance: an action that was not tried before."""
+        if self.keep_rollouts:
+            assert self.rollout_depth is not None
+            return 1 + self.rollout_depth
         return 2 if self.chance else 1
 
     def _nodes_per_step(self) -> int:
@@ -126,4 +167,7 @@ class MCTS(BanditSearch):
 
     def _own_settings(self) -> dict[str, Any]:
         """Return the waves in flight, and what sequential halving begins with."""
-        return {"num_considered": self.num_considered, "waves_in_flight": self.waves_in_flight}
+        return super()._own_settings() | {
+            "num_considered": self.num_considered,
+            "waves_in_flight": self.waves_in_flight,
+        }

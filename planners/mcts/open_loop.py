@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
@@ -60,6 +60,9 @@ class OpenLoopMCTS(BanditSearch):
 
     resample: Resample | None = None
 
+    # What a node pays is another time's: there is no branch to play again.
+    choices_allowed: ClassVar[tuple[str, ...]] = ("visits", "value")
+
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
@@ -72,7 +75,7 @@ class OpenLoopMCTS(BanditSearch):
 
     def _own_settings(self) -> dict[str, Any]:
         """Return that nodes have no states: only the roots' are kept."""
-        return {"stores_states": False}
+        return super()._own_settings() | {"stores_states": False}
 
     def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
         """Return 1: the leaf."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -61,10 +61,6 @@ class STS(BanditSearch):
     def _nodes_per_simulation(self, num_actions: int) -> int:
         """Return all children of every expansion."""
         return self.num_expansions * num_actions
-
-    def _own_settings(self) -> dict[str, Any]:
-        """Return none."""
-        return {}
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return `_wave` of a search."""

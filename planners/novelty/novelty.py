@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,

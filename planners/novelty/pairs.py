@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.features import COLOURS
 from plangym_ext.planners.trees.tree import Array
 

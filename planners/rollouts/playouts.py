@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States

@@ -121,8 +121,9 @@ def leaf_rater(rollouts: RolloutRater, evaluator: Evaluator | None, num_actions:
         evaluator: rates leaves if there are no rollouts.
         num_actions: A.
     """
-    if rollouts.depth > 0:
-        return rollouts
-    if evaluator is not None:
-        return EvaluatorRater(evaluator, num_actions)
-    return ZeroRater()
+    return rollouts if rollouts.depth > 0 else node_rater(evaluator, num_actions)
+
+
+def node_rater(evaluator: Evaluator | None, num_actions: int) -> Rater:
+    """Return the evaluator's rater, or one that rates everything 0."""
+    return ZeroRater() if evaluator is None else EvaluatorRater(evaluator, num_actions)

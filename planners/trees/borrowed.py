@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from plangym_ext.core.jit import part_options
+from plangym_ext.core.compiling.jit import part_options
 
 Value = TypeVar("Value")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 from plangym_ext.planners.trees.selection import BLOCKED, FULL, Selection, choose
 from plangym_ext.planners.trees.tree import (
     CHANCE,

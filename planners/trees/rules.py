@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel_inline
+from plangym_ext.core.compiling.jit import kernel_inline
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Tree
 
 # What returns are measured against.

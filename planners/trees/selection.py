@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.trees.rules import puct_action, uct_action

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.rules import SCALE_TREE
 from plangym_ext.planners.trees.tree import (

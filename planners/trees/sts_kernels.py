@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, choose
 from plangym_ext.planners.trees.tree import (

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.borrowed import borrowed
 
 ROOT = 0

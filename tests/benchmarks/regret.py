@@ -23,7 +23,7 @@ import numpy as np
 from table.sections import write_section
 
 from plangym_ext import make
-from plangym_ext.planners import ANTS, BTS, DENTS, MCTS, MENTS, TENTS, Planner
+from plangym_ext.planners import ANTS, BTS, DENTS, MCTS, MENTS, SPO, TENTS, TSMCTS, Planner
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.files import write_json
 
@@ -148,6 +148,17 @@ TASKS: dict[str, tuple[Callable[[int], list[Start]], int]] = {
     "Taxi": (toy_starts("Taxi-v4"), 10),
     "tree, 8 actions, depth 4": (tree_starts, 4),
 }
+
+
+def particles(kind: type[SPO] | type[TSMCTS]) -> Callable[..., Planner]:
+    """Return a maker of particle searches; a particle takes the steps of a leaf and its rollout."""
+
+    def made(count: int, discount: float, rollout_depth: int) -> Planner:
+        return kind(count, depth=1 + rollout_depth, discount=discount)
+
+    return made
+
+
 PLANNERS: dict[str, Callable[..., Planner]] = {
     "mcts (puct)": MCTS,
     "mcts (uct)": lambda sims, **options: MCTS(sims, selection="uct", **options),
@@ -156,6 +167,9 @@ PLANNERS: dict[str, Callable[..., Planner]] = {
     "bts": BTS,
     "dents": DENTS,
     "ants": ANTS,
+    "mcts (gumbel)": lambda sims, **options: MCTS(sims, selection="gumbel", **options),
+    "spo": particles(SPO),
+    "tsmcts": particles(TSMCTS),
 }
 
 
@@ -165,6 +179,7 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="tasks by name")
+    parser.add_argument("--planners", nargs="+", choices=PLANNERS, default=list(PLANNERS))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
     parser.add_argument("--simulations", nargs="+", type=int, default=list(SIMULATIONS))
     parser.add_argument("--out", type=Path, default=Path("runs/regret"), help="folder of cells")
@@ -189,7 +204,8 @@ def page(found: dict[str, dict[str, dict[int, dict[str, Any]]]]) -> str:
         "",
         "`tests/benchmarks/regret.py`: mean regret of one move over the seeds, with the ends of",
         "its 95 % bootstrap interval, by simulations; each planner with its own defaults, leaves",
-        "rated by one random rollout. Lower is better; 0 is the best move from every state.",
+        "rated by one random rollout. A particle of `SPO` or `TSMCTS` takes as many steps as a",
+        "leaf with its rollout. Lower is better; 0 is the best move from every state.",
     ]
     for task, planners in found.items():
         numbers = sorted({sims for cells in planners.values() for sims in cells})
@@ -217,7 +233,7 @@ def main() -> None:
         if not any(text in task for text in options.only):
             continue
         starts: list[Start] = []
-        for planner, sims in itertools.product(PLANNERS, options.simulations):
+        for planner, sims in itertools.product(options.planners, options.simulations):
             file = options.out / f"{number}-{planner}-{sims}.json"
             if not file.exists():
                 starts = starts or starts_of(options.seeds)

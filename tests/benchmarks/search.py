@@ -42,7 +42,7 @@ from plangym_ext.run.files import write_json
 
 ACTIONS = 4
 #: Trees, simulations, and how many times mctx's better policy we aim at.
-SHAPES = [(1, 200, 20), (32, 128, 5), (128, 64, 3)]
+SHAPES = [(1, 200, 100), (32, 128, 25), (128, 64, 9)]
 #: How many times the plain-Python tree we aim at, and moves per second on CartPole.
 AGAINST_PYTHON, CARTPOLE_MOVES = 100, 1000
 COMPILED, PYTHON = "MCTS, compiled", "plain Python"

@@ -32,7 +32,7 @@ import plangym_ext
 from plangym_ext import Array
 from plangym_ext.errors import PlangymExtError, ResetNeeded
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.vector.env_backend import EnvBackend
+from plangym_ext.vector.sub_envs.env_backend import EnvBackend
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 #: Envs by name: id and arguments.

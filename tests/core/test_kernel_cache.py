@@ -11,12 +11,12 @@ import types
 import pytest
 from numba.core import event
 
-from plangym_ext.core.kernel_cache import hash_function
+from plangym_ext.core.compiling.kernel_cache import hash_function
 
 NAME = "module_with_kernels"
 SOURCE = """
 from typing import NamedTuple
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 
 class Pair(NamedTuple):
     {fields[0]}: float

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba.core import event
 
-from plangym_ext.core import jit
-from plangym_ext.core.jit import HAS_PARTS, kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling import jit
+from plangym_ext.core.compiling.jit import HAS_PARTS, kernel, kernel_inline, kernel_part
 
 pytestmark = pytest.mark.slow
 of_this_numba = pytest.mark.skipif(not HAS_PARTS, reason="parts are for another version of numba")

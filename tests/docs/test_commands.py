@@ -53,6 +53,7 @@ REDUCED: dict[str, str] = {
     "starts.py": "--only NarrowPath --seeds 0 --steps 2000",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
     "shares.py": "--quick --only a2c --rounds 1",
+    "time_to_return.py": "--quick --only CartPole --seeds 0 --who ours",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
     "updates_from_replay.py": "--only sac --who ours --rounds 1 --seconds 0.1",
     "updates.py": "--only A2C --rounds 1 --seconds 0.02",

@@ -124,6 +124,7 @@ class CarContract(EnvContract):
 
 
 @pytest.mark.slow
+@pytest.mark.episodes_take_long
 class TestCarRacing(CarContract):
     """Straight ahead until the car leaves the field."""
 
@@ -140,6 +141,7 @@ class TestCarRacing(CarContract):
 
 
 @pytest.mark.slow
+@pytest.mark.episodes_take_long
 class TestCarRacingDiscrete(CarContract):
     """Steers at random, for one seed: its states are those of the other one."""
 

@@ -15,6 +15,7 @@ pytest.importorskip("highway_env", reason="highway-env is not installed: pip ins
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.episodes_take_long
 class TestParking(EnvContract):
     """One car and a goal: the fastest of them, and with a nested observation."""
 

@@ -23,11 +23,11 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer  # noqa: E402
-from plangym_ext.learn.algorithms.gradients import (  # noqa: E402
+from plangym_ext.learn.algorithms.rollouts.gradients import (  # noqa: E402
     ActorCriticLosses,
     LossTerms,
 )
-from plangym_ext.learn.algorithms.rollout import Rows  # noqa: E402
+from plangym_ext.learn.algorithms.rollouts.rollout import Rows  # noqa: E402
 from plangym_ext.learn.compiled import dense, policy_losses  # noqa: E402
 from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
 from plangym_ext.learn.returns import normalized  # noqa: E402

@@ -18,8 +18,8 @@ from gymnasium import spaces
 
 import plangym_ext
 from plangym_ext import Kernel, KernelEnv
+from plangym_ext.core.compiling.kernel_cache import cache_folder
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.kernel_cache import cache_folder
 from plangym_ext.errors import (
     DamagedState,
     EnvClosed,
@@ -512,7 +512,7 @@ def test_code_that_calls_numpy_goes_by_the_same_name_in_every_process():
     # Functions of numpy refer to others, which lie elsewhere in every process.
     script = (
         "import hashlib, numpy as np\n"
-        "from plangym_ext.core.kernel_cache import hash_function\n"
+        "from plangym_ext.core.compiling.kernel_cache import hash_function\n"
         "def draws(count):\n"
         "    return np.full(count, 0.5).sum() + np.ones(count).max() + np.median(np.eye(count))\n"
         "digest = hashlib.blake2b()\n"

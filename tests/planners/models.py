@@ -124,6 +124,21 @@ def narrow_path(length, actions=3, right=1):
     return TableModel(successor, reward, terminated=[goal, fallen])
 
 
+def path_progress(length):
+    """Return an evaluator of `narrow_path`: how much of the path is walked, 0 off it."""
+
+    def evaluate(obs):
+        at = obs[:, 0]
+        return None, np.where(at > length, 0.0, at / length)
+
+    return evaluate
+
+
+def worth(value):
+    """Return an evaluator to which all states are worth the same."""
+    return lambda obs: (None, np.full(len(obs), value))
+
+
 def random_mdp(seed, states=40, actions=3, ended=8):
     """Random tables with dyadic rewards; the last states are ended."""
     rng = np.random.default_rng(seed)

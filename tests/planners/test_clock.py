@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 
-from plangym_ext.core.compiling import LOGGER, compile_seconds
+from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
 from plangym_ext.native.compiled import build
 from plangym_ext.planners import CEM, MCTS, Budget, RolloutIW
 from plangym_ext.planners.clock import Clock

@@ -11,7 +11,9 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation
+from plangym_ext.native.threads import SharingThreads
 from plangym_ext.planners import MCTS, STS, OpenLoopMCTS, play
+from plangym_ext.planners.compiled import search
 from plangym_ext.planners.evaluators import from_code, from_value
 
 pytestmark = pytest.mark.slow  # loops are compiled, or loaded
@@ -119,6 +121,46 @@ def test_other_kernels(cls, name, make):
     assert_equal_moves(name, cls, max_steps=5, **options)
 
 
+@pytest.mark.parametrize(
+    ("cls", "name", "make"), [(MCTS, "CartPole-v1", {}), (MCTS, *MASKED), (STS, *MASKED)]
+)
+def test_trees_are_shared_among_threads(cls, name, make, monkeypatch):
+    shared = []
+    run = SharingThreads.run
+
+    def counted(threads, function, shares):
+        shared.append([share[5:8] for share in shares])  # first tree, end, lane
+        return run(threads, function, shares)
+
+    monkeypatch.setattr(SharingThreads, "run", counted)
+    monkeypatch.setattr(search, "_WORK_PER_THREAD", 1)
+    options = {"num_simulations": 20, "rollout_depth": 7, "make": {"threads": 3, **make}}
+    assert_equal_moves(name, cls, max_steps=3, num_episodes=5, **options)
+    # Batches that are not compiled are shared too, of rows instead of trees.
+    assert [(0, 1, 0), (1, 3, 1), (3, 5, 2)] in shared
+
+
+@pytest.mark.parametrize(
+    ("trees", "simulations", "threads"), [(1, 9999, 1), (4, 8, 1), (4, 999, 2)]
+)
+def test_threads_are_woken_where_that_pays(trees, simulations, threads, monkeypatch):
+    shared = []
+    run = SharingThreads.run
+
+    def counted(self, function, shares):
+        shared.append(len(shares))
+        return run(self, function, shares)
+
+    with plangym_ext.make("CartPole-v1", threads=2) as env:
+        state, _, _ = env.reset(seed=0)
+        env.warm_up()  # steps batches
+        monkeypatch.setattr(SharingThreads, "run", counted)
+        planner = MCTS(simulations, rollout_depth=0, capacity=100)
+        rngs = np.random.default_rng(0).spawn(trees)
+        planner.plan_batch(env, np.repeat(state[None], trees, axis=0), rngs=rngs)
+    assert max(shared) == threads
+
+
 @pytest.mark.parametrize(("cls", "steps"), [(MCTS, 8), (STS, 4)])
 @pytest.mark.parametrize(("name", "make"), [("CartPole-v1", {}), SOKOBAN])
 def test_nothing_returns_to_python_between_simulations(name, make, cls, steps):
@@ -146,7 +188,7 @@ def test_another_process_loads_what_this_one_compiled(cls):
         cls(4).plan(env, env.reset(seed=0)[0], rng=0)
     script = (
         "import plangym_ext\n"
-        "from plangym_ext.core.kernel_cache import KernelCache\n"
+        "from plangym_ext.core.compiling.kernel_cache import KernelCache\n"
         f"from plangym_ext.planners import {cls.__name__}\n"
         "KernelCache.save_overload = lambda cache, *_: print(cache._name, 'was compiled')\n"
         "with plangym_ext.make('CartPole-v1') as env:\n"

@@ -7,7 +7,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import SPO
-from plangym_ext.planners.rollouts.spo import tilted
+from plangym_ext.planners.rollouts.particles import tilted
 
 
 def planned(planner, model, rng=0):
@@ -48,24 +48,15 @@ def test_shares_of_a_bandit_are_its_weights(models):
 def test_particles_find_a_path_that_chance_hardly_does(models):
     # At random one in 3**6 comes to the end; of 128 particles almost none.
     model = models.narrow_path(6)
-
-    def progress(obs):
-        # State 7 is off the path.
-        at = obs[:, 0]
-        return None, np.where(at > 6, 0.0, at / 6)
-
     options = {"depth": 6, "resample_every": 1, "divergence": 2.0, "discount": 1.0}
-    told = planned(SPO(128, evaluator=progress, **options), model)
+    told = planned(SPO(128, evaluator=models.path_progress(6), **options), model)
     assert told.action == 1
     assert told.weights[1] > 0.9
     assert told.value == pytest.approx(1.0)
 
 
 def test_an_ending_is_worth_its_reward_and_a_limit_what_follows(models):
-    def eight(obs):
-        return None, np.full(len(obs), 8.0)
-
-    options = {"depth": 3, "discount": 0.5, "evaluator": eight}
+    options = {"depth": 3, "discount": 0.5, "evaluator": models.worth(8.0)}
     ended = planned(SPO(4, **options), models.chain(6, terminated=[2]))
     assert ended.value == 1 + 0.5
     cut = planned(SPO(4, **options), models.chain(6, truncated=[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import numpy as np
@@ -164,6 +165,35 @@ def test_a_kept_tree_plays_both_sides_to_a_draw(game):
     episode = play(game, planner, seed=0, max_steps=9)
     assert episode.terminated
     assert not episode.rewards.any()
+
+
+class Written(MCTS):
+    """Plays what is written down, for both sides."""
+
+    def __init__(self, actions):
+        super().__init__(1)
+        self.actions = iter(actions)
+
+    def _plan_batch(self, request):
+        (plan,) = super()._plan_batch(request)
+        return [dataclasses.replace(plan, action=np.int64(next(self.actions)))]
+
+
+@pytest.mark.parametrize("num_episodes", [None, 1])
+def test_returns_are_those_of_the_first_player(game, num_episodes):
+    totals = []
+    played = play(
+        game,
+        Written([0, 3, 1, 4, 8, 5]),  # the second player has the middle row
+        seed=0,
+        max_steps=9,
+        num_episodes=num_episodes,
+        callback=lambda move: totals.append(move.total),
+    )
+    episode = played if num_episodes is None else played[0]
+    assert episode.players.tolist() == [0, 1, 0, 1, 0, 1]
+    assert episode.rewards.tolist() == [0, 0, 0, 0, 0, 1]
+    assert episode.return_ == totals[-1] == -1.0
 
 
 @pytest.mark.parametrize("name", sorted(PLANNERS.keys() - {"mcts", "sts"}))

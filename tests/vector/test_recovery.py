@@ -17,7 +17,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
-from plangym_ext.vector.env_backend import CallWatch
+from plangym_ext.vector.sub_envs.env_backend import CallWatch
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.errors import NotExact, WorkerDied
-from plangym_ext.vector import steps_ahead
+from plangym_ext.vector.sub_envs import steps_ahead
 
 every_backend = pytest.mark.parametrize(
     "options", [{"backend": "serial"}, {"n_workers": 2}], ids=["serial", "workers"]

@@ -50,8 +50,12 @@ class ActorCriticAgent(NetworkAgent):
         with torch.inference_mode():
             out, carry = self._forward(inputs, carry)
             legal = None if inputs.legal is None else as_tensor(inputs.legal)
+            # Before the draw and before the likelihood: both are of the policy over the legal
+            # actions.
             params = masked(self._params(out), legal)
             drawn = self._drawn(params.numpy(), inputs)
+            # Of what was drawn and not of what the bounds make of it, as the learner computes it
+            # again.
             log_prob = self.distribution.log_prob(params, mapped(as_tensor, drawn))
             info: dict[str, Any] = {"log_prob": log_prob.numpy()}
             refuse_infinite(info["log_prob"], type(self).__name__, "log probabilities")

@@ -105,6 +105,8 @@ class EvaluatorAgent(Agent):
             actions = distribution.sample(params, noise, self.temperature)
         if self.epsilon > 0.0:
             # Drawn in every row, so that no row affects the draws of another.
+            # Logits of 0 are a uniform policy; the mask comes after, as 0 times minus infinity is
+            # no number.
             anything = distribution.sample(masked(0 * params, inputs.legal), noise)
             dice = noise.uniform()[:, 0] < self.epsilon
             actions = _replaced(actions, anything, dice)

@@ -117,6 +117,7 @@ class NetworkAgent(Agent):
             for name, part in state.items()
             if name.startswith(_NETWORK)
         }
+        # Refuses before it writes; the version belongs to the weights, so it comes after.
         load_network_state(self.network, weights, f"{type(self).__name__}.load_state_dict")
         self.version = int(state["version"])
 
@@ -127,6 +128,8 @@ class NetworkAgent(Agent):
             Tensors `[B, ...]` on the CPU, and the carry as arrays.
         """
         rows = len(inputs.first)
+        # Filled up to a multiple: products add in an order that depends on the number of rows,
+        # which so is the same for all callers.
         more = -rows % ROWS
         if self._quick is not None and carry is None:
             heads = self._quick(self._tensors(inputs.obs, more))

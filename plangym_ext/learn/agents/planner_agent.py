@@ -55,6 +55,7 @@ class PlannerAgent(Agent):
         seeds = (noise.uniform()[:, 0] * 2.0**53).astype(np.uint64)
         rows = np.asarray(noise.rows)
         if self._rows is None or not np.array_equal(rows, self._rows):
+            # Other rows than before: trees by position would be those of other games.
             self.planner.reset()
         elif np.any(inputs.first):
             self.planner.forget_rows(np.flatnonzero(inputs.first))

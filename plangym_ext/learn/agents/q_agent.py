@@ -89,6 +89,7 @@ class QAgent(NetworkAgent):
         with torch.inference_mode():
             out, _ = self._forward(inputs, carry)
             q = self._q(out).numpy()
+        # The best of the legal ones: what cannot be played is worth nothing here.
         return masked(q, inputs.legal).max(axis=1)
 
     def state_dict(self) -> dict[str, Any]:
@@ -99,12 +100,15 @@ class QAgent(NetworkAgent):
         """Take over weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
         epsilon = _checked(state.get("epsilon", self._epsilon), "epsilon")
         super().load_state_dict(state)
+        # After the weights, which may be refused: then nothing has changed.
         self._epsilon = epsilon
 
     def _epsilons(self, inputs: Inputs) -> Any:
         """Return one epsilon, or one per row."""
         if self._epsilon.ndim == 0:
             return self._epsilon
+        # The rows of all envs that these are, wherever they are played; their place in the batch
+        # otherwise.
         rows = getattr(inputs.noise, "rows", None)
         rows = np.arange(len(inputs.first)) if rows is None else np.asarray(rows)
         if rows.max() >= len(self._epsilon):

@@ -14,7 +14,7 @@ from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
-from plangym_ext.learn.algorithms.rollout import rollout_of
+from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.of_observations import OfObservations
 from plangym_ext.learn.networks.state import check_network_state

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.algorithms.gradients import LossTerms
-from plangym_ext.learn.algorithms.rollout import Rows
+from plangym_ext.learn.algorithms.rollouts.gradients import LossTerms
+from plangym_ext.learn.algorithms.rollouts.rollout import Rows
 from plangym_ext.learn.compiled import policy_losses
 from plangym_ext.learn.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.distributions.categorical import Categorical

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 
 #: Narrower layers are multiplied by sums along their inputs.
 NARROW = 8

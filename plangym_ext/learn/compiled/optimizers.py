@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 
 @kernel
@@ -42,18 +42,25 @@ def adam(
         decay: of the weights.
         decoupled: whether weights decay by themselves, as in AdamW, or by the gradient.
     """
+    # Numbers of the type of the weights: with a Python float every product would be made in
+    # float64, with other roundings than torch's.
     one = weights.dtype.type(1)
+    # The corrections of both means for their start at 0, once for all weights and in float64:
+    # beta2**count is near 1 for many steps.
     size = weights.dtype.type(rate / (1 - beta1**count))
     root = weights.dtype.type(1 / math.sqrt(1 - beta2**count))
     b1, b2 = weights.dtype.type(beta1), weights.dtype.type(beta2)
     eps, factor = weights.dtype.type(epsilon), weights.dtype.type(scale)
     pull = weights.dtype.type(0 if decoupled else decay)
+    # AdamW shrinks the weight itself, before the step; else the decay is a part of the gradient and
+    # is divided by the root as that is.
     keep = weights.dtype.type(1 - rate * decay if decoupled else 1)
     for n in range(weights.size):
         weight = weights[n] * keep
         slope = gradient[n] * factor + pull * weight
         mean[n] = b1 * mean[n] + (one - b1) * slope
         square[n] = b2 * square[n] + (one - b2) * slope * slope
+        # Epsilon is added to the corrected root, as in the paper's algorithm 1 and in torch.
         weights[n] = weight - size * mean[n] / (math.sqrt(square[n]) * root + eps)
 
 
@@ -78,6 +85,7 @@ def rmsprop(
     for n in range(weights.size):
         slope = gradient[n] * factor + pull * weights[n]
         square[n] = kept * square[n] + (one - kept) * slope * slope
+        # Epsilon outside of the root, as in torch; some others have it inside.
         weights[n] -= size * slope / (math.sqrt(square[n]) + eps)
 
 
@@ -105,6 +113,7 @@ def sgd(
         decay: as there.
     """
     factor, pull = weights.dtype.type(scale), weights.dtype.type(decay)
+    # The first speed is the gradient, as in torch, and not a share of one that was never made.
     size, kept = weights.dtype.type(rate), weights.dtype.type(0 if first else momentum)
     for n in range(weights.size):
         speed[n] = kept * speed[n] + gradient[n] * factor + pull * weights[n]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 from plangym_ext.learn.distributions.gaussian import LOG_STD
 
 _LOW, _HIGH = LOG_STD
@@ -19,13 +19,18 @@ def _surrogate(
     log_prob: float, old_log_prob: float, advantage: float, clip: float
 ) -> tuple[float, float, float]:
     """Return the loss of a row, its gradient in log_prob, and the row's divergence."""
+    # Gradients are in log_prob: d(-A log p) / d log p = -A.
     if clip < 0:
         return -advantage * log_prob, -advantage, 0.0
     log_ratio = log_prob - old_log_prob
     ratio = math.exp(log_ratio)
     plain = ratio * advantage
     clipped = min(max(ratio, 1 - clip), 1 + clip) * advantage
+    # The estimator (r - 1) - log r, never negative (Schulman 2020, "Approximating KL divergence");
+    # `expm1`, as r - 1 near 1 would lose all digits of float32.
     kl = math.expm1(log_ratio) - log_ratio
+    # The minimum of the two is the plain one: d(-r A) / d log p = -r A. Where the clipped one is
+    # lower it is a constant.
     if plain <= clipped:
         return -plain, -plain, kl
     return -clipped, 0.0, kl
@@ -61,6 +66,7 @@ def categorical(
     for n in range(rows):
         log_prob = 0.0
         for k in range(len(bounds) - 1):
+            # The greatest logit is taken out first: `exp` of what is left is at most 1.
             most, total = -np.inf, 0.0
             for p in range(bounds[k], bounds[k + 1]):
                 most = max(most, params[n, p])
@@ -80,6 +86,8 @@ def categorical(
                 log = d_params[n, p]
                 chance = math.exp(log)
                 chosen = 1.0 if p == bounds[k] + target[n, k] else 0.0
+                # d log p_k / d logit_p is [p = k] - chance_p; d(-H) / d logit_p is chance_p (log
+                # chance_p + H).
                 gradient = slope * (chosen - chance) + entropy_weight * chance * (log + entropy)
                 d_params[n, p] = gradient / rows
             entropies += entropy
@@ -123,7 +131,10 @@ def gaussian(
             log_std = min(max(params[n, size + d], _LOW), _HIGH)
             narrow = math.exp(-log_std)
             error = (target[n, d] - params[n, d]) * narrow
+            # d log p / d mean = error / std, d log p / d log_std = error^2 - 1; the entropy grows
+            # by 1 with each log_std.
             d_params[n, d] = slope * error * narrow / rows
+            # At a bound the clipped deviation does not follow the parameter, as `clamp` in torch.
             inside = log_std == params[n, size + d]
             d_params[n, size + d] = (
                 (slope * (error * error - 1) - entropy_weight) / rows if inside else 0.0
@@ -155,6 +166,8 @@ def squared_error(
         if clip >= 0:
             moved = value[n, 0] - old_value[n]
             near = old_value[n] + min(max(moved, -clip), clip) - target[n]
+            # The greater of the two losses, so a value never gains by moving far (Schulman et al.
+            # 2017, PPO's code).
             if near * near > error * error:
                 error, passes = near, 1.0 if -clip <= moved <= clip else 0.0
         loss += error * error
@@ -170,6 +183,8 @@ def standardize(advantage: Any, epsilon: float) -> None:
         mean += advantage[n]
     mean /= len(advantage)
     for n in range(len(advantage)):
+        # A second pass: the difference of two large sums would cancel. Divided by N, not N - 1, as
+        # `normalized` does.
         squares += (advantage[n] - mean) ** 2
     scale = 1 / (math.sqrt(squares / len(advantage)) + epsilon)
     for n in range(len(advantage)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.learn.distributions.gaussian import LOG_STD
 from plangym_ext.learn.torch_extra import torch
 

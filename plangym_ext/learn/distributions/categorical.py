@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch

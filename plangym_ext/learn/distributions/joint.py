@@ -46,6 +46,7 @@ class Joint(Distribution):
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, ...]`, nested as the space, part by part."""
+        # In the order of the parts: each takes its own numbers of a row's noise, in turn.
         parts = self._arrays(params)
         return self._join(part.draw(p, noise, temperature) for part, p in parts)
 
@@ -59,6 +60,7 @@ class Joint(Distribution):
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the parts."""
         triples = zip(self._tensors(params), self._layout.split(actions), strict=True)
+        # Independent parts: the likelihood of the whole is the product.
         return sum(part.log_prob(p, rows) for (part, p), rows in triples)
 
     def entropy(self, params: Any) -> Any:

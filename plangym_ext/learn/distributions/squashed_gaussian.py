@@ -81,8 +81,10 @@ class SquashedGaussian(Distribution):
         Actions that rounding has put on a bound count as the nearest ones within.
         """
         numbers = self.units.scaled_tensor(actions)
+        # atanh of 1 is infinite; this is the largest number below it.
         most = 1.0 - torch.finfo(numbers.dtype).eps
         x = torch.atanh(numbers.clamp(-most, most))
+        # The change of variables: the density of tanh(x) is that of x over the slope of tanh.
         return normal_log_prob(params, x) - _log_slope(x).sum(dim=-1)
 
     def entropy(self, params: Any) -> Any:
@@ -94,6 +96,7 @@ class SquashedGaussian(Distribution):
         mean, log_std = mean_and_log_std(params)
         nodes, weights = self._nodes.to(mean), self._weights.to(mean)
         x = mean[..., None] + log_std.exp()[..., None] * nodes
+        # E log(1 - tanh(x)^2): there is no closed form.
         slope = (_log_slope(x) * weights).sum(dim=-1)
         return self._plain.entropy(params) + slope.sum(dim=-1)
 
@@ -140,4 +143,6 @@ class SquashedGaussian(Distribution):
 
 def _log_slope(x: Any) -> Any:
     """Return log(1 - tanh(x)²), which is finite for every x."""
+    # 1 - tanh(x)^2 = 4 / (e^x + e^-x)^2; computed from tanh it would be 0, and its logarithm
+    # infinite, from x = 9 on in float32.
     return 2.0 * (math.log(2.0) - x - functional.softplus(-2.0 * x))

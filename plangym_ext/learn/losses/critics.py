@@ -19,6 +19,7 @@ def bootstrapped(reward: Any, discount: Any, next_value: Any) -> Any:
         discount: `[N]`, gamma to the power of their number; 0 where `terminated`.
         next_value: `[N]`, of what follows; not looked at where the discount is 0.
     """
+    # Not 0 * value: what follows a termination may be anything, infinite too.
     return torch.where(discount == 0, reward, reward + discount * next_value)
 
 
@@ -48,6 +49,8 @@ def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
 
     Source: Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", equation 3.
     """
+    # The lowest of the critics: the policy seeks out errors upwards, which the highest or the mean
+    # would reward.
     return q.amin(dim=0) - temperature * log_prob
 
 
@@ -63,6 +66,7 @@ def temperature_loss(log_temperature: Any, log_prob: Any, target_entropy: float)
     Source: Haarnoja et al. 2018, equation 18, with the logarithm in place of the temperature, as
     in the authors' code.
     """
+    # Detached: the policy is not to change its entropy by way of this loss.
     return -(log_temperature * (log_prob.detach() + target_entropy)).mean()
 
 
@@ -100,4 +104,6 @@ def smoothed(numbers: Any, normal: Any, deviation: float, clip: float) -> Any:
     Source: Fujimoto et al. 2018, "Addressing function approximation error in actor-critic
     methods", equation 14.
     """
+    # The noise is clipped first, then the action: both in units of the bounds, so one deviation
+    # suits all actions.
     return (numbers + (deviation * normal).clamp(-clip, clip)).clamp(-1.0, 1.0)

@@ -17,6 +17,7 @@ def mean_of(rows: Any, valid: Any = None) -> Any:
     """
     if valid is None:
         return rows.mean()
+    # `where` and not a product: NaN times 0 is NaN, in the loss and in the gradient.
     return torch.where(valid, rows, 0.0).sum() / valid.sum().clamp(min=1)
 
 
@@ -100,5 +101,6 @@ def explained_variance(value: Any, target: Any, valid: Any = None) -> Any:
         value, target = value[valid], target[valid]
     if not target.numel():
         return target.new_zeros(())
+    # Divided by N in both variances, so that one row gives 0 and not NaN.
     whole = target.var(correction=0)
     return torch.where(whole > 0, 1 - (target - value).var(correction=0) / whole, 0.0)

@@ -56,6 +56,7 @@ def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any
     """
     distance = support[1] - support[0]
     moved = reward[:, None] + discount[:, None] * support
+    # Before the shares: what falls beyond would be shared by no atom, and probability be lost.
     moved = moved.clamp(support[0], support[-1])
     # [N, K of the atoms, K of those that moved]
     shares = (1 - (moved[:, None, :] - support[:, None]).abs() / distance).clamp(min=0)
@@ -69,7 +70,9 @@ def cross_entropy(logits: Any, target: Any) -> Any:
 
 def divergence(rows: Any, target: Any) -> Any:
     """Return `[N]`, the divergence that a cross-entropy has from the targets `[N, K]`: >= 0."""
+    # `xlogy`, as 0 log 0 is to be 0.
     entropy = -torch.special.xlogy(target, target).sum(dim=1)
+    # Rounding may leave a row that is learned a little below its entropy.
     return (rows - entropy).clamp(min=0)
 
 
@@ -89,6 +92,8 @@ def quantile_rows(value: Any, target: Any, kappa: float = 1.0) -> Any:
     regression", equation 10.
     """
     count = value.shape[1]
+    # The midpoints of K equal parts of [0, 1], which minimise the Wasserstein distance (lemma 2
+    # there).
     shares = (torch.arange(count, device=value.device, dtype=value.dtype) + 0.5) / count
     error = target[:, None, :] - value[:, :, None]
     size = error.detach().sign().clamp(max=0).abs()  # 1 where the quantile is too large
@@ -127,6 +132,7 @@ def sequence_errors(errors: Any, learned: Any, eta: float) -> Any:
     Source: Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement
     learning", section 2.3.
     """
+    # Rows of the burn-in have errors, too, and are not learned from.
     counted = torch.where(learned, errors, 0.0)
     mean = counted.sum(dim=0) / learned.sum(dim=0).clamp(min=1)
     return eta * counted.amax(dim=0) + (1 - eta) * mean

@@ -113,10 +113,13 @@ class AgentNetwork(nn.Module):
         if has_policy and free:
             self.log_std = nn.Parameter(torch.full((len(free),), config.initial_log_std))
             rest = [i for i in range(self.distribution.width) if i not in free]
+            # The head gives means first, then the free deviations: this is where each number
+            # belongs.
             order = torch.tensor([*rest, *free]).argsort()
             # A single Gaussian has its deviations last, as they are joined.
             if bool((order == torch.arange(len(order))).all()):
                 order = None
+        # It follows from the spaces, and no checkpoint has to hold it.
         self.register_buffer("_order", order, persistent=False)
 
     def _add_q_head(self, width: int, action_space: spaces.Space[Any], config: Any) -> None:
@@ -330,6 +333,7 @@ def _orthogonal(network: AgentNetwork) -> None:
         return
     # Each head as if it were a layer of its own.
     heads = torch.split(network.heads.weight.detach(), network._widths)
+    # A policy that is nearly uniform at first; values and Q values of the size of their inputs.
     for part, gain in zip(heads, (0.01, 1.0, 1.0), strict=True):
         if len(part):
             nn.init.orthogonal_(part, gain)

@@ -83,6 +83,7 @@ class DenseLayers(nn.Sequential):
     def use(self, precision: str) -> None:
         """Let `dense_layers_product` make the products where the layers are such as it knows."""
         plain = all(isinstance(layer, nn.Linear | nn.ReLU) for layer in self)
+        # Normalisation between the layers, or another activation, is torch's business.
         self.precision = precision if plain and len(self) else None
 
 
@@ -119,6 +120,8 @@ def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tu
     makers = {"conv": _convolutions, "nature": _nature}
     body = makers.get(kind, _residual)(shape, config)
     with torch.no_grad():
+        # Asked of the layers themselves: strides and padding round in ways that a formula would
+        # repeat.
         return body, body(torch.zeros(1, *shape)).numel()
 
 

@@ -81,6 +81,7 @@ class Critics(nn.Module):
         """
         if self.normalizer is not None:
             obs = self.normalizer(obs)
+        # The encoders are shared by all critics, and are weights as well.
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             rows = self.parts(obs)
         if self.action is not None:
@@ -88,6 +89,8 @@ class Critics(nn.Module):
         x = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
         weights, biases = ([p[:first] for p in part] for part in (self.weights, self.biases))
         if frozen:
+            # Gradients then reach the action alone: those of the weights would be computed and
+            # thrown away.
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
         q = dense_layers_product(x, weights, biases, precision=self.precision, rectify_last=False)
         return q if self.by_action else q[..., 0]

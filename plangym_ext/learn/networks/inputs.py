@@ -100,6 +100,7 @@ class InputBody(nn.Module):
         hidden = hidden_of(self.parts.kind, config)
         self.last_width = hidden[-1] if hidden else None
         self.joined_width = joined
+        # The last layer of the body and the heads are then one product.
         sizes = hidden[:-1] if without_last else hidden
         layers, self.width = dense_layers(core_size or joined, sizes, config)
         self.dense = DenseLayers(*layers)
@@ -114,6 +115,8 @@ class InputBody(nn.Module):
         parts = self.parts(inputs.obs)
         if self.previous is not None:
             encoded = self.previous(inputs.action)
+            # What was played before belongs to another episode where one begins. Samplers write
+            # zeros there; other callers need not.
             parts.append(encoded.masked_fill(inputs.first[:, None], 0.0))
         if self._reward:
             parts.append(inputs.reward.to(torch.float32).masked_fill(inputs.first, 0.0)[:, None])

@@ -47,6 +47,7 @@ class NoisyLinear(nn.Module):
         """Return `[N, outputs]`."""
         if not self.noisy:
             return functional.linear(x, self.weight, self.bias)
+        # p + q random numbers in place of p q.
         noise = torch.outer(self.factor_out, self.factor_in)
         weight = torch.addcmul(self.weight, self.weight_deviation, noise)
         bias = torch.addcmul(self.bias, self.bias_deviation, self.factor_out)
@@ -55,7 +56,10 @@ class NoisyLinear(nn.Module):
     def reset_noise(self) -> None:
         """Draw the factors anew, from torch's generator."""
         for factor in (self.factor_in, self.factor_out):
+            # On the CPU: the stream of its generator is a part of checkpoints, and the same on
+            # every device.
             drawn = torch.randn(factor.shape)
+            # f(x) = sgn(x) sqrt(|x|), so that products of two factors have variance near 1.
             factor.copy_(drawn.sign() * drawn.abs().sqrt())
 
 

@@ -55,10 +55,12 @@ class QHead(nn.Module):
         """Return Q values `[N, A]`, and the logits of atoms or the quantiles `[N, A, K]`."""
         numbers = self.advantage(x).unflatten(1, self._shape)
         if self.value is not None:
+            # Without the mean a constant could move between the streams: neither would be defined.
             advantage = numbers - numbers.mean(dim=1, keepdim=True)
             numbers = self.value(x)[:, None] + advantage
         if self._kind == "atoms":
             return numbers.softmax(dim=2) @ self.support, numbers
+        # Not for atoms, whose support is in returns already.
         if self._scale != 1.0:
             numbers = numbers * self._scale
         if self._kind == "quantiles":

@@ -130,7 +130,7 @@ class _Scaled:
         if not torch.is_inference_mode_enabled():
             return self._encoder(obs)
         if self._memory.shape != obs.shape or self._memory.device != obs.device:
-            self._memory = torch.empty(obs.shape, device=obs.device)
+            self._memory = self._encoder.memory_for(obs)
         return self._encoder.scaled(obs, self._memory)
 
 

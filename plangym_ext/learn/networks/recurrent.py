@@ -46,7 +46,11 @@ class Recurrent(nn.Module):
         """
         parts = tuple(carry[name] for name in self.parts)
         outs = []
+        # Torch's layer cannot reset a row in the middle of a sequence: it is called for each piece
+        # between two beginnings.
         for start, end in pairwise(_cuts(first)):
+            # Only the rows that begin; the others go on. A new tensor: the caller's carry is not
+            # changed.
             parts = tuple(part.masked_fill(first[start][:, None], 0.0) for part in parts)
             out, parts = self._segment(x[start:end], parts)
             outs.append(out)

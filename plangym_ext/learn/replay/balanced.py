@@ -73,6 +73,7 @@ class BalancedReplay(Replay):
         numbers = np.sort(self._rng.choice(len(rings), size=batch_size, p=self._shares()))
         places = self._rng.integers(np.array([len(ring) for ring in rings])[numbers])
         drawn = [rings[number].take(places[numbers == number]) for number in np.unique(numbers)]
+        # One number for ring and place; no ring has more than `capacity` places.
         indices = numbers * self.capacity + places
         return Batch(joined(drawn), indices, np.ones(batch_size, np.float32))
 
@@ -80,6 +81,7 @@ class BalancedReplay(Replay):
         """Return copies of all rows; see `Replay.all`."""
         together = joined([ring.take(ring.by_age) for ring in self._filled()])
         ages = [bucket.ages[bucket.ring.by_age] for bucket in self._buckets.values()]
+        # Each ring is in its own order; ages count over all of them.
         order = np.argsort(np.concatenate(ages))
         return mapped(together, lambda array: array[order])
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import Array
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 from plangym_ext.learn.replay.kept_rows import KeptRows
 from plangym_ext.learn.replay.step_form import Part
 

@@ -40,6 +40,8 @@ class KeptRows:
         if needed > len(self._arrays[0]):
             self._grow(needed)
         for array, new in zip(self._arrays, rows, strict=True):
+            # Serials never repeat and memory does: the oldest that is there is less than W before
+            # the newest.
             array[serials % len(array)] = new
         self._added += len(serials)
         return serials
@@ -56,6 +58,7 @@ class KeptRows:
         """Make room for twice as many as are needed."""
         kept = np.arange(self._dropped, self._added)
         rows = self.take(kept)
+        # Twice as many, so that a growing number of rows is copied a few times only.
         self._arrays = [np.zeros((2 * needed, *shape), dtype) for shape, dtype in self._parts]
         for array, old in zip(self._arrays, rows, strict=True):
             array[kept % len(array)] = old

@@ -50,9 +50,12 @@ class PrioritizedReplay(Replay):
         """
         count = self._ring.check(samples)
         if priorities is None:
+            # What is new has the highest priority, so that every row is drawn soon, whatever its
+            # error.
             priorities = np.full(count, self._priorities[: len(self)].max(initial=0.0) or 1.0)
         given = self._checked(priorities, count)
         places = self._ring.add(samples)
+        # More rows than fit: the last ones are there, and their priorities with them.
         self._assign(places, given[len(given) - len(places) :])
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
@@ -82,10 +85,13 @@ class PrioritizedReplay(Replay):
             raise ReplayEmpty(
                 f"{self._name}: some row must have a positive priority; all {len(self)} have 0."
             )
+        # One draw in each of k equal parts of the sum: fewer rows come twice than by k draws of
+        # all.
         parts = np.arange(batch_size) + self._rng.random(batch_size)
         places = np.empty(batch_size, np.int64)
         draw(self._tree, parts * (total / batch_size), places)
         masses = self._tree.sums[len(self._tree.sums) // 2 + places]
+        # (1 / (N P(i)))^β over the largest of them, in which N and the sum cancel.
         weights = (self._tree.least[ROOT] / masses) ** self.beta
         return Batch(self._ring.take(places), places, weights.astype(np.float32))
 

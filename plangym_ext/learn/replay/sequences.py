@@ -51,6 +51,7 @@ class SequenceReplay(RingReplay):
     def _make_carries(self, ring: StepRing, fragment: int) -> Priorities | None:
         """Make room for a carry of each fragment that is there; return priorities of them."""
         self._fragment = fragment
+        # One that is partly overwritten at the old end, and one that has just begun at the new.
         count = ring.length // fragment + 2
         shape = count, ring.envs
         self._carries = [np.zeros((*shape, *s), d) for s, d in ring.form.parts("carry")]
@@ -72,10 +73,12 @@ class SequenceReplay(RingReplay):
                 f"{self._name}: all fragments must have as many steps as the first one, "
                 f"{self._fragment}; got {num}."
             )
+        # Before the ring changes: what may be drawn now and not after it is `gone`.
         before = self._starts(ring)
         number = ring.count // num
         ring.add(tree)
         for rows, leaf in zip(self._carries, leaves_of(tree["carry"]), strict=True):
+            # After the ring has taken the fragment, which it may refuse.
             rows[number % len(rows)] = leaf.to_ndarray(copy=False)
         self._ring, self._priorities = ring, priorities
         if priorities is not None:
@@ -89,6 +92,8 @@ class SequenceReplay(RingReplay):
         """Return the numbers of the fragments with which sequences may begin."""
         oldest = ring.count - ring.num_steps
         last = ring.count - self.burn_in - 1  # at least one step is left to learn from
+        # Rounded up: a fragment whose beginning is overwritten has a carry, but not the steps after
+        # it.
         return range(-(-oldest // self._fragment), max(0, last // self._fragment + 1))
 
     def _places(self, fragments: Any, ring: StepRing) -> Places:
@@ -141,6 +146,7 @@ class SequenceReplay(RingReplay):
             return fragments, envs, places, np.ones(count, np.float32)
         places = self._priorities.draw(count, self._rng)
         row, envs = places // ring.envs, places % ring.envs
+        # The one fragment of those that are there which lies in that row of the ring of carries.
         fragments = there.start + (row - there.start) % rows
         return fragments, envs, places, self._priorities.weights(places, self.beta)
 
@@ -157,6 +163,8 @@ class SequenceReplay(RingReplay):
             leaf[begins] = 0
         reward = np.where(begins, np.float32(0), ring.steps.reward.ravel()[previous])
         number = np.arange(shape[0])[:, None]
+        # Not the burn-in, which only brings the carry up to date, nor the rows after, which
+        # bootstrap.
         learned = rows.step & (number >= self.burn_in) & (number < self.burn_in + self.length)
         return {
             "obs": sequences(ring.obs_after(rows.place.ravel(), rows.final.ravel())),

@@ -76,6 +76,8 @@ class StepRing:
                 f"each; got {capacity!r}. Raise it."
             )
         stacks = [part[0][0] for kind, part in zip(kinds, obs, strict=True) if kind is FrameObs]
+        # One more for the observation after the newest step; the oldest stack reads frames from
+        # before its own step.
         self.slots = self.length + max(stacks, default=1)
         self.count = self.num_valid = 0
         memory = self.slots, self.envs, options.storage
@@ -85,6 +87,7 @@ class StepRing:
         flags = (self._ring((), bool) for _ in range(4))
         self._terminated, self._truncated, self._valid, self._first = flags
         self._final = self._ring((), np.int64)
+        # A serial of `_finals`, which begins at 0; -1 for steps that ended nothing.
         self._final.fill(-1)
         self._finals = KeptRows(obs)
         self.steps = StepArrays(self._reward, self._terminated, self._final)
@@ -119,9 +122,11 @@ class StepRing:
         """
         self._check(tree)
         num = tree["reward"].shape[0]
+        # T + 1: the last row is the observation that the next fragment begins with.
         slots = (self.count + np.arange(num + 1)) % self.slots
         if self.count:
             self._end_abandoned(_array(tree["first"], 1)[0])
+        # Before anything is written: it reads the flags of the steps that make room.
         left = self._drop(num)
         for store, leaf in zip(self._obs, leaves_of(tree["obs"]), strict=True):
             store.write(slots, _array(leaf))
@@ -133,6 +138,7 @@ class StepRing:
         self._truncated[written] = truncated = _array(tree["truncated"], num)
         self._valid[written] = valid = _array(tree["valid"], num)
         self._first[written] = _array(tree["first"], num)
+        # Flags of rows that were not stepped say nothing.
         ended = (terminated | truncated) & valid
         if ended.any():
             t, b = np.nonzero(ended)
@@ -140,6 +146,8 @@ class StepRing:
             self._final[written[t], b] = self._finals.add(rows)
         self.count += num
         self.num_valid += int(np.count_nonzero(valid))
+        # In this order: a slot that was freed and written again is to have its new flag, which
+        # comes last.
         changed = np.concatenate([left, written])
         places = changed[:, None] * self.envs + np.arange(self.envs)
         return places.ravel(), self._valid[changed].ravel()
@@ -154,6 +162,7 @@ class StepRing:
         left = np.arange(oldest, max(oldest, self.count + num - self.length)) % self.slots
         self.num_valid -= int(np.count_nonzero(self._valid[left]))
         self._valid[left] = False
+        # Serials grow with the steps, so all up to the greatest that is dropped are too old.
         self._finals.drop_before(int(self._final[left].max(initial=-1)) + 1)
         self._final[left] = -1
         return left
@@ -167,6 +176,8 @@ class StepRing:
         rows = np.flatnonzero(first & self._valid[newest] & (self._final[newest] < 0))
         if len(rows):
             self._truncated[newest, rows] = True
+            # The slot at the cursor has what followed the newest step; the new fragment is about to
+            # write over it.
             last = self.cursor * self.envs + rows
             serials = self._finals.add([store.take(last) for store in self._obs])
             self._final[newest, rows] = serials
@@ -223,6 +234,7 @@ class StepRing:
 
     def state_dict(self) -> dict[str, Any]:
         """Return views of what there is, by slot; they hold until the next `add`."""
+        # With the slot at the cursor, whose observation belongs to the newest step.
         used = min(self.count + 1, self.slots)
         rings = {
             "reward": self._reward,
@@ -253,6 +265,7 @@ class StepRing:
             store.load_state_dict(state["obs"][str(i)])
         self._finals.load_state_dict(state["finals"])
         self.count = int(state["count"])
+        # Counted again: it follows from the flags, and cannot disagree with them.
         self.num_valid = int(np.count_nonzero(self._valid[: len(saved["valid"])]))
 
 

@@ -38,6 +38,8 @@ class Ring:
     @property
     def by_age(self) -> Positions:
         """`[len]` positions, the oldest row first."""
+        # numpy's remainder has the sign of the capacity, so places before the cursor wrap to the
+        # end.
         return (self._cursor - self._size + np.arange(self._size)) % self.capacity
 
     def check(self, samples: Mapping[str, Any]) -> int:
@@ -50,6 +52,7 @@ class Ring:
                 f"{lengths or 'none'}. Add one row for every step."
             )
         if self._rows is not None:
+            # Before a row is written: samples that do not fit leave the ring as it was.
             self._compare({name: _form(array[:0]) for name, array in arrays.items()})
         return next(iter(lengths.values()))
 
@@ -106,6 +109,7 @@ class Ring:
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the rows by position, and where the next one goes."""
+        # Positions 0 to size - 1 are filled even before the ring is full: the cursor begins at 0.
         rows = self.take(np.arange(self._size)) if self._size else {}
         return {"rows": rows, "cursor": self._cursor}
 

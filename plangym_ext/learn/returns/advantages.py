@@ -89,6 +89,7 @@ def td_lambda(
     Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
     """
     rows = checked_rows("td_lambda", reward, value, terminated, gamma, ends)
+    # G_t - v_t obeys the recurrence of the advantages, so the λ-return is the value plus GAE.
     return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
 
 
@@ -124,10 +125,13 @@ def vtrace(
     if log_ratio is not None:
         step = step * clipped_ratio("vtrace", "ratio_clip", rows, log_ratio, ratio_clip)
         decay = decay * clipped_ratio("vtrace", "trace_clip", rows, log_ratio, trace_clip)
+    # From 0 at the end of the batch: the last row's δ has the bootstrap value already.
     return rows.masked(rows.value + rows.fold(step, decay, rows.nothing))
 
 
 def _deltas(rows: Rows) -> Any:
+    # `following` is 0 after a termination, the final value after a truncation, and `bootstrap`
+    # after the last row.
     return rows.reward + rows.gamma * rows.following(rows.value) - rows.value
 
 

@@ -22,6 +22,7 @@ def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
     Source: Schulman et al. 2015, "Trust region policy optimization", equation 16, for the sum;
     the critic's part is that of an n-step return.
     """
+    # What follows is worth its value after L steps, also where a branch was shorter than H.
     total = gamma**length * rest
     for h in range(len(reward)):
         total = total + gamma**h * reward[h]
@@ -49,4 +50,5 @@ def forked_advantages(returned: Any) -> Any:
     count = returned.shape[-1]
     xp = namespace_of(returned)
     mean = xp.sum(returned, -1) / count
+    # The mean with G_i itself, scaled: G_i - mean of the others is that times k / (k - 1).
     return (returned - mean[..., None]) * (count / (count - 1))

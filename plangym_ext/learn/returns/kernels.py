@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 
 @kernel

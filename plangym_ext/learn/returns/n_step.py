@@ -45,6 +45,7 @@ def n_step_rewards(
     at_least("n_step_rewards: n", n, 1)
     ends: Ends = {"truncated": truncated, "valid": valid}
     if truncated is not None:
+        # Only so that flags of truncation are taken: windows end there, and nothing is added.
         ends["final_value"] = 0.0
     rows = checked_rows("n_step_rewards", reward, None, terminated, gamma, ends)
     xp = namespace_of(rows.reward)
@@ -52,6 +53,7 @@ def n_step_rewards(
     paid, discount = xp.zeros_like(rows.reward), xp.ones_like(rows.reward)
     # What a value of 1 after the window is worth at its beginning.
     one = _with_values_of(rows, 1.0)
+    # One row further back in each pass: after n passes row t has r_t + ... + gamma^(n-1) r_{t+n-1}.
     for _ in range(length):
         paid = rows.reward + gamma * rows.following(paid)
         discount = gamma * one.following(discount)
@@ -67,6 +69,7 @@ def _last_rows(rows: Rows, length: int) -> Any:
     beyond, last = _with_values_of(rows, -1.0), own
     for _ in range(length - 1):
         later = beyond.following(last)
+        # -1 marks what lies beyond the batch or an end: the window stops at the row itself.
         last = xp.where(rows.ended | (later < 0), own, later)
     return xp.asarray(rows.masked(last), dtype=xp.int64)
 

@@ -23,4 +23,5 @@ def normalized(advantage: Any, valid: Any = None, *, epsilon: float = 1e-6) -> A
     # The population's deviation, in both libraries.
     mean = counted.mean(0)
     deviation = ((counted - mean) ** 2).mean(0) ** 0.5
+    # Added to the deviation and not under the root, as the usual implementations of PPO do.
     return (array - mean) / (deviation + epsilon)

@@ -34,9 +34,12 @@ def compiled_recurrence(step: Any, decay: Any, last: Any) -> Any:
     # Here and not above: the compiler takes half a second to import.
     from plangym_ext.learn.returns.kernels import backward
 
+    # numpy cannot infer -1 of an array without elements.
     flat = (len(step), -1) if step.size else (len(step), 0)
     out = np.empty(step.shape, step.dtype)
     steps, decays = (np.ascontiguousarray(array).reshape(flat) for array in (step, decay))
+    # A copy, which the loop writes to. In float64: sums of thousands of float32 rewards would lose
+    # digits.
     carry = np.array(last, np.float64).reshape(-1)
     backward(steps, decays, carry, out.reshape(flat))
     return out
@@ -46,6 +49,7 @@ def stepwise_recurrence(xp: Any, step: Any, decay: Any, last: Any) -> Any:
     """Compute `recurrence` of tensors anywhere, one operation after the other."""
     out = xp.empty_like(step)
     for t in range(len(step) - 1, -1, -1):
+        # Not 0 * x, as in the compiled loop.
         last = xp.where(decay[t] == 0, step[t], step[t] + decay[t] * last)
         out[t] = last
     return out

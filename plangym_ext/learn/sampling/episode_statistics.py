@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 Ndarray = npt.NDArray[Any]
 #: Columns of a table of episodes whose mean says nothing: when and where they ended, and which

@@ -15,10 +15,10 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.check import check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
+from plangym_ext.learn.sampling.actors.infos import GAME_OVER, info_column, missing_info
+from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
-from plangym_ext.learn.sampling.infos import GAME_OVER, info_column, missing_info
-from plangym_ext.learn.sampling.legal_actions import legal_actions
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
 from plangym_ext.planners.plans import Budget
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -79,6 +79,7 @@ class EvaluationSampler(Closing):
         """
         began, mode = time.perf_counter(), self._agent.mode
         run = _Evaluation(self._venv, self.num_episodes, self.seed if seed is None else seed)
+        # Before the carry, and put back whatever happens: the agent goes on learning after this.
         self._agent.set_mode("eval")
         asked = 0
         try:
@@ -86,6 +87,8 @@ class EvaluationSampler(Closing):
             while len(run.live):
                 action, _, carry = self._agent.step(run.inputs, carry)
                 run.step(action, self._limit, self._fields)
+                # Rows that are through are asked as well: the agent's batch keeps its shape, and so
+                # its rounding.
                 asked += self._venv.num_envs
                 if progress is not None:
                     progress(run.steps)
@@ -126,6 +129,8 @@ class _Evaluation:
         spaces = RowSpaces(venv)
         self._spaces = spaces
         rows = venv.num_envs
+        # Rows are assigned episodes as these begin: noise goes by the episode's number, not by the
+        # row that happens to play it.
         self._noise = RowNoise(seed, np.zeros(rows))
         space = spaces.single_observation_space
         self.inputs: Inputs = example_inputs(space, spaces.single_action_space, rows, self._noise)
@@ -180,6 +185,7 @@ class _Evaluation:
         self.steps += len(live)
         self._noise.advance()
         episodes = self._episode[live]
+        # Each live row plays another episode, so no entry comes twice in one statement.
         table["return"][episodes] += reward
         table["length"][episodes] += 1
         self._show(live, obs)
@@ -188,14 +194,19 @@ class _Evaluation:
         for target, source in zip(leaves(self.inputs.action), leaves(taken), strict=True):
             target[live] = source
         ended = terminated | truncated
+        # Also where a game goes on after a life: the env was reset within the step, which the agent
+        # is to know.
         self._forget(live[ended])
         cut = np.zeros_like(ended) if limit is None else table["length"][episodes] >= limit
         over = (ended & ~_going_on(infos, ended)) | cut
         if not over.any():
             return
+        # An episode that was cut here was not terminated, whatever the limit was.
         table["terminated"][episodes[over]] = terminated[over]
         self._note(fields, infos, over, ended)
         free = live[over]
+        # Of the free rows the first ones go on with what is left of the episodes; the others are
+        # through.
         self.live = np.setdiff1d(live, free[self._count - self._begun :])
         self._begin(free[: self._count - self._begun])
 
@@ -203,6 +214,7 @@ class _Evaluation:
         """Put infos of the last steps of episodes in the table."""
         for name in fields:
             for entry in np.flatnonzero(over):
+                # Cut by the limit, the env was not reset, and its infos are its own.
                 last = infos.get("final_info", {}) if ended[entry] else infos
                 values, known = info_column(last, name)
                 if values is None or not known[entry]:

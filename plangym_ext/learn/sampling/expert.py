@@ -17,7 +17,7 @@ from plangym_ext.learn.agents.expert_agent import ExpertAgent
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.agents.teacher import Teacher, cost_of
 from plangym_ext.learn.replay.uniform import Ring
-from plangym_ext.learn.sampling.actor import Actor
+from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler

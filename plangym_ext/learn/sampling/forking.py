@@ -15,7 +15,7 @@ from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.sampling.actor import Actor
+from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.branches import Branches, play_branches, some_inputs
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import check_vector_env

@@ -40,7 +40,7 @@ def collected(
         restores: episodes that began from a stored state.
     """
     seconds = time.perf_counter() - began
-    valid = tree["valid"].to_ndarray()
+    valid = tree["valid"].to_ndarray(copy=False)
     steps = int(np.count_nonzero(valid))
     cost = Budget(model_steps=steps, evaluator_rows=valid.size, restores=restores, seconds=seconds)
     return Collected(tree, episodes, cost, version)

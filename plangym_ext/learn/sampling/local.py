@@ -11,7 +11,8 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.sampling.actor import Actor
+from plangym_ext.learn.sampling.actors.actor import Actor
+from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
@@ -21,7 +22,6 @@ from plangym_ext.learn.sampling.past import Past
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
-from plangym_ext.learn.sampling.venv_rows import VenvRows
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -82,6 +82,8 @@ class LocalSampler(Closing):
         began = time.perf_counter()
         self._agent.set_mode("sample")
         self._settle()
+        # Before the first step, and kept until the fragment is whole: a failed one is played again
+        # from here.
         self._saved = [actor.state_dict(envs=self._options.recover) for actor in self._actors]
         for actor in self._actors:
             actor.begin_fragment(version, self._past.table())
@@ -122,6 +124,8 @@ class LocalSampler(Closing):
         for t in range(self.num_steps):
             for actor in actors:
                 actor.finish(t)
+                # The last step is not followed by a choice: the next fragment makes it, with the
+                # weights of then.
                 if t < last:
                     self._visit(actor, t + 1)
                     actor.begin(t + 1)

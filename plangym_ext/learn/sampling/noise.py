@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.jit import kernel, kernel_inline
+from plangym_ext.core.compiling.jit import kernel, kernel_inline
 from plangym_ext.errors import InvalidOption
 
 #: Numbers that one row may draw in one step.
@@ -117,6 +117,7 @@ class RowNoise:
         Args:
             rows: `[n]` int, indices of entries.
         """
+        # Its own counter of draws: what is drawn of it does not move this one.
         found = copy.copy(self)
         index = np.asarray(rows, np.int64)
         found.rows, found._keys = self.rows[index], self._keys[index]

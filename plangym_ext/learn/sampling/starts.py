@@ -60,6 +60,7 @@ class Starts(ABC):
     def table(self) -> npt.NDArray[np.float64]:
         """Return `[N]` float64, fresh: sums of weights up to each state, the last `share`."""
         weights = self.weights()
+        # Numbers of [0, 1) are looked up in the sums; those above `share` are resets.
         found: npt.NDArray[np.float64] = np.cumsum(weights) * (self.share / weights.sum())
         # Exactly, or rounding would let a reset, or a state of no weight, be drawn.
         found[np.flatnonzero(weights)[-1] :] = self.share
@@ -67,6 +68,8 @@ class Starts(ABC):
 
     def _with(self, **changed: Any) -> Self:
         found = type(self).__new__(type(self))
+        # A new object, as `after` must not change this one; the states, which are large, are
+        # shared.
         found.__dict__ = {**self.__dict__, **changed}
         return found
 
@@ -167,6 +170,7 @@ class BackwardStarts(Starts):
         self._step = at_least(f"{name}: step", step, 1)
         self._success = finite_between(f"{name}: success", success, 0.0, 1.0)
         self._episodes = at_least(f"{name}: episodes", episodes, 1)
+        # At the end of the demonstration, where success is near.
         self.place = len(states) - self._window
         self._last = np.zeros(0, bool)
 

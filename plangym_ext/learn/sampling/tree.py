@@ -92,6 +92,7 @@ def build_sample_tree(
         return Array((num_rows,), dtype, feature_shape=feature, storage=storage)
 
     tree: dict[str, Any] = {
+        # Padded is what row t + 1 shows after step t: the last step writes to row T.
         "obs": _arrays(obs, padded),
         "action": _arrays(action, plain),
         "reward": plain(np.float32),
@@ -104,6 +105,7 @@ def build_sample_tree(
         "valid": plain(bool),
         "version": rows(np.int64),
     }
+    # Samplers without rows that wait never write here.
     tree["valid"][...] = True
     if action_mask:
         tree["action_mask"] = mask_array(env, num_steps, num_rows, storage)
@@ -128,6 +130,7 @@ def mask_array(
         )
     count = (int(space.n),)
     found = Array((num_steps, num_rows), bool, feature_shape=count, storage=storage, padding=1)
+    # To the row in the padding, which `[...]` would leave out.
     found[0 : num_steps + 1] = True
     return found
 
@@ -150,5 +153,6 @@ def copy_tree(source: ArrayDict, target: ArrayDict) -> None:
     one: Any
     other: Any
     for (_, one), (_, other) in zip(source.leaves(), target.leaves(), strict=True):
+        # Fields without padding have no row T, and per-row ones (`carry`, `version`) no time.
         end = one.shape[0] + min(1, one.padding)
         other[0:end].to_ndarray(copy=False)[...] = one[0:end].to_ndarray(copy=False)

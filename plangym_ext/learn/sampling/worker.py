@@ -14,16 +14,16 @@ from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.sampling.actors.legal_actions import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
-from plangym_ext.learn.sampling.legal_actions import tells_masks
 from plangym_ext.learn.sampling.memory import array_bytes, tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.past import Past
-from plangym_ext.learn.sampling.remote_actor import MakeVenv, RemoteActorMaker
+from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, SharedExchange
+from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree

@@ -102,6 +102,8 @@ class Trainer(ABC):
         """
         if self._augment is not None:
             size = len(next(iter(batch.values())))
+            # From torch's generator, which a checkpoint holds, so that a resumed run augments
+            # alike.
             batch = self._augment(batch, torch.rand(size, dtype=torch.float64).numpy())
         with _learning(self.network):
             parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
@@ -116,8 +118,10 @@ class Trainer(ABC):
             self._refuse_infinite(found, batch)
             found["grad_norm"] = self._gradients(loss)
             self._refuse_infinite(found, batch)
+            # By the updates before this one, so the first one has the schedule's value at 0.
             found["learning_rate"] = set_rates(self.optimizer, self.config, self.updates)
             self.optimizer.step()
+        # Last, after the step: an update that was refused leaves errors and count as they were.
         self.errors = _errors(parts)
         self.updates += 1
         return found
@@ -153,6 +157,8 @@ class Trainer(ABC):
         """
         self._check_state(state)
         self.network.load_state_dict(state["network"])
+        # Rates are functions of the count and come of the config, which may have been changed for
+        # the rest of the run.
         settings = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state["moments"], "param_groups": settings})
         self.updates = int(state["updates"])
@@ -279,10 +285,14 @@ class ReplayAlgorithm:
         """
         rows: list[dict[str, float]] = []
         if len(self.replay) >= self._min_rows:
+            # Dropout and augmentation draw from a generator of this algorithm's own: what other
+            # parts of the run draw does not change what is learned.
             with self._random.used():
                 for done in range(self._num_updates):
                     batch = self.replay.sample(self.trainer.config.batch_size)
                     rows.append(self.trainer.update(batch.samples, batch.weights))
+                    # Before the next draw: no row is added in between, so the indices still name
+                    # the same rows.
                     self.replay.update_priorities(batch.indices, self.trainer.errors)
                     if progress is not None:
                         progress(done + 1)

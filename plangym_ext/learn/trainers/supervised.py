@@ -62,6 +62,7 @@ class SupervisedTrainer(Trainer):
         float32 `value` `[T]`; float32 `policy` `[T, P]` and, for Discrete actions, bool
         `legal` `[T, A]`; float32 `q` `[T, A]` and bool `q_mask` `[T, A]`.
         """
+        # T + 1 observations, T steps: nothing was decided at the last one.
         config, found = self.config, {"obs": record.observations[:-1]}
         if config.value_target is not None:
             found["value"] = self._value(config.value_target, record).astype(np.float32)
@@ -70,6 +71,7 @@ class SupervisedTrainer(Trainer):
         elif config.policy_target is not None:
             found["policy"] = POLICY_TARGETS[config.policy_target](record).astype(np.float32)
         if config.policy_target is not None and self._distribution.num_actions is not None:
+            # A replay has one form for all rows, so episodes without a mask get one of ones.
             everything = np.ones(found["policy"].shape, np.bool_)
             found["legal"] = everything if record.legal is None else record.legal
         if config.q_target is not None:
@@ -83,19 +85,27 @@ class SupervisedTrainer(Trainer):
         """Return Q targets and where they are known, `[T, A]`."""
         if target == QUALITIES:
             found = qualities(record)
+            # NaN where the planner never tried the action; 0 times NaN would still be NaN in the
+            # loss.
             known = ~np.isnan(found)
             return np.where(known, found, 0.0).astype(np.float32), known
         played = self._distribution.encode(record.actions)
+        # Only the action that was played has a return; `played` is one-hot.
         return played * self._value(target, record)[:, None].astype(np.float32), played > 0
 
     def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
         """Return the parts that are taught, by head."""
         config, out = self.config, self.network(batch["obs"])
+        # In units of the network's output: envs with large returns do not outweigh the policy's
+        # loss.
         scale = getattr(self.network, "value_scale", 1.0)
         parts = {}
         if config.policy_target is not None:
             logits = self._head("policy", out.policy_logits)
+            # Masked as when it acted: else the loss would teach it to push illegal actions down.
             loss = self._distribution.loss(masked(logits, batch.get("legal")), batch["policy"])
+            # The target's own entropy, without which uncertain targets would have priority for
+            # ever.
             least = self._distribution.least_loss(logits, batch["policy"])
             parts["policy"] = Part(at(config.policy_weight, self.updates), loss, least)
         if config.value_target is not None:
@@ -104,6 +114,7 @@ class SupervisedTrainer(Trainer):
         if config.q_target is not None:
             error = (self._head("q", out.q) - batch["q"]) / scale
             known = batch["q_mask"]
+            # The mean over what is known; a row where nothing is has loss 0, not 0 / 0.
             loss = (error**2 * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
             parts["q"] = Part(at(config.q_weight, self.updates), loss)
         return parts

@@ -35,19 +35,26 @@ class TDTrainer(Trainer):
         super().__init__(network, config)
         self.target = network
         rate = self.config.target_rate
+        # At 1 the copy would equal the network after every update: it is left out.
         if callable(rate) or rate < 1.0:
             self.target = copy.deepcopy(network).eval().requires_grad_(False)
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
         """Return `obs`, `next_obs`, and float32 `reward` and `discount` `[T]` of the windows."""
         terminated = np.zeros((record.length, 1), np.bool_)
+        # An episode that was cut is none that ended: its last window bootstraps.
         terminated[-1] = record.terminated
         window = n_step_rewards(
-            record.rewards[:, None], terminated, n=self.config.n_steps, gamma=self.config.discount
+            # `[T, 1]`: the function is for `[T, B]`.
+            record.rewards[:, None],
+            terminated,
+            n=self.config.n_steps,
+            gamma=self.config.discount,
         )
         return {
             "obs": record.observations[:-1],
             "reward": window.reward[:, 0].astype(np.float32),
+            # `last` is the last step of each window; what it led to is one further.
             "next_obs": record.observations[window.last[:, 0] + 1],
             "discount": window.discount[:, 0].astype(np.float32),
         }
@@ -56,12 +63,15 @@ class TDTrainer(Trainer):
         self, batch: Mapping[str, npt.NDArray[Any]], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
         """Take one step on a batch; see `Trainer.update`. Then the target follows."""
+        # Before the update, which counts itself.
         rate = at(self.config.target_rate, self.updates)
         found = super().update(batch, weights)
         if self.target is not self.network:
             with torch.no_grad():
                 theirs = self.target.state_dict()
                 for name, mine in self.network.state_dict().items():
+                    # Counters of batch normalisation are whole numbers, between which there is
+                    # nothing.
                     if mine.is_floating_point():
                         theirs[name].lerp_(mine, rate)
                     else:
@@ -89,7 +99,10 @@ class TDTrainer(Trainer):
     def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
         """Return the squared error in units of the network's `value_scale`."""
         with torch.no_grad():
+            # Without a gradient: the value now is drawn to the one later, never the other way
+            # round.
             later = self.target(batch["next_obs"]).value
+        # `discount` is gamma^n, and 0 where the window ends with a termination.
         wanted = batch["reward"] + batch["discount"] * later
         scale = getattr(self.network, "value_scale", 1.0)
         error = (self.network(batch["obs"]).value - wanted) / scale

@@ -19,6 +19,7 @@ class Moments(NamedTuple):
     def variance(self) -> npt.NDArray[np.float64]:
         """`[*shape]`, fresh, of the population; ones where no row was seen."""
         if not self.num_rows:
+            # So that nothing is scaled before anything was seen.
             return np.ones_like(self.squares)
         return self.squares / self.num_rows
 
@@ -31,6 +32,7 @@ class Moments(NamedTuple):
         Source: Chan, Golub and LeVeque 1979, "Updating formulae and a pairwise algorithm for
         computing sample variances".
         """
+        # Also keeps 0 / 0 out of the share where neither has rows.
         if not other.num_rows:
             return self
         count = self.num_rows + other.num_rows
@@ -53,8 +55,10 @@ def moments_of(rows: Any, valid: Any = None) -> Moments:
         valid: `[T, B]` bool; None: all count.
     """
     flat = rows.reshape(-1, *rows.shape[2:]) if valid is None else rows[valid]
+    # Before the mean: in float32 a sum of a million rows loses its last digits.
     flat = flat.astype(np.float64)
     if not len(flat):
         return no_moments(flat.shape[1:])
     mean = flat.mean(axis=0)
+    # In two passes: a difference of squares would cancel where the mean is large.
     return Moments(float(len(flat)), mean, ((flat - mean) ** 2).sum(axis=0))

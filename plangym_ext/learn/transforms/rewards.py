@@ -60,9 +60,11 @@ class RewardNormalizer:
         for t in range(len(reward)):
             after = reward[t] + self._discount * running
             running = after if valid is None else np.where(valid[t], after, running)
+            # Before the end is taken into account: the last step's sum counts, too.
             sums[t] = running
             running = np.where(ended[t], 0.0, running)
         self._sums = running
+        # Merged before the division, so that all learners divide by the same number.
         (found,) = self.group.merged([moments_of(sums, valid)])
         self.seen = self.seen.merged(found)
         return (reward / self.deviation).astype(np.float32)

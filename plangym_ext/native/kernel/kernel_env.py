@@ -6,7 +6,6 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.own_process import fork_count, usable_processors
+from plangym_ext.core.own_process import usable_processors
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import KernelDiffers
@@ -27,6 +26,7 @@ from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.kernel.simulator import KernelSimulator
 from plangym_ext.native.native_env import NativeEnv, state_of
 from plangym_ext.native.reset_proof import proved_resets
+from plangym_ext.native.threads import SharingThreads
 from plangym_ext.states.reseeding import generator_words
 
 #: Env steps that are worth waking another thread for.
@@ -72,8 +72,7 @@ class KernelEnv(NativeEnv):
         self.name, self.frameskip, self.autoreset = env.name, env.frameskip, env.autoreset
         self._memory = RowMemory(env, self.kernel)
         self._loop: Loop | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._forks = fork_count()
+        self._shares = SharingThreads(threads or usable_processors())
         #: Seconds that compiling or loading took; None until then.
         self.compile_seconds: float | None = None
 
@@ -148,13 +147,9 @@ class KernelEnv(NativeEnv):
             self._loop, arrays, self._memory.rules, self.kernel.params
         )
         size = len(arrays.actions)
-        bounds = [size * k // threads for k in range(threads + 1)]
-        pool = self._threads(threads)
-        shares = [(*ends, *how) for ends in itertools.pairwise(bounds)]
-        # The first share runs in this thread: it would only wait otherwise.
-        parts = [pool.submit(run, *share) for share in shares[1:]]
+        ends = [size * k // threads for k in range(threads + 1)]
         # The highest of -1 and the rows that were refused: any refusal will do.
-        return max(run(*shares[0]), *(part.result() for part in parts))
+        return max(self._shares.run(run, [(*share, *how) for share in itertools.pairwise(ends)]))
 
     def _threads_for(self, request: RowRequest) -> int:
         if self.threads is not None:
@@ -165,13 +160,6 @@ class KernelEnv(NativeEnv):
         if steps < 2 * _STEPS_PER_THREAD:
             return 1
         return max(1, min(usable_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
-
-    def _threads(self, count: int) -> ThreadPoolExecutor:
-        if self._pool is None or self._forks != fork_count():  # a child has no threads
-            self._forks = fork_count()
-            workers = max(count, self.threads or usable_processors()) - 1
-            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="plangym-ext-kernel")
-        return self._pool
 
     def warm_up(self) -> float:
         """Compile the loop, or load it from disk, and compare it with the env.
@@ -226,7 +214,9 @@ class KernelEnv(NativeEnv):
             return None
         name = type(self.gym_env.unwrapped).__name__
         players = int(self.metadata.get("num_players", 1))
-        return KernelSimulator(name, self.kernel, self._memory, self._simulated, players)
+        return KernelSimulator(
+            name, self.kernel, self._memory, self._simulated, self._shares, players
+        )
 
     def _simulated(self, states: np.ndarray, where: str) -> None:
         self.plan_env._check_open(where)
@@ -268,8 +258,5 @@ class KernelEnv(NativeEnv):
 
     def close(self) -> None:
         """Close the env and end its threads; further calls do nothing."""
-        if self._pool is not None:
-            # Another process has its threads, if they were started there.
-            self._pool.shutdown(wait=self._forks == fork_count())
-            self._pool = None
+        self._shares.close()
         self.plan_env.close()

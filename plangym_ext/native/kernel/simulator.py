@@ -14,6 +14,7 @@ from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.native.kernel.row_kernel import RowRules, all_finite
 from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.seals import seal_rows
+from plangym_ext.native.threads import SharingThreads
 
 
 class Rows(NamedTuple):
@@ -73,10 +74,11 @@ class KernelSimulator:
         memory: how the env's rows lie.
         check: `(states, where)`, raises what the env raises at states `[B, S]` that are
             damaged or foreign.
+        threads: that may share the trees of a search.
         num_players: of the env.
 
     Attributes:
-        check: the same.
+        check, threads: the same.
         functions: what a loop calls.
         width: bytes of the rows that they take.
         has_masks: whether `functions.mask` says anything.
@@ -88,9 +90,10 @@ class KernelSimulator:
         kernel: Kernel,
         memory: RowMemory,
         check: Callable[[np.ndarray, str], Any],
+        threads: SharingThreads,
         num_players: int = 1,
     ) -> None:
-        self._name, self.check = name, check
+        self._name, self.check, self.threads = name, check, threads
         self._memory, self._params = memory, kernel.params
         self.width = memory.width
         self.has_masks = kernel.info is not None and "action_mask" in (kernel.info.names or ())

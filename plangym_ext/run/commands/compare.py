@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         load_pyplot("--plot")
     import_modules(options, options.envs)
+    # Named twice is played once; the order stays.
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
@@ -157,6 +158,7 @@ class _Results:
                 rows = [self.rows[key] for key in keys if key in self.rows]
                 if not rows:
                     continue
+                # Over episodes, which are independent: moves of one episode are not.
                 mean, low, high = mean_interval([row["return"] for row in rows])
                 steps = sum(row["model_steps"] for row in rows)
                 moves = sum(row["length"] for row in rows)
@@ -227,6 +229,7 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
             for planner in missing:
                 with line.passing(f"checking {type(planner).__name__} in {name}"):
                     planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
+                # What it keeps from move to move must not reach into the first episode.
                 planner.reset()
 
 
@@ -274,6 +277,7 @@ def _planner(spec: str, model_steps: int) -> Any:
     from plangym_ext.run.planner_options import planner_from
 
     name, _, rest = spec.partition(":")
+    # In addition to what was typed: all are compared at equal cost.
     return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
 
 

@@ -283,9 +283,7 @@ class _Shown:
         self.actions.append(move.action)
         if move.player is not None:
             # The planner plays both sides; what one of them earns is the other's loss.
-            score = move.reward + (self.scores or (0.0, 0.0))[move.player]
-            self.scores = (score, -score) if move.player == 0 else (-score, score)
-            self.return_ = self.scores[0]
+            self.scores = (move.total, -move.total)
         self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
         self.model_steps += move.plan.budget.model_steps
         self.compile_seconds += move.plan.budget.compile_seconds

@@ -136,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
             "sweep: training needs torch; it is not installed. " + installing("learn")
         )
     make_folder(options.out)
+    # Two sweeps in one folder would start each run twice.
     with FolderLock(options.out):
         _keep_plan(jobs, options)
         failed = _run_all(jobs, options)
@@ -183,6 +184,7 @@ def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
                 f"folder with --out"
             )
         kept = json.loads(path.read_text())["runs"]
+        # Runs that are there and not asked for now stay in the plan: a sweep may be extended.
         changed = [name for name in kept if name in runs and kept[name] != runs[name]]
         if changed:
             found = differences(runs[changed[0]], kept[changed[0]])

@@ -60,6 +60,8 @@ class Contest(Closing):
             for name in dict.fromkeys(names):
                 if name not in self.players:
                     self.players[name] = _planner(name)
+            # In the order in which they were named: the first one is what the others are compared
+            # with.
             self.players = {name: self.players[name] for name in dict.fromkeys(names)}
         except BaseException:
             self._open.close()

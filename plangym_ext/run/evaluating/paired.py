@@ -45,6 +45,7 @@ def difference(
     first: Sequence[float], second: Sequence[float], width: float | None = None
 ) -> dict[str, Any]:
     """Return by how much the second is better, with and without the pairs; see `paired_summary`."""
+    # Episode by episode: what both have in common, such as a hard start, cancels.
     pairs = (np.asarray(second) - np.asarray(first)).tolist()
     mean, low, high = mean_interval(pairs)
     _, low_unpaired, high_unpaired = unpaired_interval(first, second)

@@ -106,6 +106,7 @@ def audit_values(
     def keep(move: Move) -> None:
         lasts[move.episode] = move
 
+    # The K rollouts of a state side by side: row i * K + k.
     again = states[np.repeat(np.arange(len(states)), rollouts)]
     episodes = play(
         env,
@@ -117,6 +118,8 @@ def audit_values(
         starts=again,
     )
     returned = np.array([_discounted(one.rewards, discount) for one in episodes])
+    # Zero where an episode has terminated: nothing follows. A cut one goes on with the critic's
+    # value.
     rest = np.array([0.0 if one.terminated else discount**one.length for one in episodes])
     cut = np.flatnonzero(rest)
     if len(cut):
@@ -139,6 +142,7 @@ def rank_correlation(first: Any, second: Any) -> float:
 def _ranks(values: Floats) -> Floats:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
+    # The mean of the ranks that equal values take up.
     found: Floats = (last - (counts - 1) / 2)[inverse]
     return found
 

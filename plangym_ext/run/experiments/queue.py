@@ -140,6 +140,7 @@ class JobQueue:
                     ended(one.job, one.process.wait(), time.monotonic() - one.began)
                 look()
         except KeyboardInterrupt:
+            # All of them first, so that they save side by side.
             self._send(signal.SIGINT)
             interrupted()
             for one in self.running:
@@ -147,6 +148,7 @@ class JobQueue:
             self.saved = True
             raise
         finally:
+            # Whatever has ended this loop, an error of `look` too: no run outlives its queue.
             self._send(signal.SIGKILL)
             for one in self.running:
                 one.process.wait()
@@ -158,6 +160,7 @@ class JobQueue:
             job = self.waiting.pop(0)
             folder = self.folder / job.name
             folder.mkdir(parents=True, exist_ok=True)
+            # Before the process, which reads it.
             write_json(folder / SETTINGS, job.settings)
             self.running.append(Running(job, slot, self._where.start(folder, slot)))
 
@@ -168,6 +171,8 @@ class JobQueue:
             status = one.process.poll()
             if status is None:
                 continue
+            # Killed by a signal, such as that of a full memory. An error of its own would come
+            # again.
             if status < 0 and one.tries <= RETRIES:
                 one.process = self._where.start(self.folder / one.job.name, one.slot)
                 one.tries += 1
@@ -231,4 +236,5 @@ def _shares(processes: int) -> list[str]:
     usable = sorted(os.sched_getaffinity(0))
     if processes == 1 or processes > len(usable):
         return [""] * processes
+    # Dealt out one by one, so that shares differ by one at most.
     return [",".join(map(str, usable[slot::processes])) for slot in range(processes)]

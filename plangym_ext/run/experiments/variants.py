@@ -59,6 +59,7 @@ class Range:
         if self.kind == "int":
             return int(generator.integers(round(self.low), round(self.high), endpoint=True))
         if self.kind == "log":
+            # Alike in each power of ten, as learning rates are chosen.
             number = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         else:
             number = generator.uniform(self.low, self.high)
@@ -148,6 +149,7 @@ def _drawn(values: Sequence[Any] | Range, generator: np.random.Generator) -> Any
 
 
 def _variant(rows: Sequence[Mapping[str, Any]]) -> Variant:
+    # Later rows override: what varies comes after levels.
     settings = {key: value for row in rows for key, value in row.items() if key != "name"}
     names = [_name(row) for row in rows]
     return Variant(",".join(names), settings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.jit import kernel
+from plangym_ext.core.compiling.jit import kernel
 
 #: The polynomial of Castagnoli, lowest bit first.
 _POLYNOMIAL = np.uint32(0x82F63B78)

@@ -41,6 +41,7 @@ class CsvFile(AppendedFile):
         if new:
             rows = self._table()[1]
             self._columns += new
+            # A new column is rare: the file is written again, so that its first line names all.
             self._rewrite([[*cells, *[""] * len(new)] for cells in rows])
         # Cells that need no quotes.
         self.append(",".join([repr(row[n]) if n in row else "" for n in self._columns]) + "\n")
@@ -52,6 +53,8 @@ class CsvFile(AppendedFile):
         if not columns:
             return
         rows = [row for row in rows if int(row[0]) <= step]
+        # A run that is resumed names a column when it first has one, as one that was not
+        # interrupted.
         filled = [any(row[i] for row in rows) or not i for i in range(len(columns))]
         self._columns = _chosen(columns, filled)
         rows = [_chosen(row, filled) for row in rows]

@@ -105,7 +105,9 @@ class Logger(Closing):
         """
         row, timed = _row(step, values), _row(step, timings or {})
         self._check_step(step)
+        # Of the monotonic clock: the time of day may be set while a run goes on.
         seconds = round(time.monotonic() - self._began, 3)
+        # After all checks: either all files get the row, or none.
         self._progress.add(row)
         self._lines.add(row)
         self._timings.add({STEP: step, "seconds": seconds, **timed})
@@ -170,4 +172,5 @@ def _number(name: str, value: Any) -> int | float:
             f"Logger.log: {name!r} must be one number; got {type(value).__name__} "
             f"{str(value)[:40]!r}. Log a mean, or leave it out."
         )
+    # Files have no bools: True is 1.
     return int(value) if isinstance(value, bool) else value

@@ -73,6 +73,7 @@ def read_columns(path: Path) -> dict[str, Floats]:
     if not path.exists():
         return {}
     names, rows = parse_table(AppendedFile(path).whole_lines())
+    # A row of another length was written while the columns were rewritten, by a run that goes on.
     cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
     table = np.array(cells, np.float64).reshape(len(cells), len(names))
     return dict(zip(names, table.T, strict=True))
@@ -116,6 +117,7 @@ def shared_names(groups: Sequence[Group]) -> str:
 def _key(run: Run, folder: Path) -> tuple[Any, ...]:
     if not run.params:
         return (str(folder),)
+    # By `repr`: lists cannot be hashed, and 1 and 1.0 were written differently.
     return tuple(sorted((n, repr(v)) for n, v in run.params.items() if not _of_run(n)))
 
 
@@ -131,6 +133,7 @@ def _naming(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     told_apart = 1
     for name in names:
         values = {tuple(repr(params.get(n)) for n in (*chosen, name)) for params in groups}
+        # A name that parts no groups further says nothing.
         if len(values) > told_apart:
             chosen, told_apart = [*chosen, name], len(values)
     return chosen

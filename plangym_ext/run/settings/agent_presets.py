@@ -181,20 +181,23 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "name": "actor_critic",
                 "hidden": [64],
                 "init": "orthogonal",
+                "shared_body": False,
+                "normalize_obs": True,
                 "recurrent": "lstm",
                 "recurrent_size": 64,
-                # About the size of a return, so that its errors leave the policy a gradient.
-                "value_scale": 50.0,
+                "recurrent_first": True,
             },
             "algorithm": {
                 "name": "ppo",
-                "learning_rate": _line(1e-3, 4000),
+                # 20 updates a round, until the last one.
+                "learning_rate": _line(1e-3, 8000),
+                "clip": _line(0.2, 8000),
                 "gae_lambda": 0.8,
                 "discount": 0.98,
-                "value_weight": 0.0002,
-                "epochs": 10,
+                "epochs": 20,
                 "batch_size": 256,
                 "minibatch": "env",
+                "normalize_reward": True,
             },
             "collector": {"num_envs": 8, "moves": 32},
             "evaluation": {"every": 100, "episodes": 20},
@@ -235,7 +238,12 @@ AGENT_PRESETS: Mapping[str, Preset] = {
         "PQN balances a pole, with the settings of CleanRL",
         {
             "env": {"id": "CartPole-v1", "max_steps": 500},
-            "agent": {"name": "q", "hidden": [120, 84], "layer_norm": True},
+            "agent": {
+                "name": "q",
+                "hidden": [120, 84],
+                "layer_norm": True,
+                "init": "orthogonal",
+            },
             "algorithm": {
                 "name": "pqn",
                 # 16 updates a round, until the last one.

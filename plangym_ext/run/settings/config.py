@@ -10,7 +10,7 @@ from typing import Any
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
-from plangym_ext.learn.algorithms.off_policy_config import OffPolicyConfig
+from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.sections import (
     AgentSettings,

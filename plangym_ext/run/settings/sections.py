@@ -9,21 +9,25 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.learn.algorithms.actor_critic_config import DDPGConfig, SACConfig, TD3Config
-from plangym_ext.learn.algorithms.config import (
-    A2CConfig,
-    PPOConfig,
-    PQNConfig,
-    ReinforceConfig,
-    VTraceConfig,
-)
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
-from plangym_ext.learn.algorithms.off_policy_config import (
+from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
+    DDPGConfig,
+    SACConfig,
+    TD3Config,
+)
+from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
     DQNConfig,
     QRDQNConfig,
     R2D1Config,
     RainbowConfig,
+)
+from plangym_ext.learn.algorithms.rollouts.config import (
+    A2CConfig,
+    PPOConfig,
+    PQNConfig,
+    ReinforceConfig,
+    VTraceConfig,
 )
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,

@@ -81,11 +81,16 @@ class Checkpoints:
         content = {"format": FORMAT, **content}
         if _REPLAY in content:
             content[_REPLAY] = self._blocks.save(content[_REPLAY])
+        # After the blocks that it names, and under another name until it is whole: a kill in
+        # between leaves blocks that the next one drops.
         tensor_file.save(path, content)
+        # Only now that the new one is there; the one before it stays, in case the new one is
+        # damaged.
         for old in self.paths()[:-KEPT]:
             old.unlink()
         needed[path.name] = files_of(content.get(_REPLAY, {}))
         self._needed = {path.name: needed[path.name] for path in self.paths()}
+        # Last: the blocks of a checkpoint go when the checkpoint is gone, never before.
         self._blocks.drop_all_but(set().union(*self._needed.values()))
         return path
 

@@ -76,11 +76,14 @@ class Collector:
     def _move(self) -> Budget:
         """Plan and play a move in every game."""
         games = [slot.game for slot in self._slots]
+        # All games in one search: every wave is one batch of the env, and one call of the network.
         plans = plan_games(self._planner, self._env, games)
         steps, self._infos = step_games(self._env, games, plans)
         for slot, plan, step in zip(self._slots, plans, steps, strict=True):
             slot.game.take(step)
             slot.recorder.take(plan, step)
+        # After the step: a tree that is kept goes on from the child, which needs what was earned on
+        # the way there.
         self._planner.take_rewards(np.array([step.reward for step in steps]))
         return sum((plan.budget for plan in plans), Budget())
 
@@ -99,6 +102,7 @@ class Collector:
             value = None if values is None else float(values[i])
             record = slot.recorder.record(self._attributes_of(row), value)
             found.append(Finished(move, slot.number, record))
+        # After the records are made: a recorder is replaced when the next game begins.
         for slot in over:
             slot.begin(self._env)
         # What is planned there has nothing to do with the game before.

@@ -46,6 +46,7 @@ class Learner:
     def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
         from plangym_ext.learn.repeatable import fix_threads
 
+        # As in learner 0, before anything is computed: the weights are compared bit for bit.
         fix_threads(parts.config.threads)
         self._parts, self._file = parts, file
         self._checkpoints = Checkpoints(folder)
@@ -86,11 +87,13 @@ class Learner:
         """Play and learn as often as learner 0."""
         self._algorithm.prepare(self._agent)
         collected = self._sampler.collect(moves, self._algorithm.updates)
+        # With the tables of all: statistics that learning depends on must be the same everywhere.
         self._algorithm.take(with_the_others(collected, self._group))
         self._algorithm.train()
 
     def _save(self, round_number: int) -> bytes:
         """Write a checkpoint; return a hash of the weights."""
+        # Settings are in the checkpoint of learner 0, which is checked.
         content = {"config": {}, "collector": self._sampler.state_dict()}
         self._checkpoints.save(round_number, content | self._algorithm.state_dict())
         return weights_hash(self._algorithm)
@@ -100,6 +103,8 @@ class Learner:
         saved = read_checkpoint(self._checkpoints.path(round_number))
         self._algorithm.load_state_dict(saved)
         self._sampler.load_state_dict(saved["collector"])
+        # Left by a kill between this learner's checkpoint and that of learner 0, which is the one
+        # that counts.
         self._checkpoints.drop_after(round_number)
 
     def _leave(self) -> None:
@@ -118,6 +123,7 @@ def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
 
     Its `data` is this learner's own.
     """
+    # Rows are numbered over all learners.
     first = group.rank * collected.data["reward"].shape[1]
     mine = {**collected.episodes, "row": collected.episodes["row"] + first}
     parts = group.gathered((mine, collected.cost))

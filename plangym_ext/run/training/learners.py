@@ -69,6 +69,8 @@ class Learners(Closing):
             self._workers[-1].build()
         for worker in self._workers:
             worker.describe()
+        # Begun before this process joins: it would wait in `TorchGroup` for learners that were not
+        # asked to come.
         self._ask("join")
         self._group = TorchGroup(
             file,
@@ -152,6 +154,7 @@ class Learners(Closing):
         Returns:
             `data` of this learner; `episodes` and `cost` of all.
         """
+        # Before this learner plays, so that they do so at the same time.
         self._ask("round", n)
         found = self._sampler.collect(n, version, self._watched(progress))
         found = with_the_others(found, self._group)
@@ -165,6 +168,7 @@ class Learners(Closing):
             LearnerLost: the weights of a learner are not those of the others.
         """
         self._ask("save", self._rounds)
+        # While the others save: they were asked, and not waited for yet.
         mine = weights_hash(self._algorithm)
         for worker, theirs in zip(self._workers, self._answers(self._timeout), strict=True):
             if theirs != mine:
@@ -184,6 +188,8 @@ class Learners(Closing):
 
     def close(self) -> None:
         """End the other learners; safe to call twice."""
+        # First: a learner that waits in the group for this one then ends with an error, and can be
+        # told to leave.
         if self._group is not None:
             self._group.close()
         for worker in self._workers:

@@ -166,6 +166,7 @@ class Parts:
         from plangym_ext.learn.trainers.base import ReplayAlgorithm
 
         if self.config.algorithm is not None:
+            # Networks begin alike in all learners; what is drawn while they learn differs.
             seed = learner_seed(self.config.seed, self.learner)
             found: Algorithm = self.config.algorithm.make(network, seed)
             return found
@@ -247,6 +248,8 @@ class Parts:
             "discount": learner.discount,
             "episode_fields": settings.attributes,
             "starts": starts,
+            # Rows are numbered over all learners: each plays, and draws, as a part of one large
+            # run.
             "first_row": self.learner * settings.num_envs,
         }
         if actors is not None or self.config.mode == "async":
@@ -320,6 +323,8 @@ class Parts:
 
     def alone(self) -> Parts:
         """Return the parts for a worker: an env without workers of its own."""
+        # The games are shared out already: workers of workers would share the same processors
+        # again.
         env = dataclasses.replace(self.config.env, n_workers=0)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, env=env))
 

@@ -112,6 +112,7 @@ class Runner(Closing):
                 self._closed_later(FolderLock(self.folder))
             path = self._checkpoints.latest() if resume else None
             saved = None if path is None else self._read(path)
+            # Before the network is made: sums over another number of threads round otherwise.
             self._threads_before = fix_threads(config.threads)
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
@@ -128,6 +129,8 @@ class Runner(Closing):
                 Evaluation(self._parts, self._env, self.evaluator)
             )
             self._recording = self._recording_of(config.evaluation.record)
+            # When all parts are there, so that a checkpoint that does not fit is refused before the
+            # folder is written to.
             if saved is not None:
                 self._load(path, saved)
             if not self.folder.is_dir():
@@ -192,6 +195,7 @@ class Runner(Closing):
             columns=list(_SHOWN),
         )
         if resume:
+            # Rounds that were logged after the checkpoint are played again, and logged again.
             log.truncate_after(self.steps)
         return log
 
@@ -210,10 +214,14 @@ class Runner(Closing):
         """
         with Interrupts() as interrupts:
             self._call("on_start")
+            # Before the first round: a run that is killed in it goes on with these weights and
+            # seeds.
             if self._checkpoints.latest() is None:
                 self.checkpoint()
             while self.round < self.config.rounds and not self.stopped:
                 self._run_round()
+                # Between rounds, where everything is between two steps: a checkpoint in the middle
+                # of one would have to hold half-made batches.
                 if interrupts.seen and not self.stopped:
                     self.stop(_INTERRUPTED)
                 every = self.config.checkpoint_every
@@ -249,14 +257,21 @@ class Runner(Closing):
         moves, steps = self.config.collector.moves, self.config.steps_per_round
         with _timed(seconds, "collect"):
             self._show("playing")
+            # Each round: how much an agent explores depends on the updates that were made.
             self.algorithm.prepare(self.evaluator)
             collected = self.sampler.collect(
-                moves, self.algorithm.updates, lambda done: self._show("playing", done)
+                # The updates so far are the version of the weights that play.
+                moves,
+                self.algorithm.updates,
+                lambda done: self._show("playing", done),
             )
+            # Before `take`: callbacks see what was played as it was played.
             self._call("on_episodes", collected.data)
             self.algorithm.take(collected)
         with _timed(seconds, "train"):
             metrics = self.algorithm.train(lambda _: self._show("training", steps))
+        # After the updates and before anything that reads it: a callback, the log and a checkpoint
+        # speak of rounds that are done.
         self.round += 1
         self.steps += steps
         self._recent.take(collected.episodes)
@@ -267,6 +282,7 @@ class Runner(Closing):
             values |= self._evaluate(seconds)
         with self._writing():
             self._log.log(self.steps, values, timings=seconds)
+        # Last: a callback may stop the run, or write a checkpoint of this round.
         self._call("on_round", values)
 
     def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
@@ -290,6 +306,8 @@ class Runner(Closing):
         """Write a checkpoint of now; only between two rounds."""
         content = {
             **self._about(),
+            # An interrupted run is to go on when it is resumed; one that has reached its goal is
+            # not.
             "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
             "collector": self.sampler.state_dict(),
             "recent": self._recent.state_dict(),
@@ -342,6 +360,7 @@ class Runner(Closing):
         return saved
 
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
+        # Before anything is loaded: what does not fit would fail in the middle of a network.
         check_same_spaces(str(path), saved["spaces"], self._env)
         self.algorithm.load_state_dict(saved)
         self.sampler.load_state_dict(saved["collector"])
@@ -361,6 +380,7 @@ class Runner(Closing):
             for part in self._closers:
                 stack.callback(part.close)
             self._closers = []
+        # Of the whole process, which may have other uses of torch after this run.
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0

@@ -28,6 +28,8 @@ class Finished(NamedTuple):
 
 def episode_seed(run_seed: int, slot: int, episode: int) -> int:
     """Return the seed of the n-th episode of a slot, in whichever process it is played."""
+    # By slot and number: no process draws for another, so any number of them plays the same
+    # episodes.
     sequence = np.random.SeedSequence(run_seed, spawn_key=(slot, episode))
     return int(sequence.generate_state(1, np.uint32)[0])
 
@@ -63,6 +65,7 @@ class Slot:
         found: SlotState = {
             "slot": self.number,
             "episode": self.episode,
+            # Copies: the game goes on, and its arrays with it.
             "state": np.array(game.state),
             "obs": np.array(game.obs),
             "legal": None if game.legal is None else np.array(game.legal),
@@ -77,6 +80,7 @@ class Slot:
 
     def change(self, episode: int, steps: int) -> SlotState:
         """Return `state_dict` without the first steps of the record, if it is of this episode."""
+        # Of another episode than the one that is known nothing can be left out.
         first = steps if episode == self.episode else 0
         return {**self.state_dict(first), "first": first}
 
@@ -142,6 +146,7 @@ def _recorder(state: SlotState) -> EpisodeRecorder:
             ),
             observations[t + 1],
             float(record["rewards"][t]),
+            # An episode in progress has ended in no step; the next one sets both.
             terminated=False,
             truncated=False,
             legal=following,

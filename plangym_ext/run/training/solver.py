@@ -66,6 +66,7 @@ class Solver:
             for i, plan, step in zip(going, plans, steps, strict=True):
                 games[i].take(step)
                 recorders[i].take(plan, step)
+            # An env may end before its way does: a wrapper's limit is no part of what was searched.
             over = [i for i in going if games[i].ended or len(recorders[i]) == ends[i]]
             finished += [Finished(move, i, recorders[i].record()) for i in over]
             going = [i for i in going if i not in over]
@@ -91,12 +92,14 @@ def _moves(plan: Plan) -> list[Plan]:
             "settings: collector.kind 'solutions' needs a planner that finds ways, such as phs, "
             "levin or best-first; this one's plans have no actions."
         )
+    # A Discrete space may begin elsewhere than at 0; weights do not.
     origin = int(plan.action) - int(np.argmax(plan.weights))
     return [
         dataclasses.replace(
             plan,
             action=action,
             value=np.nan,
+            # The search was one: its cost must not count once for each move.
             budget=plan.budget if move == 0 else Budget(),
             weights=np.eye(len(plan.weights))[int(action) - origin],
             q=None,

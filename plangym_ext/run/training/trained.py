@@ -61,6 +61,7 @@ class Trained(Closing):
         from plangym_ext.learn import load_network_state
 
         self.path = _file(Path(checkpoint))
+        # A replay may take more memory than this machine has, and playing needs none of it.
         saved = read_checkpoint(self.path, replay=False)
         own: RunConfig = build(RunConfig, saved["config"])
         evaluation = dataclasses.replace(

@@ -69,6 +69,7 @@ class WorkerCollector:
         count = settings.n_workers if n_workers is None else n_workers
         self._network = network
         self._workplace = place = ThisMachine() if workplace is None else workplace
+        # Dealt out one by one, so that shares differ by one game at most.
         self._slots = [tuple(range(worker, settings.num_envs, count)) for worker in range(count)]
         #: State of each game after the last round, by slot; empty before the first.
         self._games: dict[int, SlotState] = {}
@@ -102,6 +103,7 @@ class WorkerCollector:
             WorkerTimeout: a worker took too long over one move of its games, and was stopped.
         """
         try:
+            # All are asked before any is waited for: they play side by side.
             asked = [self._ask(index, n, version) for index in range(len(self._workers))]
             answers = [
                 self._answer(index, pending, n, version, progress)
@@ -122,14 +124,18 @@ class WorkerCollector:
     def _ask(self, index: int, moves: int, version: int) -> Pending[Played] | None:
         """Have a worker play, from where it is or from the games kept here; None if it is dead."""
         weights = games = None
+        # By the parent, before the worker begins: the last round's number would count as progress
+        # of this one.
         self._done[index][0] = 0
         if version != self._versions[index]:
             weights = self._weights(version)
+        # Only then: a worker's own games are where they should be, and states are large.
         if index in self._stale:
             games = [self._games[slot] for slot in self._slots[index] if self._games]
         try:
             return self._workers[index].call("collect", moves, version, weights, games)
         except WorkerDied:
+            # Seen again when it is waited for, where it is replaced: the others are asked first.
             return None
 
     def _weights(self, version: int) -> Any:
@@ -137,6 +143,7 @@ class WorkerCollector:
         if self._placed is None or self._placed[0] != version:
             state: Mapping[str, Any] = self._network.state_dict()
             weights = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+            # Once for all workers: on a cluster they fetch one copy from the object store.
             self._placed = version, self._workplace.placed(weights)
         return self._placed[1]
 
@@ -162,6 +169,7 @@ class WorkerCollector:
             if not deaths_left:
                 break
             worker.restart()
+            # The new process has the weights that it was made with, and no games.
             self._versions[index] = None
             self._stale.add(index)
             pending = self._ask(index, moves, version)
@@ -175,12 +183,15 @@ class WorkerCollector:
             done = self._moves(index)
             if done != reached:
                 reached, since = done, time.monotonic()
+            # A limit for one move, not for the round: searches differ in length, and more games
+            # take longer.
             elif limit is not None and time.monotonic() - since >= limit:
                 slots = ", ".join(map(str, self._slots[index]))
                 doing = f" in a move of the games {slots}, after {done} moves of this round"
                 raise self._workers[index].hung(limit, doing)
             if progress is not None:
                 progress(sum(map(self._moves, range(len(self._workers)))))
+        # It has come: this only unpacks it, or raises what it says.
         return pending.wait()
 
     def _moves(self, index: int) -> int:

@@ -15,7 +15,7 @@ from tianshou.env import BaseVectorEnv
 from tianshou.env.worker import DummyEnvWorker
 
 from plangym_ext.vector.adapters.in_workers import base_attribute, seed_as_tianshou
-from plangym_ext.vector.env_rows import UNWRAPPED
+from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 

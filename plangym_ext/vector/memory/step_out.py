@@ -20,8 +20,8 @@ from plangym_ext.core.out_fields import (
 from plangym_ext.core.results import REWARDS
 from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.infos import GroupedInfos, only_infos, only_named
-from plangym_ext.vector.memory.row_memory import ObsBuffer
 from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.shown import ObsBuffer
 
 #: What a step and a reset may be written to.
 _STEPS = ("rewards", "terminateds", "truncateds")

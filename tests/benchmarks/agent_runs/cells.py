@@ -47,7 +47,7 @@ class Cell(NamedTuple):
     @property
     def file(self) -> str:
         """Name of its file in the folder of results."""
-        return f"{re.sub('[^a-z0-9]+', '_', self.name.lower())}-{self.who}-{self.seed}.json"
+        return file_name(self.name, self.who, self.seed)
 
     def settings(self, quick: bool) -> dict[str, Any]:
         """Return what the process is asked for."""
@@ -58,6 +58,11 @@ class Cell(NamedTuple):
         steps = rounds * config.steps_per_round
         # Where speed is measured it has no monitor and no callback.
         return {**sb3_settings(config), "steps": steps, "bare": self.name in SPEED}
+
+
+def file_name(name: str, who: str, seed: int) -> str:
+    """Return the name of the file of one run."""
+    return f"{re.sub('[^a-z0-9]+', '_', name.lower())}-{who}-{seed}.json"
 
 
 def cells(names: list[str], seeds: list[int], who: list[str]) -> Iterator[Cell]:
@@ -81,16 +86,9 @@ def run(cell: Cell, folder: Path, python: str, *, quick: bool) -> None:
     request = {"settings": settings, "episodes": episodes, "seed": FIRST_SEED}
     request["out"] = str(out.with_suffix(".run"))
     module = "agent_runs.our_run" if cell.who == "ours" else "agent_runs.sb3_run"
-    threads = str(TASKS[cell.name].config(cell.seed).threads)
+    interpreter = sys.executable if cell.who == "ours" else python
     before = machine.load()
-    subprocess.run(
-        [sys.executable if cell.who == "ours" else python, "-P", "-m", module],
-        input=json.dumps(request),
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(FOLDER), "OMP_NUM_THREADS": threads},
-        stdout=subprocess.DEVNULL,
-    )
+    asked(interpreter, module, request, TASKS[cell.name].config(cell.seed).threads)
     found = json.loads(Path(request["out"]).read_text())
     about = {
         "task": cell.name,
@@ -102,6 +100,22 @@ def run(cell: Cell, folder: Path, python: str, *, quick: bool) -> None:
     }
     write_json(out, {**about, **found})
     Path(request["out"]).unlink()
+
+
+def asked(python: str, module: str, request: Mapping[str, Any], threads: int) -> None:
+    """Run a module in a process of its own, which writes what it is asked for.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; what it said is on standard error.
+    """
+    subprocess.run(
+        [python, "-P", "-m", module],
+        input=json.dumps(request),
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(FOLDER), "OMP_NUM_THREADS": str(threads)},
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def results(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:

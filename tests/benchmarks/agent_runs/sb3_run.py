@@ -6,6 +6,7 @@ The interpreter needs stable_baselines3 alone, and plangym_ext where the env is 
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import json
 import sys
@@ -18,10 +19,11 @@ import gymnasium as gym
 import numpy as np
 import stable_baselines3
 import torch
+from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 from stable_baselines3.dqn import dqn
 
 from agent_runs.curve import Curve
@@ -44,24 +46,9 @@ def main() -> None:
     request = json.load(sys.stdin)
     settings = request["settings"]
     torch.set_num_threads(settings["threads"])
-    if settings["env"].startswith("plangym_ext/"):
-        __import__("plangym_ext.envs")
     began = time.perf_counter()
     curve = Curve(settings["steps"])
-    envs = made(settings)
-    if settings["normalize"]:
-        envs = VecNormalize(envs, **settings["normalize"])
-    if settings["algorithm"] == "DQN" and settings["squared"]:
-        # Its one loss is Huber's; CleanRL's is the squared error.
-        dqn.F = SimpleNamespace(smooth_l1_loss=half_squared_loss)
-    model = getattr(stable_baselines3, settings["algorithm"])(
-        "MlpPolicy",
-        envs,
-        seed=settings["seed"],
-        device="cpu",
-        policy_kwargs=policy(settings["policy"]),
-        **keywords(settings["keywords"], envs),
-    )
+    model = model_of(settings)
     model.learn(settings["steps"], callback=None if settings["bare"] else _Watch(curve))
     seconds = time.perf_counter() - began
     found = {
@@ -72,15 +59,44 @@ def main() -> None:
         "curve": curve.points(),
         "versions": versions(),
     }
-    partial = Path(request["out"]).with_suffix(".part")
+    write(request["out"], found)
+
+
+def model_of(settings: dict[str, Any]) -> Any:
+    """Return an algorithm with envs, that has learned nothing yet."""
+    if settings["env"].startswith("plangym_ext/"):
+        __import__("plangym_ext.envs")
+    envs = made(settings)
+    if settings["normalize"]:
+        envs = VecNormalize(envs, **settings["normalize"])
+    if settings["algorithm"] == "DQN" and settings["squared"]:
+        # Its one loss is Huber's; CleanRL's is the squared error.
+        dqn.F = SimpleNamespace(smooth_l1_loss=half_squared_loss)
+    return getattr(stable_baselines3, settings["algorithm"])(
+        "CnnPolicy" if settings["atari"] else "MlpPolicy",
+        envs,
+        seed=settings["seed"],
+        device="cpu",
+        policy_kwargs=policy(settings["policy"]),
+        **keywords(settings["keywords"], envs),
+    )
+
+
+def write(out: str, found: dict[str, Any]) -> None:
+    """Write results as a whole, or not at all."""
+    partial = Path(out).with_suffix(".part")
     partial.write_text(json.dumps(found, indent=2))
-    partial.replace(request["out"])
+    partial.replace(out)
 
 
 def made(settings: dict[str, Any]) -> Any:
     """Return the envs; where speed counts, without what is only to be looked at."""
+    make = functools.partial(gym.make, settings["env"], **settings["env_kwargs"])
+    if settings["atari"]:
+        gym.register_envs(importlib.import_module("ale_py"))
+        screens = DummyVecEnv([lambda: AtariWrapper(make())] * settings["num_envs"])
+        return VecFrameStack(screens, 4)
     if settings["bare"]:
-        make = functools.partial(gym.make, settings["env"], **settings["env_kwargs"])
         return DummyVecEnv([make] * settings["num_envs"])
     return make_vec_env(
         settings["env"],

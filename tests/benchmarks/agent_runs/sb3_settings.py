@@ -24,7 +24,8 @@ def sb3_settings(config: RunConfig) -> dict[str, Any]:
     return {
         "algorithm": name.upper(),
         "env": config.env.id,
-        "env_kwargs": dict(config.env.kwargs),
+        "atari": _is_atari(config),
+        "env_kwargs": _env_kwargs(config),
         "num_envs": config.collector.num_envs,
         "steps": config.rounds * config.steps_per_round,
         "keywords": _KEYWORDS[name](config),
@@ -36,8 +37,33 @@ def sb3_settings(config: RunConfig) -> dict[str, Any]:
     }
 
 
+def _is_atari(config: RunConfig) -> bool:
+    """Return whether its own wrappers are to be put around an Atari game."""
+    return bool(config.env.kwargs.get("preprocessing"))
+
+
+def _env_kwargs(config: RunConfig) -> dict[str, Any]:
+    """Return what the env is made with; of Atari games, what its wrappers make the same of."""
+    kwargs = dict(config.env.kwargs)
+    if not _is_atari(config):
+        return kwargs
+    wanted = {"preprocessing": True, "episodic_life": True, "repeat_action_probability": 0.0}
+    if kwargs != wanted:
+        raise ValueError(f"its Atari wrappers are as {wanted}; got {kwargs}")
+    return {"frameskip": 1, "repeat_action_probability": 0.0}
+
+
 def _policy(config: RunConfig) -> dict[str, Any]:
-    """Return the keywords of the network; values and policy have one body each."""
+    """Return the keywords of the network; values and policy have one body each, or of screens one.
+
+    Of screens both have the network of Mnih et al. 2015, the policy's default there.
+    """
+    assert config.agent is not None
+    if _is_atari(config):
+        screens = config.agent.config
+        if (screens.kind, screens.shared_body, screens.init) != ("nature", True, "orthogonal"):
+            raise ValueError("of screens only one body, of kind nature, is the same there")
+        return {"activation": "relu"}
     agent = _dense(config)
     if agent.shared_body:
         raise ValueError("only dense layers apart for policy and value are the same there")
@@ -87,7 +113,7 @@ def _normalized(config: RunConfig) -> dict[str, Any] | None:
     assert config.agent is not None
     assert config.algorithm is not None
     algorithm = config.algorithm.config
-    if algorithm.clip_reward is not None:
+    if algorithm.clip_reward is not None and not _is_atari(config):
         raise ValueError("rewards are clipped by another wrapper there")
     obs, reward = config.agent.config.normalize_obs, algorithm.normalize_reward
     if not obs and not reward:

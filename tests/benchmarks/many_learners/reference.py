@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from plangym_ext.learn import PPO
-from plangym_ext.learn.algorithms import ppo, sac
+from plangym_ext.learn.algorithms.off_policy import sac
+from plangym_ext.learn.algorithms.rollouts import ppo
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.run.settings.config import RunConfig

@@ -30,6 +30,16 @@ PUBLISHED = {
 }
 # Trees are kept from move to move, and have room for what adds up.
 _TREE = {"rollout_depth": 0, "keep_tree": True, "wave_size": 1, "c_puct": 0.4, "capacity": 4000}
+# Simulations of 14 moves that stay in the tree; what is played begins the best branch.
+_KEPT = {
+    "wave_size": 1,
+    "rollout_depth": 13,
+    "keep_rollouts": True,
+    "keep_tree": True,
+    "choice": "branch",
+    "discount": 0.97,
+    "capacity": 4000,
+}
 # Walks of 14 moves, which leave out nothing but what comes to the same.
 _WALKS = {
     "wave_size": 1,
@@ -41,7 +51,8 @@ _WALKS = {
 }
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
-    "mcts": {"obs": "ram", "life": 100, "options": _TREE},
+    "mcts": {"obs": "ram", "life": 1000, "options": _KEPT},
+    "mcts-leaves": {"planner": "mcts", "obs": "ram", "life": 100, "options": _TREE},
     "rollout-iw": {"obs": "ram", "life": 1000, "options": _WALKS},
     "fractal": {"obs": "ram", "life": 100, "options": {"depth": 12}},
     "sts": {"obs": "ram", "life": 100, "options": _TREE | {"num_expansions": 3}},

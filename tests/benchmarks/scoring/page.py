@@ -87,7 +87,9 @@ def _atari(kept: Kept) -> Iterator[str]:
         "uses. Like\nit, ours see a lost life as a large negative reward while planning (`life_"
         "penalty`); scores are\nwithout. `rollout-iw` has whole observations as features, "
         "walks of 14 moves that follow the\nbest branch at half of their choices, and a discount "
-        "of 0.97: settings that were tried on seed 0.\nAll options are in "
+        "of 0.97: settings that were tried on seed 0.\n`mcts` keeps rollouts of 13 moves as nodes "
+        "of its tree and plays the best branch, tried on 120 moves of\nthree games; `mcts-leaves` "
+        "and `sts` have no rollouts and see two or three moves ahead.\nAll options are in "
         "`tests/benchmarks/scoring/atari.py`.\n"
     )
     yield "| game | published | " + " | ".join(atari.PLANNERS) + " |"

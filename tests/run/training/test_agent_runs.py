@@ -19,7 +19,7 @@ from plangym_ext.errors import InvalidOption, NotWritten, UnknownName, WrongKind
 from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
-from plangym_ext.learn.algorithms.policy_gradient import PolicyGradient
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.planners.episode import play

@@ -1,0 +1,73 @@
+"""The ways in which functions of this library are compiled by numba.
+
+Options that change numbers are set here, once: `error_model="numpy"` divides as numpy does,
+without a check of every divisor; `fastmath` is off everywhere, so that every sum is added in
+the order in which it is written. `nogil` lets threads run kernels side by side. What is
+compiled is kept on disk, see `KernelCache`. No C code calls kernels, so the function for that,
+`cfunc_wrapper`, is left out: it would be compiled with each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+from plangym_ext.core.compiling.kernel_cache import KernelCache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Whether parts are compiled as `parts` says: that is written for the insides of one version of
+#: numba. Under any other they are kernels, which compute the same and take longer to compile.
+HAS_PARTS = numba.version_info[:2] == (0, 68)
+
+# `Any`, as the stubs of numba do not know all of its options.
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def part_options() -> dict[str, Any]:
+    """Return what numba's own decorators of functions that kernels call are given."""
+    if not HAS_PARTS:
+        return {}
+    from plangym_ext.core.compiling.parts import PART_OPTIONS
+
+    return dict(PART_OPTIONS)
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function when it is first called; `py_func` is the plain one."""
+    return _kept(function, numba.njit(**_OPTIONS)(function))
+
+
+def kernel_part(function: Function) -> Function:
+    """Compile as part of the kernels that call the function, see `parts`.
+
+    The compiler decides whether it is called there or its text copied.
+    """
+    return _part(function, _OPTIONS)
+
+
+def kernel_inline(function: Function) -> Function:
+    """Compile as `kernel_part` does, and have the text copied to each place of a call.
+
+    A call copies what describes each array that is passed on, which can take longer than
+    the function itself.
+    """
+    return _part(function, {"forceinline": True, **_OPTIONS})
+
+
+def _part(function: Function, options: Any) -> Function:
+    if not HAS_PARTS or numba.njit(function) is function:  # NUMBA_DISABLE_JIT: for debuggers
+        return _kept(function, numba.njit(**options)(function))
+    from plangym_ext.core.compiling.parts import Part
+
+    return _kept(function, Part(function, options))
+
+
+def _kept(function: Function, compiled: Any) -> Function:
+    if compiled is not function:  # NUMBA_DISABLE_JIT: for debuggers
+        name = f"{function.__module__}.{function.__qualname__}"
+        compiled._cache = KernelCache(name, function)
+    found: Function = compiled
+    return found

@@ -1,0 +1,117 @@
+"""Settings of the algorithms that learn critics from a replay. Needs numpy alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
+from plangym_ext.learn.schedule import Number
+
+#: What is multiplied in the dense layers; sums are of float32.
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayActorCriticConfig(OffPolicyConfig):
+    """What algorithms have in common that learn critics from a replay, and a policy from them.
+
+    Args:
+        critics: how many; the lowest of them counts.
+        critic_hidden: widths of the dense layers of each.
+        critic_learning_rate: None: `learning_rate`, which is the policy's.
+        policy_every: updates of the critics for one of the policy.
+        precision: of what is multiplied in the dense layers: "float32", or "bfloat16", which is
+            faster on a CPU that has it, and rounds to 8 bits. Weights are kept in float32.
+        compiled: whether networks of dense layers on a CPU learn without autograd, which takes
+            half of the time.
+    """
+
+    critics: int = 2
+    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_learning_rate: Number | None = None
+    policy_every: int = 1
+    precision: str = "float32"
+    compiled: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("precision", PRECISIONS)
+        for name in ("critics", "policy_every"):
+            self._number(name, 1, whole=True)
+        if self.critic_learning_rate is not None:
+            self._scheduled("critic_learning_rate", 0.0)
+        if any(not isinstance(size, int) or size < 1 for size in self.critic_hidden):
+            raise InvalidOption(
+                f"{self._option('critic_hidden')} must be widths of at least 1; got "
+                f"{self.critic_hidden}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(ReplayActorCriticConfig):
+    """SAC: what the entropy of the policy is worth is learned, or fixed.
+
+    Args:
+        temperature: what the entropy is worth, at first.
+        learn_temperature: whether it is learned, at `learning_rate`.
+        target_entropy: what the entropy is brought to; None: minus the numbers of an action, in
+            units in which its bounds are -1 and 1, or 0.89 times the most of a Discrete space.
+    """
+
+    learning_starts: int = 10_000
+    temperature: float = 1.0
+    learn_temperature: bool = True
+    target_entropy: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("temperature", 1e-8)
+        if self.target_entropy is not None:
+            self._number("target_entropy", -1e6, 1e6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicConfig(ReplayActorCriticConfig):
+    """What TD3 and DDPG have in common: noise where they play, and where targets are worked out.
+
+    Deviations are in units in which the bounds of an action are -1 and 1.
+
+    Args:
+        exploration: deviation of the noise on actions that are played to learn from; a schedule
+            goes by the steps that were taken in, and not by updates.
+        target_noise: deviation of that on the actions whose value is a target.
+        target_noise_clip: most of that.
+    """
+
+    learning_starts: int = 10_000
+    exploration: Number = 0.1
+    target_noise: float = 0.0
+    target_noise_clip: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._scheduled("exploration", 0.0)
+        for name in ("target_noise", "target_noise_clip"):
+            self._number(name, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(DeterministicConfig):
+    """TD3: the lower of two critics counts, and the policy learns half as often."""
+
+    learning_rate: Number = 1e-3
+    policy_every: int = 2
+    target_every: int = 2
+    target_noise: float = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(DeterministicConfig):
+    """DDPG: one critic, and the policy learns as often as it."""
+
+    learning_rate: Number = 1e-3
+    critics: int = 1

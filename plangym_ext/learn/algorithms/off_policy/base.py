@@ -1,0 +1,349 @@
+"""What algorithms share that learn from a replay of steps: how often, and from what."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
+from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
+from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
+from plangym_ext.learn.networks.of_observations import shown as shown
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.repeatable import TorchRandom
+from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.replay.ring_replay import RingReplay
+from plangym_ext.learn.replay.steps import StepReplay
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+
+#: A share of updates per step is taken for the nearest fraction with at most this below.
+_DENOMINATOR = 10**6
+
+
+class Steps(NamedTuple):
+    """Steps that were drawn, tensors `[N, ...]` on the network's device."""
+
+    obs: Any  # nested as the space
+    action: Any  # nested as the space
+    reward: Any  # float32, summed over up to n steps
+    discount: Any  # float32, of the value of next_obs; 0 after a termination
+    next_obs: Any  # nested as the space
+    weight: Any  # float32, importance weights; None: all are 1
+    indices: Any = None  # int64 array, of the replay
+
+
+class Updated(NamedTuple):
+    """What came of an update."""
+
+    logged: Mapping[str, Any]  # scalars by name, numbers or tensors
+    errors: Any = None  # [N] the steps' new priorities; None: they keep theirs
+
+
+class OffPolicyAlgorithm(AgentAlgorithm):
+    """Abstract; learns from steps that are drawn from a replay, which it makes and fills.
+
+    A class that derives from this one makes its networks and optimisers in `_build`, and one
+    update in `_update`.
+
+    Args:
+        network: that the agent plays; changed in place by `train`.
+        config: None: the defaults of this algorithm.
+        seed: of the draws, and of what networks draw while they learn.
+
+    Attributes:
+        updates: how many were made, ever: the version of the weights, and the time of schedules.
+        steps: steps of all envs that were taken in, ever.
+        replay: of steps.
+        optimizers: by name, each of a network or a part of one.
+        modules: networks besides the agent's, by name: they are saved with it.
+
+    Raises:
+        InvalidOption: the config is of another algorithm, or the network is recurrent or looks
+            at more than observations.
+    """
+
+    config_class: ClassVar[type[OffPolicyConfig]]
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self._check_network()
+        config = self.config
+        self.replay: RingReplay = self._make_replay(seed)
+        self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
+        self._owed = Fraction(0)
+        #: Updates that the weights had missed which played what was taken in last.
+        self._age = 0
+        #: Moments of the observations that were taken in since the last `train`.
+        self._seen: list[Any] = []
+        self._random = TorchRandom(seed)
+        self.optimizers: dict[str, FlatOptimizer] = {}
+        self.modules: dict[str, nn.Module] = {}
+        spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
+        self._layouts = [None if space is None else SpaceLayout(space) for space in spaces]
+        self._device = next(network.parameters()).device
+        #: By the identity of a module, what calls it in compiled code.
+        self._called: dict[int, Any] = {}
+        with self._random.used():
+            self._build()
+        if config.compile:
+            for module in (network, *self.modules.values()):
+                self._called[id(module)] = torch_compiled(module, type(self).__name__)
+
+    def _check_network(self) -> None:
+        used = set(getattr(self.network, "inputs_used", ("obs",)))
+        if used != {"obs"}:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must look at observations alone, since single "
+                f"steps are drawn; it looks at {', '.join(sorted(used))}. Make it without a "
+                f"recurrent layer, previous_action and previous_reward."
+            )
+
+    def _make_replay(self, seed: int) -> RingReplay:
+        config = self.config
+        return StepReplay(
+            config.capacity,
+            n_steps=config.n_steps,
+            discount=config.discount,
+            alpha=config.alpha if config.prioritized else None,
+            seed=seed,
+            frames=config.frames,
+            clip_reward=config.clip_reward,
+        )
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make networks and optimisers, and name them in `modules` and `optimizers`."""
+
+    @abstractmethod
+    def _update(self, steps: Steps) -> Updated:
+        """Learn from some steps, and step all optimisers that are due."""
+
+    def _make_optimizer(self, module: nn.Module) -> FlatOptimizer:
+        """Return the config's optimiser for a module."""
+        return flat_optimizer(module, self.config)
+
+    def join(self, group: LearnerGroup) -> None:
+        """Learn together with other processes, each from a replay of its own.
+
+        See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
+        """
+        for module in (self.network, *self.modules.values()):
+            group.share(module.state_dict().values())
+        for optimizer in self.optimizers.values():
+            optimizer.group = group
+        self.group = group
+
+    # Taking in ------------------------------------------------------------------
+
+    def take(self, collected: Collected) -> None:
+        """Add a fragment to the replay; see `Algorithm.take`."""
+        self.replay.add(collected.data)
+        normalizer = getattr(self.network, "normalizer", None)
+        if normalizer is not None:
+            self._seen.append(self.group.merged(normalizer.moments(collected.data)))
+        self._age = self.updates - collected.version
+        num = collected.cost.model_steps
+        learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
+        self.steps += num
+        self._owed += self._ratio * learned_from
+
+    # Learning -------------------------------------------------------------------
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Make all updates that are owed; see `Algorithm.train`.
+
+        Those that are interrupted remain owed.
+
+        Returns:
+            "updates", "replay_steps", "policy_age" where what was taken in was played by older
+            weights, and, once something is learned, means such as "train/loss".
+
+        Raises:
+            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
+        """
+        found: dict[str, float] = {"replay_steps": len(self.replay)}
+        if self._age:
+            found["policy_age"] = self._age
+        count = math.floor(self._owed)
+        sums: dict[str, Any] = {}
+        if count:
+            for optimizer in self.optimizers.values():
+                optimizer.read()
+            self.network.train()
+            try:
+                with self._random.used():
+                    self._learn(count, sums, progress)
+            finally:
+                for optimizer in self.optimizers.values():
+                    optimizer.write()
+                self.network.eval()
+        for moments in self._seen:
+            self.network.normalizer.add(moments)
+        self._seen.clear()
+        found["updates"] = self.updates
+        means = {f"train/{name}": float(total) / count for name, total in sums.items()}
+        return found | self.group.means(means)
+
+    def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
+        """Make so many updates; add what they log to `sums`."""
+        done = 0
+        while done < count:
+            for steps in self._draw(count - done):
+                updated = self._update(steps)
+                if self.config.prioritized and updated.errors is not None:
+                    self.replay.update_priorities(steps.indices, _array(updated.errors))
+                self.updates += 1
+                self._owed -= 1
+                for name, number in updated.logged.items():
+                    sums[name] = sums.get(name, 0.0) + number
+                done += 1
+                if progress is not None:
+                    progress(done)
+
+    def _draw(self, most: int) -> Iterator[Any]:  # noqa: ARG002
+        """Yield the steps of the next update, or of several, at most so many."""
+        yield self._steps_of(self._sample(1))
+
+    def _sample(self, updates: int) -> Batch:
+        """Return the steps of so many updates, drawn at once."""
+        config = self.config
+        if config.prioritized:
+            self.replay.beta = at(config.beta, self.updates)
+        return self.replay.sample(updates * config.batch_size)
+
+    def _steps_of(self, batch: Batch) -> Steps:
+        """Return a batch as tensors, nested as the spaces."""
+        samples = batch.samples
+        return Steps(
+            self._tensors(samples["obs"], 0),
+            self._tensors(samples["action"], 1),
+            self._tensor(samples["reward"]),
+            self._tensor(samples["discount"]),
+            self._tensors(samples["next_obs"], 0),
+            self._tensor(batch.weights) if self.config.prioritized else None,
+            batch.indices,
+        )
+
+    def _asked(self, module: Any) -> Any:
+        """Return what calls a network while it is learned."""
+        return self._called.get(id(module), module)
+
+    def _tensors(self, value: Any, which: int) -> Any:
+        layout = self._layouts[which]
+        if isinstance(value, np.ndarray):
+            return self._tensor(value)
+        if layout is None:
+            return mapped(self._tensor, value)
+        return layout.join(tuple(self._tensor(leaf) for leaf in leaves(value)))
+
+    def _tensor(self, array: Any) -> Any:
+        tensor = torch.from_numpy(array)
+        return tensor if self._device.type == "cpu" else tensor.to(self._device)
+
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
+        """Take one step of an optimiser down a gradient; return its norm before clipping.
+
+        Args:
+            name: of the optimiser.
+            loss: scalar tensor; or a number, if the gradient is in the optimiser's vector
+                already: then the network is not written.
+            rate: learning rate, a `Number`; None: the config's.
+
+        Raises:
+            LossNotFinite: loss or gradient is NaN or infinite; the step was not taken.
+        """
+        config, optimizer = self.config, self.optimizers[name]
+        most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, self.updates)
+        speed = at(config.learning_rate if rate is None else rate, self.updates)
+        # An infinite Huber loss has a finite gradient.
+        height = float(loss if isinstance(loss, float) else loss.detach())
+        norm = math.nan
+        if math.isfinite(height) and isinstance(loss, float):
+            norm = optimizer.descend(speed, most)
+        elif math.isfinite(height):
+            norm = optimizer.step(loss, speed, most)
+        if not math.isfinite(norm):
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: update {self.updates} must have a finite loss and "
+                f"gradient; the {name} loss is {height}, the norm of its gradient {norm}. Look at "
+                f"rewards and observations for what is not finite; else lower learning_rate."
+            )
+        return norm
+
+    def _target_is_due(self) -> bool:
+        """Return whether target networks follow after the update that is being made."""
+        return (self.updates + 1) % self.config.target_every == 0
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
+
+        It is for the time between `train` and the next `collect`.
+        Tensors and arrays are the algorithm's own: save or copy them before the next `take`.
+        """
+        owed = self._owed
+        return {
+            "trainer": {
+                "trainer": type(self).__name__,
+                "optimizer": self.config.optimizer,
+                "updates": self.updates,
+                "steps": self.steps,
+                "owed": [owed.numerator, owed.denominator],
+                "network": self.network.state_dict(),
+                "modules": {name: part.state_dict() for name, part in self.modules.items()},
+                "moments": {name: part.state_dict() for name, part in self.optimizers.items()},
+            },
+            "replay": self.replay.state_dict(),
+            "torch_random": self._random.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
+                changed.
+            InvalidSamples: its replay is of another capacity; nothing was changed.
+        """
+        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
+        for name, mine in (
+            ("trainer", type(self).__name__),
+            ("optimizer", self.config.optimizer),
+            ("modules", sorted(self.modules)),
+        ):
+            saved = sorted(theirs[name]) if name == "modules" else theirs[name]
+            if saved != mine:
+                raise ForeignNetwork(
+                    f"{where}: the state has the {name} {saved!r}; here it is {mine!r}. Make the "
+                    f"algorithm with the same config."
+                )
+        check_network_state(self.network, theirs["network"], where)
+        for name, module in self.modules.items():
+            check_network_state(module, theirs["modules"][name], where)
+        self.replay.load_state_dict(state["replay"])
+        self.network.load_state_dict(theirs["network"])
+        for name, module in self.modules.items():
+            module.load_state_dict(theirs["modules"][name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(theirs["moments"][name])
+        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
+        self._owed = Fraction(*map(int, theirs["owed"]))
+        self._random.load_state_dict(state["torch_random"])
+        self._seen.clear()
+
+
+def _array(errors: Any) -> Any:
+    return errors if isinstance(errors, np.ndarray) else errors.cpu().numpy()

@@ -1,0 +1,19 @@
+"""DDPG: one critic and a deterministic policy that learn from a replay."""
+
+from __future__ import annotations
+
+from typing import final
+
+from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DDPGConfig
+from plangym_ext.learn.algorithms.off_policy.deterministic import DeterministicActorCritic
+
+
+@final
+class DDPG(DeterministicActorCritic):
+    """Deep deterministic policy gradient.
+
+    Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", with
+    normal noise on the actions.
+    """
+
+    config_class = DDPGConfig

@@ -1,0 +1,113 @@
+"""What DQN, C51 and QR-DQN share: target network, exploration, noise."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import zeros_of
+from plangym_ext.learn.agents.q_agent import log_spaced
+from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
+from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
+from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import torch
+
+
+class Learned(NamedTuple):
+    """What a loss says of N steps."""
+
+    loss: Any  # scalar
+    q: Any  # [N] of the actions that were played, without gradient
+    errors: Any  # [N] not negative, without gradient: priorities
+
+
+class QLearning(OffPolicyAlgorithm):
+    """Abstract; learns the Q values of actions that were played, with a target network.
+
+    A class that derives from this one has the loss.
+    """
+
+    config_class: ClassVar[type[DQNConfig]]
+    config: DQNConfig
+    #: How the network is made, for the message about one that does not fit.
+    _needed: ClassVar[str] = "QAgentConfig()"
+
+    def _build(self) -> None:
+        self._start = int(getattr(self.network.distribution, "start", 0))
+        self._check_head()
+        self._target = TargetNetwork(self.network)
+        self._noisy = has_noise(self.network)
+        self.modules["target"] = self._target.module
+        self.optimizers["q"] = self._make_optimizer(self.network)
+        self._reset_noise()
+
+    def prepare(self, agent: Any) -> None:
+        """Set the agent's share of random actions; see `Algorithm.prepare`."""
+        super().prepare(agent)
+        most, least = self.config.exploration, self.config.exploration_least
+        agent.epsilon = at(most, self.steps)
+        if least is not None and self.replay.num_envs:
+            low = at(least, self.steps)
+            agent.epsilon = log_spaced(self.replay.num_envs, low, at(most, self.steps))
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Make all updates that are owed; see `OffPolicyAlgorithm.train`."""
+        if self._noisy:
+            use_noise(self.network, True)
+        return super().train(progress)
+
+    def _update(self, steps: Steps) -> Updated:
+        learned = self._loss(steps)
+        norm = self._descend("q", learned.loss)
+        self._follow()
+        self._reset_noise()
+        logged = {"loss": learned.loss.detach(), "grad_norm": norm, "q": learned.q.mean()}
+        return Updated(logged, learned.errors)
+
+    def _follow(self) -> None:
+        """Move the target network, if it is due."""
+        if self._target_is_due():
+            self._target.follow(at(self.config.target_rate, self.updates))
+
+    @abstractmethod
+    def _loss(self, steps: Steps) -> Learned:
+        """Return the loss of some steps."""
+
+    def _reset_noise(self) -> None:
+        """Draw the noise of both networks, for the next update and what is played until then."""
+        if self._noisy:
+            reset_noise(self.network)
+            reset_noise(self._target.module)
+
+    def _out(self, network: Any, obs: Any) -> NetworkOutput:
+        found: NetworkOutput = self._asked(network)(shown(obs))[0]
+        return found
+
+    def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:
+        """Return what the target network says of what follows, and the best actions `[N]` there."""
+        out = self._out(self._target.module, steps.next_obs)
+        q = self._out(self.network, steps.next_obs).q if self.config.double else out.q
+        return out, q.argmax(dim=1)
+
+    def _check_head(self) -> None:
+        """Refuse a network without the head, by asking it about one observation."""
+        space = getattr(self.network, "observation_space", None)
+        if space is None:
+            return
+        with torch.no_grad():
+            out = self._out(self.network, mapped(self._tensor, zeros_of(space, 1)))
+        if not self._fits(out):
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a Q head as {self._needed} asks "
+                f"for. Make it with that."
+            )
+
+    def _fits(self, out: NetworkOutput) -> bool:
+        """Return whether a network has the head that the loss needs."""
+        return out.q is not None

@@ -1,0 +1,167 @@
+"""What algorithms share that learn critics from a replay, and a policy from the critics."""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import zeros_of
+from plangym_ext.learn.algorithms.off_policy.actor_critic_config import ReplayActorCriticConfig
+from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import (
+    DenseActorCritic,
+    can_be_dense,
+)
+from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
+from plangym_ext.learn.losses.critics import critic_loss
+from plangym_ext.learn.networks.bodies import DenseLayers
+from plangym_ext.learn.networks.critics import make_critics
+from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import torch
+
+#: Most updates whose steps are drawn at once.
+_BLOCK = 16
+
+
+class ReplayActorCritic(OffPolicyAlgorithm):
+    """Abstract; an update is one of all critics, then, if it is due, one of the policy.
+
+    The network is the policy alone. The critics belong to the algorithm; they are of the
+    network's spaces, and are saved with it.
+    """
+
+    config: ReplayActorCriticConfig
+    #: Learns without autograd, where the networks have dense layers alone; see `_make_dense`.
+    _dense: DenseActorCritic | None = None
+
+    def _build(self) -> None:
+        config = self.config
+        self._check_policy()
+        for module in self.network.modules():
+            if isinstance(module, DenseLayers):
+                module.use(config.precision)
+        self._critics = make_critics(
+            self.network,
+            count=config.critics,
+            hidden=config.critic_hidden,
+            precision=config.precision,
+        )
+        self._target_critics = TargetNetwork(self._critics)
+        self.modules["critics"] = self._critics
+        self.modules["target_critics"] = self._target_critics.module
+        self.optimizers["critics"] = self._make_optimizer(self._critics)
+
+    def _make_dense(self) -> None:
+        """Leave autograd aside if it is not needed; once all optimisers are there."""
+        config = self.config
+        if config.compile or not config.compiled or not can_be_dense(self.network, self._critics):
+            return
+        critics = self._critics, self._target_critics.module
+        self._dense = DenseActorCritic(self.network, *critics, self.optimizers, config.precision)
+        self._called[id(self.network)] = self._dense.calls_policy("policy", self.network)
+
+    def _check_policy(self) -> None:
+        """Refuse a network whose actions cannot be learned by this algorithm.
+
+        Raises:
+            InvalidOption: it has no policy head, or other actions.
+        """
+        if not self._has_policy():
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a policy head; it has none. Name it "
+                f"in AgentConfig(heads=...)."
+            )
+
+    def _update(self, steps: Steps) -> Updated:
+        config = self.config
+        with torch.no_grad():
+            target = self._target(steps)
+        q, loss = self._learn_critics(steps, target)
+        norm = self._descend("critics", loss, config.critic_learning_rate)
+        q = q.detach()
+        logged = {"critic_loss": _number(loss), "critic_grad_norm": norm, "q": q.mean()}
+        # After the critics, whose newest values teach it (Fujimoto et al. 2018, algorithm 1).
+        if (self.updates + 1) % config.policy_every == 0:
+            logged |= self._update_policy(steps)
+        if self._target_is_due():
+            self._follow(at(config.target_rate, self.updates))
+        # Of q before the update: to ask again would cost another pass for priorities alone.
+        errors = (q - target).abs().mean(dim=0) if config.prioritized else None
+        return Updated(logged, errors)
+
+    def _learn_critics(self, steps: Steps, target: Any) -> tuple[Any, Any]:
+        """Return q `[E, N]` of the actions that were played, and the loss for `_descend`."""
+        if self._dense is not None:
+            with torch.no_grad():
+                return self._dense.learn_critics(steps, target)
+        q = self._asked(self._critics)(steps.obs, steps.action)
+        if self._critics.by_action:
+            q = self._chosen(q, steps.action)
+        return q, critic_loss(q, target, steps.weight)
+
+    def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
+        if self._dense is not None:
+            self._dense.refresh()
+        super()._learn(count, sums, progress)
+
+    def _draw(self, most: int) -> Iterator[Steps]:
+        """Yield steps; where rows are small, those of several updates are drawn at once."""
+        # Priorities change with each update, so the next steps cannot be drawn ahead of it.
+        if self._dense is None or self.config.prioritized:
+            yield from super()._draw(most)
+            return
+        count, size = min(most, _BLOCK), self.config.batch_size
+        drawn = self._steps_of(self._sample(count))
+        for begin in range(0, count * size, size):
+            part = slice(begin, begin + size)
+            fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
+            yield Steps._make([*fields, None, None])
+
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
+        norm = super()._descend(name, loss, rate)
+        if self._dense is not None:
+            self.optimizers[name].write()
+            self._dense.refresh(name)
+        return norm
+
+    @abstractmethod
+    def _target(self, steps: Steps) -> Any:
+        """Return `[N]`, what the critics learn; called without gradients."""
+
+    @abstractmethod
+    def _update_policy(self, steps: Steps) -> dict[str, Any]:
+        """Take one step of the policy; return what to log."""
+
+    def _follow(self, rate: float) -> None:
+        """Move the target networks."""
+        self._target_critics.follow(rate)
+        if self._dense is not None:
+            self._dense.refresh("target_critics")
+
+    def _chosen(self, q: Any, action: Any) -> Any:
+        """Return `[E, N]` of `[E, N, A]`: of the actions that were played."""
+        # A Discrete space may begin elsewhere than at 0.
+        index = (action - self.network.distribution.start).long()
+        return q.gather(2, index.expand(len(q), -1)[..., None])[..., 0]
+
+    def _has_policy(self) -> bool:
+        space = getattr(self.network, "observation_space", None)
+        if space is None:
+            return True
+        with torch.no_grad():
+            example = mapped(self._tensor, zeros_of(space, 1))
+            return self._params(self.network, example) is not None
+
+    def _params(self, network: Any, obs: Any) -> Any:
+        """Return `[N, P]`, the numbers of the policy."""
+        out, _ = self._asked(network)(shown(obs))
+        return out.policy_logits
+
+
+def _number(loss: Any) -> Any:
+    return loss if isinstance(loss, float) else loss.detach()

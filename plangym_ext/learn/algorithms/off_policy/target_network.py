@@ -1,0 +1,43 @@
+"""A copy of a network that follows it: what values are worked out with, so that they hold still."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, final
+
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+@final
+class TargetNetwork:
+    """A copy of a network that gets no gradient, equal to it at first.
+
+    Args:
+        network: that is followed; its tensors may change, but not be replaced.
+
+    Attributes:
+        module: the copy, in evaluation mode.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
+        self._mine: list[Any] = list(self.module.parameters())
+        self._theirs = [parameter.detach() for parameter in network.parameters()]
+        # What is no weight, such as the moments of a normaliser, is never averaged.
+        self._my_rest, self._their_rest = list(self.module.buffers()), list(network.buffers())
+
+    @torch.no_grad()
+    def follow(self, rate: float = 1.0) -> None:
+        """Move by `rate` of the difference, all weights in one call; 1 makes a copy.
+
+        Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"
+        (copies); Lillicrap et al. 2016, "Continuous control with deep reinforcement learning"
+        (averages).
+        """
+        if rate == 1.0:
+            # Not lerp with 1, which computes mine + (theirs - mine) and rounds.
+            torch._foreach_copy_(self._mine, self._theirs)
+        else:
+            torch._foreach_lerp_(self._mine, self._theirs, rate)
+        if self._my_rest:
+            torch._foreach_copy_(self._my_rest, self._their_rest)

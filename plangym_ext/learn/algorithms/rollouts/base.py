@@ -1,0 +1,238 @@
+"""What algorithms share that learn from a fragment once: taking it in, and one update."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from plangym_ext.errors import ForeignNetwork, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
+from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
+from plangym_ext.learn.algorithms.rollouts.config import RolloutConfig
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.losses.policies import explained_variance
+from plangym_ext.learn.networks.quick_forward import forward_of
+from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.repeatable import TorchRandom
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.transforms.moments import Moments
+from plangym_ext.learn.transforms.rewards import RewardNormalizer
+
+
+class RolloutAlgorithm(AgentAlgorithm):
+    """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
+
+    Args:
+        network: such as `make_agent_network` makes and an agent plays; changed in place by
+            `train`.
+        config: None: the defaults of this algorithm.
+        seed: of what is drawn while learning: minibatches, and by the network.
+
+    Attributes:
+        updates: how many were made, ever: the version of the weights, and the time of schedules.
+        steps: steps of all envs that were taken in, ever.
+
+    Raises:
+        InvalidOption: the config is of another algorithm.
+    """
+
+    config_class: ClassVar[type[RolloutConfig]]
+    #: What the agent has to tell of each step.
+    _needed: ClassVar[str]
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self.optimizer = flat_optimizer(self.network, self.config)
+        self._random = TorchRandom(seed)
+        self._forward = forward_of(network)
+        self._rewards = (
+            RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
+        )
+        self._rows: Rows | None = None
+        #: Of the observations of these rows, where the network normalises them.
+        self._seen: list[Moments] = []
+
+    def join(self, group: LearnerGroup) -> None:
+        """Learn together with other processes; see `AgentAlgorithm.join`."""
+        group.share(self.network.state_dict().values())
+        self.group = self.optimizer.group = group
+        if self._rewards is not None:
+            self._rewards.group = group
+
+    # Taking in ------------------------------------------------------------------
+
+    def take(self, collected: Collected) -> None:
+        """Work out the returns of a fragment, for the next `train`; see `Algorithm.take`.
+
+        The tree is not copied: train before it is collected into again. What was taken before,
+        and not trained on, is forgotten.
+
+        Raises:
+            InvalidOption: the agent did not keep what this algorithm needs.
+        """
+        rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
+        scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
+        self._rows = self._estimate(scaled)
+        normalizer = getattr(self.network, "normalizer", None)
+        self._seen = []
+        if normalizer is not None:
+            # Counted now, as the tree is written over later, and added after the updates of this
+            # round.
+            self._seen = self.group.merged(normalizer.moments(collected.data))
+        # Last: a fragment that could not be taken in has not been counted.
+        self.steps += collected.cost.model_steps
+
+    def _scaled(self, rollout: Rollout) -> Any:
+        """Return the rewards `[T, B]` that are learned from."""
+        reward = rollout.reward
+        if self._rewards is not None:
+            valid = None if rollout.valid is None else rollout.valid.cpu().numpy()
+            # Before returns are worked out: it is the rewards that are divided, by the deviation of
+            # their returns.
+            scaled = self._rewards.scaled(reward.cpu().numpy(), rollout.ended.cpu().numpy(), valid)
+            reward = torch.from_numpy(scaled).to(reward.device)
+        return self._clipped(reward)
+
+    def _clipped(self, reward: Any) -> Any:
+        """Return scaled rewards as they are learned from."""
+        most = self.config.clip_reward
+        return reward if most is None else reward.clamp(-most, most)
+
+    def _scaled_alike(self, reward: Any) -> Any:
+        """Return other rewards in the units of the fragment that was taken last."""
+        return self._clipped(reward if self._rewards is None else reward / self._rewards.deviation)
+
+    @abstractmethod
+    def _estimate(self, rollout: Rollout) -> Rows:
+        """Return the rows with the targets of their values and, for a policy, advantages."""
+
+    # Learning -------------------------------------------------------------------
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Learn from what was taken last; see `Algorithm.train`.
+
+        Returns:
+            "updates", and of what was learned "train/loss", its parts, "train/grad_norm"
+            before clipping, "train/learning_rate", "train/entropy", and what the algorithm adds.
+
+        Raises:
+            LossNotFinite: the gradient is NaN or infinite; the last update was not made.
+        """
+        found: dict[str, float] = {"updates": self.updates}
+        # Forgotten at once: they are views of a tree that the next fragment overwrites.
+        rows, self._rows = self._rows, None
+        if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
+            return found
+        self.optimizer.read()
+        self._set_training(True)
+        try:
+            with self._random.used():
+                means = self._learn(rows, progress)
+        finally:
+            # Also after an error: the network then has the weights of the last update that was
+            # made.
+            self.optimizer.write()
+            self._set_training(False)
+        with torch.no_grad():
+            means["learning_rate"] = self.optimizer.rate
+            means |= {name: float(number) for name, number in self._diagnosed(rows).items()}
+        if self._seen:
+            # Last, so that all of this round was normalised as when it was played.
+            self.network.normalizer.add(self._seen)
+        found["updates"] = self.updates
+        means = self.group.means(means)
+        return found | {f"train/{name}": number for name, number in means.items()}
+
+    def _set_training(self, on: bool) -> None:
+        """Have the network be in training mode, or in that of evaluations."""
+        self.network.train(on)
+
+    @abstractmethod
+    def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
+        """Make the updates; return means of the losses."""
+
+    def _diagnosed(self, rows: Rows) -> dict[str, Any]:
+        """Return scalars that tell how learning went, of the network as it is now."""
+        if rows.value is None:
+            return {}
+        return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
+
+    def _descend(self) -> float:
+        """Take one step down the gradient that the optimiser has; return its norm before clipping.
+
+        Raises:
+            LossNotFinite: it is not finite; nothing was changed.
+        """
+        number = self.config.max_grad_norm
+        most = math.inf if number is None else at(number, self.updates)
+        # It clips, and takes no step where the norm is not finite.
+        norm = self.optimizer.descend(at(self.config.learning_rate, self.updates), most)
+        if not math.isfinite(norm):
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: update {self.updates} must have a finite gradient; "
+                f"its norm is {norm}. Look at rewards and observations for what is not finite; "
+                f"else lower learning_rate."
+            )
+        self.updates += 1
+        return norm
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser, counters and random stream; see `Algorithm.state_dict`.
+
+        What was taken and not trained on is not part of it. The tensors are the algorithm's
+        own: save or copy them before the next update.
+        """
+        return {
+            "trainer": {
+                "trainer": type(self).__name__,
+                "optimizer": self.config.optimizer,
+                "updates": self.updates,
+                "steps": self.steps,
+                "network": self.network.state_dict(),
+                "moments": self.optimizer.state_dict(),
+                "rewards": None if self._rewards is None else self._rewards.state_dict(),
+            },
+            "torch_random": self._random.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
+                changed.
+        """
+        theirs = state["trainer"]
+        where, mine = f"{type(self).__name__}.load_state_dict", self.state_dict()["trainer"]
+        for name in ("trainer", "optimizer"):
+            if theirs[name] != mine[name]:
+                raise ForeignNetwork(
+                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is "
+                    f"{mine[name]!r}. Make the algorithm with the same config."
+                )
+        rewards = theirs.get("rewards")
+        if (rewards is None) != (self._rewards is None):
+            raise ForeignNetwork(
+                f"{where}: the state {'lacks' if rewards is None else 'has'} moments of rewards. "
+                f"Make the algorithm with normalize_reward={rewards is not None}."
+            )
+        check_network_state(self.network, theirs["network"], where)
+        self.network.load_state_dict(theirs["network"])
+        self.optimizer.load_state_dict(theirs["moments"])
+        if self._rewards is not None:
+            self._rewards.load_state_dict(rewards)
+        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
+        self._random.load_state_dict(state["torch_random"])
+        self._rows = None
+
+
+def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean of each number over the updates of a round."""
+    return {name: sum(float(row[name]) for row in logged) / len(logged) for name in logged[0]}

@@ -1,0 +1,192 @@
+"""Settings of the algorithms that learn from rollouts. Needs numpy alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from plangym_ext.learn.algorithms.learner_config import LearnerConfig
+from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
+from plangym_ext.learn.schedule import Number, Schedule
+
+MINIBATCHES = ("step", "env")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutConfig(LearnerConfig):
+    """What algorithms have in common that learn from a fragment once and forget it.
+
+    Args:
+        normalize_reward: whether rewards are divided by the deviation of their discounted sums;
+            see `RewardNormalizer`. Values are then in these units.
+        clip_reward: rewards are clipped to [-clip_reward, clip_reward], after that; None: they
+            are not.
+    """
+
+    normalize_reward: bool = False
+    clip_reward: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.clip_reward is not None:
+            self._number("clip_reward", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(RolloutConfig):
+    """What algorithms have in common that learn a policy from rollouts.
+
+    Args:
+        value_weight: of the mean squared error of the values.
+        entropy_weight: of the policy's entropy, which is to be large.
+        normalize_advantage: to mean 0 and deviation 1 over the "batch", or "none".
+        compiled: whether networks of dense layers learn in compiled code, where there is some for
+            their policy, which is several times as fast as autograd.
+    """
+
+    value_weight: float = 0.5
+    entropy_weight: Number = 0.0
+    normalize_advantage: str = "none"
+    compiled: bool = True
+
+    _normalizations: ClassVar[tuple[str, ...]] = ("none", "batch")
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("normalize_advantage", self._normalizations)
+        self._number("value_weight", 0.0)
+        self._scheduled("entropy_weight", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforceConfig(PolicyConfig):
+    """REINFORCE: the return of each step, less what was expected.
+
+    A network without a value head is taught by episodes that ended in the fragment alone;
+    with one, values are the baseline, and what follows the fragment.
+    """
+
+    learning_rate: Number = 1e-3
+    normalize_advantage: str = "batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(PolicyConfig):
+    """A2C: one update on each fragment.
+
+    Args:
+        gae_lambda: of the advantages; 1: returns minus values.
+        advantages: what they are estimated from; see `AdvantageConfig`.
+    """
+
+    optimizer: str = "rmsprop"
+    learning_rate: Number = 7e-4
+    gae_lambda: float = 1.0
+    advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("gae_lambda", 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VTraceConfig(PolicyConfig):
+    """V-trace: one update on each fragment, which an older policy may have played.
+
+    Args:
+        ratio_clip: most that a likelihood ratio counts for, in errors and in the gradient of the
+            policy; None: no limit.
+        trace_clip: likewise in how far later errors reach back.
+    """
+
+    optimizer: str = "rmsprop"
+    learning_rate: Number = 7e-4
+    ratio_clip: float | None = 1.0
+    trace_clip: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        for name in ("ratio_clip", "trace_clip"):
+            if getattr(self, name) is not None:
+                self._number(name, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PQNConfig(RolloutConfig):
+    """PQN: several epochs of minibatches on each fragment, to the λ-returns of Q values.
+
+    Args:
+        trace: λ of the returns: 0 looks one step ahead, 1 to the end of the episode.
+        epochs: how often each row is learned from.
+        batch_size: most rows of a minibatch; those of an epoch differ by one row at most.
+        minibatch: "step" draws single steps; "env" draws whole columns, at least one, as
+            recurrent networks need.
+        exploration: share of random actions; a schedule goes by the steps that were taken in,
+            and not by updates.
+    """
+
+    learning_rate: Number = 2.5e-4
+    max_grad_norm: Number | None = 10.0
+    trace: float = 0.65
+    epochs: int = 4
+    batch_size: int = 128
+    minibatch: str = "step"
+    exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=250_000))
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("minibatch", MINIBATCHES)
+        self._number("trace", 0.0, 1.0)
+        self._scheduled("exploration", 0.0, 1.0)
+        for name in ("epochs", "batch_size"):
+            self._number(name, 1, whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(PolicyConfig):
+    """PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio.
+
+    Args:
+        normalize_advantage: over the "batch", each "minibatch", or "none".
+        gae_lambda: of the advantages.
+        advantages: what they are estimated from; see `AdvantageConfig`.
+        clip: how far from 1 a likelihood ratio gets a gradient.
+        value_clip: how far a value may move from its old one before the larger error counts;
+            None: values are not clipped.
+        epochs: how often each row is learned from.
+        batch_size: most rows of a minibatch; those of an epoch differ by one row at most.
+        minibatch: "step" draws single steps; "env" draws whole columns, at least one, as
+            recurrent networks need.
+        target_kl: the epochs end before an update whose minibatch has a divergence of more
+            than 1.5 times this; None: never.
+    """
+
+    normalize_advantage: str = "minibatch"
+    gae_lambda: float = 0.95
+    advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
+    clip: Number = 0.2
+    value_clip: Number | None = None
+    epochs: int = 10
+    batch_size: int = 64
+    minibatch: str = "step"
+    target_kl: float | None = None
+
+    _normalizations = ("none", "batch", "minibatch")
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("minibatch", MINIBATCHES)
+        self._number("gae_lambda", 0.0, 1.0)
+        self._scheduled("clip", 0.0)
+        if self.value_clip is not None:
+            self._scheduled("value_clip", 0.0)
+        if self.target_kl is not None:
+            self._number("target_kl", 0.0)
+        for name in ("epochs", "batch_size"):
+            self._number(name, 1, whole=True)

@@ -1,0 +1,97 @@
+"""What algorithms share that learn a policy from rollouts: its losses, and values of then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
+from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm
+from plangym_ext.learn.algorithms.rollouts.config import PolicyConfig
+from plangym_ext.learn.algorithms.rollouts.forked import forked_rows
+from plangym_ext.learn.algorithms.rollouts.gradients import ActorCriticLosses, Gradients
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
+from plangym_ext.learn.algorithms.rollouts.standardized import standardized
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.torch_extra import nn
+
+
+class PolicyAlgorithm(RolloutAlgorithm):
+    """Abstract; learns from what an `ActorCriticAgent` played.
+
+    Args:
+        network: with a policy head, and values unless the algorithm says otherwise.
+        config: None: the defaults of this algorithm.
+        seed: of what is drawn while learning.
+
+    Attributes:
+        gradients: of the losses, in compiled code or by autograd.
+    """
+
+    config: PolicyConfig
+    _needed = "log_prob"
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self.gradients: Gradients = self._make_gradients()
+
+    def _make_gradients(self) -> Gradients:
+        """Return compiled gradients where there are some of such a network."""
+        if self.config.compiled and self._by_step:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile
+
+            if can_compile(self.network):
+                return CompiledLosses(self.network, self.optimizer)
+        return ActorCriticLosses(self.network, self.optimizer)
+
+    @property
+    def _by_step(self) -> bool:
+        """Whether single steps are learned from, if nothing is carried."""
+        return True
+
+    def _set_training(self, on: bool) -> None:
+        # Dense layers are the same in both modes, and to go through all modules takes time.
+        if isinstance(self.gradients, ActorCriticLosses):
+            super()._set_training(on)
+
+    def take(self, collected: Collected) -> None:
+        """Work out returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
+        super().take(collected)
+        rows = self._rows
+        if rows is not None and self.config.normalize_advantage == "batch":
+            (self._rows,) = standardized([rows], self.group)
+
+    def _values(self, rollout: Rollout) -> Any:
+        """Return the values `[T, B]` of when the rows were played.
+
+        Raises:
+            InvalidOption: there are none.
+        """
+        if rollout.value is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have a value head, so that agent_info "
+                f"has 'value'; it has none. Name it in AgentConfig(heads=('policy', 'value'))."
+            )
+        return rollout.value
+
+    def _advantages(self, rollout: Rollout, how: AdvantageConfig, gae_lambda: float) -> Rows:
+        """Return the rows with advantages by GAE, or those of branches.
+
+        Raises:
+            InvalidOption: there are no branches.
+        """
+        value, discount = self._values(rollout), self.config.discount
+        if not how.forked:
+            return rollout.rows_by_gae(value, discount, gae_lambda)
+        if rollout.forks is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: forked advantages need branches, and the fragment has "
+                f"none. Sample with a ForkingSampler, or set AdvantageConfig(name='gae')."
+            )
+        return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
+
+    def _update(self) -> float:
+        """Take one step down the gradient of the last losses; return its norm before clipping."""
+        self.gradients.leave()
+        return self._descend()

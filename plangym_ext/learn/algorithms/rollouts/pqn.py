@@ -1,0 +1,94 @@
+"""PQN: Q values from λ-returns of what was just played, without a replay or a target network."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm, means_of
+from plangym_ext.learn.algorithms.rollouts.config import PQNConfig
+from plangym_ext.learn.algorithms.rollouts.minibatches import check_minibatch, minibatches
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
+from plangym_ext.learn.losses.policies import value_loss
+from plangym_ext.learn.returns import td_lambda
+from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn
+
+
+@final
+class PQN(RolloutAlgorithm):
+    """Parallelised Q-learning: many envs take the place of a replay, layer norm of targets.
+
+    A state is worth its best Q value, at the end of a fragment and of a truncated episode too.
+    Returns are not cut where a random action was played.
+
+    Recurrent networks learn from whole columns of the fragment: `PQNConfig(minibatch="env")`.
+
+    Source: Gallici et al. 2024, "Simplifying deep temporal difference learning".
+
+    Args:
+        network: with a Q head and `AgentConfig(layer_norm=True)`, that a `QAgent` plays.
+        config: None: the defaults.
+        seed: of the order in which rows are drawn.
+
+    Raises:
+        InvalidOption: a recurrent network is to learn from single steps.
+    """
+
+    config_class = PQNConfig
+    config: PQNConfig
+    _needed = "q"
+
+    def __init__(
+        self, network: nn.Module, config: PQNConfig | None = None, *, seed: int = 0
+    ) -> None:
+        super().__init__(network, config, seed=seed)
+        check_minibatch(self)
+
+    def prepare(self, agent: Any) -> None:
+        """Set the agent's share of random actions; see `Algorithm.prepare`."""
+        super().prepare(agent)
+        # By steps of the envs and not by updates, of which a round may have any number.
+        agent.epsilon = at(self.config.exploration, self.steps)
+
+    def _estimate(self, rollout: Rollout) -> Rows:
+        config = self.config
+        # Once a round: there is no target network, and so the targets hold still through the
+        # epochs.
+        target = td_lambda(
+            rollout.reward,
+            rollout.value,
+            rollout.terminated,
+            gamma=config.discount,
+            lam=config.trace,
+            **rollout.ends,
+        )
+        return rollout.rows(None, target)
+
+    def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
+        config = self.config
+        by_step = config.minibatch == "step"
+        batch = rows.steps() if by_step else rows
+        logged: list[dict[str, Any]] = []
+        for _ in range(config.epochs):
+            for part in minibatches(batch, config.batch_size, by_step=by_step):
+                self.optimizer.write()
+                value = self._chosen(part)
+                loss = value_loss(value, part.target, part.valid)
+                self.optimizer.differentiate(loss)
+                norm = self._descend()
+                logged.append({"loss": loss.detach(), "grad_norm": norm})
+                if progress is not None:
+                    progress(len(logged))
+        return means_of(logged)
+
+    def _chosen(self, part: Rows) -> Any:
+        """Return the Q values of the actions that were played."""
+        out, _ = self.network(part.inputs, part.carry)
+        # A Discrete space may begin elsewhere than at 0; Q values do not.
+        index = part.action.long() - int(getattr(self.network.distribution, "start", 0))
+        return out.q.gather(-1, index[..., None])[..., 0]
+
+    def _diagnosed(self, rows: Rows) -> dict[str, Any]:
+        found = super()._diagnosed(rows)
+        return found | {"exploration": at(self.config.exploration, self.steps)}

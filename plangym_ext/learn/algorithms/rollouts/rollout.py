@@ -1,0 +1,315 @@
+"""The tree of a sampler as tensors, and what its ends are worth."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.returns import gae
+from plangym_ext.learn.torch_extra import torch
+
+
+class Rows(NamedTuple):
+    """What losses need of T steps of B envs, `[T, B, ...]`, or of N single steps `[N, ...]`."""
+
+    inputs: Inputs  # what the network was shown; fields it does not look at are None
+    action: Any  # as drawn, before it was clipped to the space
+    log_prob: Any  # when it was played; None where nothing was drawn
+    value: Any  # when it was played; None where nothing estimates it
+    advantage: Any  # None where no policy learns
+    target: Any  # of the value
+    valid: Any  # bool; None: all rows count
+    carry: Any  # [B, ...] before the first step; None where nothing is carried
+
+    def steps(self) -> Rows:
+        """Return the steps that count one by one, `[N, ...]`, fresh."""
+        index = None if self.valid is None else self.valid.flatten().nonzero()[:, 0]
+
+        def flat(leaf: Any) -> Any:
+            leaf = leaf.flatten(0, 1)
+            return leaf if index is None else leaf.index_select(0, index)
+
+        return self._changed(flat, valid=None, carry=None)
+
+    def take(self, index: Any) -> Rows:
+        """Return some of N steps; `index` is an int64 tensor `[n]`."""
+        index = index.to(self.target.device)
+        return self._changed(lambda leaf: leaf.index_select(0, index))
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return some of N steps, as views."""
+        return self._changed(lambda leaf: leaf[start:stop])
+
+    def columns(self, index: Any) -> Rows:
+        """Return some envs, whole sequences; `index` are int64 `[b]`."""
+        carry = None
+        if self.carry is not None:
+            carry = mapped(lambda leaf: leaf.index_select(0, index), self.carry)
+        valid = None if self.valid is None else self.valid.index_select(1, index)
+        return self._changed(lambda leaf: leaf.index_select(1, index), valid=valid, carry=carry)
+
+    def _changed(self, change: Any, valid: Any = None, carry: Any = None) -> Rows:
+        """Return all but `valid` and `carry` changed leaf by leaf."""
+        inputs = _changed_inputs(change, self.inputs)
+        action, log_prob, value, advantage, target = (_or_none(change, part) for part in self[1:6])
+        return Rows(inputs, action, log_prob, value, advantage, target, valid, carry)
+
+
+class Rollout(NamedTuple):
+    """A fragment as tensors `[T, B, ...]`; on the CPU they share the memory of the tree."""
+
+    inputs: Inputs
+    action: Any
+    log_prob: Any  # None where nothing was drawn
+    value: Any  # None where nothing estimates it; the best of Q values
+    reward: Any
+    terminated: Any
+    valid: Any  # None: all rows count
+    carry: Any
+    ends: dict[str, Any]  # `bootstrap`, `truncated`, `final_value`, `valid` for learn.returns
+    forks: Any = None  # of a `ForkingSampler`
+
+    @property
+    def ended(self) -> Any:
+        """`[T, B]` bool, whether the episode ended with this step."""
+        return self.terminated | self.ends["truncated"]
+
+    def rows(self, advantage: Any, target: Any) -> Rows:
+        """Return what losses need, with advantages and targets `[T, B]`."""
+        first = self.inputs, self.action, self.log_prob, self.value
+        return Rows(*first, advantage, target, self.valid, self.carry)
+
+    def rows_by_gae(self, value: Any, discount: float, gae_lambda: float) -> Rows:
+        """Return what losses need, with advantages by GAE; `value` is `[T, B]`."""
+        if self._is_plain:
+            advantage = self._compiled_gae(value, discount, gae_lambda)
+        else:
+            advantage = gae(
+                self.reward, value, self.terminated, gamma=discount, lam=gae_lambda, **self.ends
+            )
+        return self.rows(advantage, advantage + value)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the compiled estimate takes these rows: all count, and lie in memory here."""
+        kinds = {self.reward.dtype, self.ends["bootstrap"].dtype, self.ends["final_value"].dtype}
+        return self.valid is None and self.reward.device.type == "cpu" and kinds == {torch.float32}
+
+    def _compiled_gae(self, value: Any, discount: float, gae_lambda: float) -> Any:
+        # Here and not above: numba is loaded where something is learned of such rows.
+        from plangym_ext.learn.compiled import advantages
+
+        found = torch.empty(self.reward.shape)
+        advantages.gae(
+            self.reward.numpy(),
+            value.numpy(),
+            self.terminated.numpy(),
+            self.ends["truncated"].numpy(),
+            self.ends["final_value"].numpy(),
+            self.ends["bootstrap"].numpy(),
+            discount,
+            gae_lambda,
+            found.numpy(),
+        )
+        return found
+
+
+def rollout_of(
+    tree: ArrayDict, network: Any, needed: str = "log_prob", forward: Any = None
+) -> Rollout:
+    """Return a fragment, with the values of what its ends lead to.
+
+    The network is asked about obs[T] and about the final observations of truncated episodes:
+    these returns go on, those of terminated episodes do not. What Q values are of is worth the
+    best of them. A network without either says nothing; 0 stands for what follows then.
+
+    Args:
+        tree: of a sampler; see `plangym_ext.learn.build_sample_tree`.
+        network: that played it, in evaluation mode.
+        needed: name of what is needed of the agent's infos: "log_prob", "q" or "value".
+        forward: evaluates inputs as the network does; None: the network itself.
+
+    Raises:
+        InvalidOption: the agent did not keep it.
+    """
+    info = tree.get("agent_info", {})
+    if needed not in info:
+        agent = "a QAgent" if needed == "q" else "an ActorCriticAgent"
+        raise InvalidOption(
+            f"rollout_of: agent_info must have {needed!r}, as {agent} gives it; got {sorted(info)}."
+        )
+    read = _Reader(tree, network)
+    shown = read.shown()
+    played = tree["action"] if "raw_action" not in info else info["raw_action"]
+    valid = read.tensor(tree["valid"])
+    with torch.no_grad():
+        bootstrap, final = _values_of_ends(read, forward or network, shown, valid)
+    truncated = read.tensor(tree["truncated"])
+    counted = None if bool(valid.all()) else valid
+    ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
+    return Rollout(
+        inputs=_changed_inputs(lambda leaf: leaf[:-1], shown),
+        action=read.played(played),
+        log_prob=read.tensor(info["log_prob"]) if "log_prob" in info else None,
+        value=read.value(info),
+        reward=read.tensor(tree["reward"]),
+        terminated=read.tensor(tree["terminated"]),
+        valid=counted,
+        carry=read.carry("carry"),
+        ends=ends,
+    )
+
+
+def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
+    """Return values `[...]` of a network, or its best Q values; zeros if it estimates none."""
+    out, _ = network(inputs, carry)
+    if out.value is None and out.q is not None:
+        return masked(out.q, inputs.legal).amax(dim=-1)
+    if out.value is None:
+        return torch.zeros(inputs.first.shape, device=inputs.first.device)
+    return out.value
+
+
+def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
+    """Return `[B]`, values of obs[T], and `[T, B]`, those of final_obs where one is truncated."""
+    last = _changed_inputs(lambda leaf: leaf[-1], shown)
+    bootstrap = value_of(network, last, read.carry("next_carry"))
+    tree = read.tree
+    truncated = read.tensor(tree["truncated"])
+    final = torch.zeros(truncated.shape, dtype=bootstrap.dtype, device=bootstrap.device)
+    if not bool(truncated.any()):
+        return bootstrap, final
+    wanted = truncated & ~read.tensor(tree["terminated"]) & valid
+    if not bool(wanted.any()):
+        return bootstrap, final
+    after = read.after()
+    carry = read.carry("carry")
+    if carry is None:
+        index = wanted.nonzero(as_tuple=True)
+        final[index] = value_of(network, _at(after, index), None)
+        return bootstrap, final
+    begin = 0
+    for t in wanted.any(dim=1).nonzero()[:, 0].tolist():
+        # The carry after step t: that of the final observations of step t.
+        span = slice(begin, t + 1)
+        part = _changed_inputs(lambda leaf, s=span: leaf[s], shown)
+        _, carry = network(part, carry)
+        final[t] = torch.where(wanted[t], value_of(network, _at(after, t), carry), 0.0)
+        begin = t + 1
+    return bootstrap, final
+
+
+def _at(inputs: Inputs, index: Any) -> Inputs:
+    return _changed_inputs(lambda leaf: leaf[index], inputs)
+
+
+def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
+    """Return what was shown, changed leaf by leaf; without random numbers."""
+    obs, action, reward, first = (_or_none(change, part) for part in inputs[:4])
+    return Inputs(obs, action, reward, first, legal=_or_none(change, inputs.legal))
+
+
+def _or_none(change: Any, value: Any) -> Any:
+    if value is None or isinstance(value, torch.Tensor):
+        return value if value is None else change(value)
+    return mapped(change, value)
+
+
+class _Reader:
+    """Reads tensors from the tree, on the network's device, nested as its spaces."""
+
+    def __init__(self, tree: ArrayDict, network: Any) -> None:
+        self.tree = tree
+        self._steps = tree["reward"].shape[0]
+        self._device = next(network.parameters()).device
+        self._used = frozenset(network.inputs_used)
+        self._carry_of_one = network.initial_carry(1)
+        self._network = network
+
+    @functools.cached_property
+    def _obs_layout(self) -> SpaceLayout | None:
+        """How observations are nested; None if the network does not say."""
+        space = getattr(self._network, "observation_space", None)
+        return None if space is None else SpaceLayout(space, objects=True)
+
+    @functools.cached_property
+    def _action_layout(self) -> SpaceLayout | None:
+        """Likewise of actions."""
+        space = getattr(self._network, "action_space", None)
+        return None if space is None else SpaceLayout(space)
+
+    def observed(self, arrays: Any, steps: int | None = None) -> Any:
+        """Return tensors nested as the space of observations."""
+        return self._nested(arrays, lambda: self._obs_layout, steps)
+
+    def played(self, arrays: Any, steps: int | None = None) -> Any:
+        """Return tensors nested as the space of actions."""
+        return self._nested(arrays, lambda: self._action_layout, steps)
+
+    def tensor(self, array: Any, steps: int | None = None) -> Any:
+        """Return `[steps, B, ...]`; one more than T reads the padding."""
+        rows = array[0 : steps or self._steps].to_ndarray(copy=False)
+        return torch.from_numpy(rows).to(self._device)
+
+    def _nested(
+        self, arrays: Any, layout_of: Callable[[], SpaceLayout | None], steps: int | None
+    ) -> Any:
+        """Return tensors nested as a layout; as the tree, if there is none.
+
+        A layout is made where it is needed: most spaces are plain, and rounds may be short.
+        """
+        if not isinstance(arrays, ArrayDict):
+            return self.tensor(arrays, steps)
+        layout = layout_of()
+        if layout is None:
+            return arrays.apply(lambda leaf: self.tensor(leaf, steps))
+        return layout.join(tuple(self.tensor(leaf, steps) for _, leaf in arrays.leaves()))
+
+    def value(self, info: Any) -> Any:
+        """Return `[T, B]` what the agent thought of the rows; None if it did not say."""
+        if "value" in info:
+            return self.tensor(info["value"])
+        return masked(self.tensor(info["q"]), self.legal()).amax(dim=-1) if "q" in info else None
+
+    def legal(self, steps: int | None = None) -> Any:
+        """Return which actions could be played; None: all."""
+        return self.tensor(self.tree["action_mask"], steps) if "action_mask" in self.tree else None
+
+    def shown(self) -> Inputs:
+        """Return what the network was shown, `[T + 1, B, ...]`."""
+        tree, steps, used = self.tree, self._steps + 1, self._used
+        return Inputs(
+            self.observed(tree["obs"], steps),
+            self.played(tree["prev_action"], steps) if "action" in used else None,
+            self.tensor(tree["prev_reward"], steps) if "reward" in used else None,
+            self.tensor(tree["first"], steps),
+            legal=self.legal(steps),
+        )
+
+    def after(self) -> Inputs:
+        """Return what the network would be shown after the last step of an episode, `[T, B]`."""
+        tree, used = self.tree, self._used
+        return Inputs(
+            self.observed(tree["final_obs"]),
+            self.played(tree["action"]) if "action" in used else None,
+            self.tensor(tree["reward"]) if "reward" in used else None,
+            torch.zeros_like(self.tensor(tree["first"])),
+        )
+
+    def carry(self, name: str) -> Any:
+        """Return `[B, ...]`; None if nothing is carried."""
+        if self._carry_of_one is None:
+            return None
+        found = self.tree[name]
+        arrays: list[Any] = [found]
+        if isinstance(found, ArrayDict):
+            arrays = [leaf for _, leaf in found.leaves()]
+        tensors = (torch.from_numpy(array.to_ndarray(copy=False)) for array in arrays)
+        return mapped(lambda _: next(tensors).to(self._device), self._carry_of_one)

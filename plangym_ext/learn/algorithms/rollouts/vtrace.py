@@ -1,0 +1,45 @@
+"""V-trace: an actor-critic that learns from what an older policy has played."""
+
+from __future__ import annotations
+
+from typing import final
+
+from plangym_ext.learn.algorithms.rollouts.config import VTraceConfig
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
+from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.losses.vtrace import vtrace_estimates
+from plangym_ext.learn.torch_extra import torch
+
+
+@final
+class VTrace(PolicyGradient):
+    """The learner of IMPALA: ratios of the policies correct for the age of what was played.
+
+    Values are those of the network as it is now, for all rows and for what follows the ends.
+    What the policy that played thought of them is not looked at.
+
+    Source: Espeholt et al. 2018, "IMPALA: scalable distributed deep-RL with importance weighted
+    actor-learner architectures", section 4.
+    """
+
+    config_class = VTraceConfig
+    config: VTraceConfig
+
+    def _estimate(self, rollout: Rollout) -> Rows:
+        self._values(rollout)  # refuses a network without any
+        with torch.no_grad():
+            out, _ = self.network(rollout.inputs, rollout.carry)
+            params = masked(out.policy_logits, rollout.inputs.legal)
+            log_prob = self.network.distribution.log_prob(params, rollout.action)
+        advantage, target = vtrace_estimates(
+            log_prob - rollout.log_prob,
+            out.value,
+            rollout.reward,
+            rollout.terminated,
+            gamma=self.config.discount,
+            ratio_clip=self.config.ratio_clip,
+            trace_clip=self.config.trace_clip,
+            **rollout.ends,
+        )
+        return rollout._replace(value=out.value).rows(advantage, target)

@@ -1,0 +1,1 @@
+"""Actors: an agent in some rows of envs, which writes columns of a fragment."""

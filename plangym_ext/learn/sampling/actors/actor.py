@@ -1,0 +1,343 @@
+"""An agent in some rows of envs, which writes what happens into columns of a sample tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.errors import IncompleteState, InvalidAnswer
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.sampling.actors.beginning import begin_episodes
+from plangym_ext.learn.sampling.actors.columns import Columns, Following
+from plangym_ext.learn.sampling.actors.endings import Endings
+from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
+from plangym_ext.learn.sampling.actors.nest import Nest
+from plangym_ext.learn.sampling.actors.restarts import STREAM, Restarts
+from plangym_ext.learn.sampling.actors.stepping import EnvSteps, Stepped
+from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
+from plangym_ext.learn.sampling.actors.waiting import Waiting
+from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
+from plangym_ext.learn.sampling.fitting import RowSpaces
+from plangym_ext.learn.sampling.noise import RowNoise
+from plangym_ext.learn.sampling.options import SamplerOptions
+
+Ndarray = npt.NDArray[Any]
+_ALL = Agent.looks_at
+
+
+class Actor:
+    """Plays b rows of all, step by step.
+
+    `begin` asks the agent and has the envs begin a step, `finish` waits for it. After a step
+    that failed `load_state_dict` brings the rows back to where they were.
+
+    Args:
+        venv: the envs of these rows, which reset in the step that ends an episode.
+        agent: chooses the actions.
+        tree: of `build_sample_tree`, for all rows.
+        rows: numbers of these rows, and their columns in the tree.
+        options: of the sampler.
+    """
+
+    def __init__(
+        self,
+        venv: VenvRows,
+        agent: Agent,
+        tree: ArrayDict,
+        rows: range,
+        options: SamplerOptions,
+    ) -> None:
+        self._venv, self._agent, self._rows, self._options = venv, agent, rows, options
+        spaces = RowSpaces(venv)
+        self._columns = Columns(tree, spaces, rows)
+        self._spaces = spaces
+        self._info_nest: Nest | None = None
+        names = tuple(options.env_info), tuple(options.episode_fields)
+        self._steps = EnvSteps(venv, self._columns, spaces.obs, *names)
+        self._noise = RowNoise(options.seed, options.numbers(rows))
+        self._sums = EpisodeSums(len(rows), options.discount)
+        self._endings = Endings(self._columns, options)
+        self._waiting: Waiting | None = None
+        if options.on_end != "reset":
+            self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
+        self._restarts = _restarts(venv, self._columns, spaces, rows, options)
+        #: Whether what an action answers to beside the observation is written once a fragment,
+        #: for an agent that does not look at it.
+        # Once a fragment costs one call of a kernel in place of T; with rows that wait it cannot
+        # be, as `first` of the next row decides which rows are stepped.
+        self._late = self._waiting is None and not getattr(agent, "looks_at", _ALL)
+        self._inputs = self._built_inputs()
+        #: `[b, A]` bool, what may be played first, if the envs have said so.
+        self._first_legal: Ndarray | None = None
+        self._carry: Any = None
+        self._begun = False
+        #: Steps `[b]` that were played before this fragment, and before each of its steps.
+        self._before = np.zeros(len(rows), np.uint64)
+        self._steps_of_rows: list[Ndarray] = []
+
+    def _built_inputs(self) -> list[Inputs]:
+        """Return what the agent is shown in each step, as views of the columns."""
+        columns = self._columns
+        legal = [None] * (columns.num_steps + 1) if columns.legal is None else columns.legal
+        shown = columns.obs, columns.prev_action, columns.prev_reward, columns.first
+        return [
+            Inputs(obs, action, reward, first, self._noise, mask)
+            for obs, action, reward, first, mask in zip(*shown, legal, strict=True)
+        ]
+
+    @property
+    def lacks_masks(self) -> bool:
+        """Whether the envs say which actions may be played, and the tree has no room for that."""
+        return self._first_legal is not None and self._columns.legal is None
+
+    def find_masks(self) -> None:
+        """Use the room for masks that the tree has got."""
+        self._columns.find_legal()
+        self._inputs = self._built_inputs()
+        self._show_first_legal()
+
+    def _show_first_legal(self) -> None:
+        legal = self._columns.legal
+        if legal is not None:
+            legal[-1] = True if self._first_legal is None else self._first_legal
+
+    # A fragment -------------------------------------------------------------------------
+
+    def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
+        """Go on from the last row of the columns in the first.
+
+        Args:
+            version: of the weights that play.
+            table: of the stored states that episodes begin from; see `Starts.table`.
+        """
+        self.begin_episodes()
+        self._restarts.begin_fragment(table)
+        columns = self._columns
+        # Row T of the last fragment is row 0 of this one.
+        for array in columns.going_on:
+            array[0] = array[-1]
+        for nested in (columns.obs, columns.prev_action):
+            _copy(leaves(nested[0]), leaves(nested[-1]))
+        # Before the first step: learners of recurrent networks begin from it.
+        _copy(columns.carry, self._carry_leaves())
+        columns.version[:] = version
+        steps = np.arange(columns.num_steps, dtype=np.uint64)
+        # Counted by row and not by call: noise is the same however rows are shared out among
+        # actors.
+        self._steps_of_rows = list(self._before + steps[:, None])
+        self._endings.clear()
+        if self._waiting is not None:
+            self._waiting.begin()
+
+    def begin(self, t: int) -> None:
+        """Have the agent choose the actions of step t, and the envs begin it."""
+        columns, noise = self._columns, self._noise
+        # Before the agent: it draws from here, and a step that is repeated after a failure draws
+        # the same.
+        noise.move_to(self._steps_of_rows[t])
+        action, info, self._carry = self._agent.step(self._inputs[t], self._carry)
+        parts = self._spaces.action.split(action)
+        for target, part in zip(columns.played[t], parts, strict=True):
+            _write(target, part)
+        if self._info_nest is None:
+            self._info_nest = Nest(info)
+        for target, part in zip(columns.agent_info[t], self._info_nest.split(info), strict=True):
+            _write(target, part)
+        rows = None
+        if self._waiting is not None:
+            self._waiting.clear(t)
+            rows = self._waiting.stepped
+        self._steps.begin(t, rows)
+
+    def finish(self, t: int) -> None:
+        """Wait for step t; write what came of it, and what the next action answers to."""
+        columns = self._columns
+        stepped = self._steps.finish(t)
+        if columns.legal is not None:
+            self._show_legal(columns.legal[t + 1], stepped)
+        if not self._late:
+            show_after(columns.following[t])
+        if self._endings.needs(stepped):
+            (rows,) = (columns.terminated[t] | columns.truncated[t]).nonzero()
+            self._endings.add(t, rows, stepped)
+        self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
+        if self._waiting is not None:
+            self._waiting.add(t, columns.first[t + 1].nonzero()[0])
+            self._waiting.show(t + 1)
+
+    def _show_legal(self, legal: Ndarray, stepped: Stepped) -> None:
+        """Write what the rows that were stepped may play next."""
+        rows = slice(None) if stepped.rows is None else stepped.rows
+        count = len(legal) if stepped.rows is None else len(stepped.rows)
+        told = legal_actions(stepped.infos, self._spaces.single_action_space, count)
+        legal[rows] = True if told is None else told
+
+    def end_fragment(self) -> dict[str, Ndarray]:
+        """Return the table of the episodes that ended, in the order of (step, row)."""
+        columns = self._columns
+        if self._late:
+            show_after(columns.all_following)
+        _copy(columns.next_carry, self._carry_leaves())
+        self._before = self._before + np.uint64(columns.num_steps)
+        steps = columns.reward, columns.terminated, columns.truncated, columns.valid
+        table = self._sums.add(*steps, self._endings.going_on)
+        # Sums know the rows of this actor alone, from 0 on.
+        table["row"] += self._rows.start
+        return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
+
+    def inputs(self, t: int) -> Inputs:
+        """Return what the agent is shown in step t, as views of the columns."""
+        return self._inputs[t]
+
+    def steps_before(self, t: int) -> Ndarray:
+        """Return `[b]` uint64, the steps that each row had taken before step t, ever."""
+        return self._steps_of_rows[t]
+
+    def env_states(self) -> Ndarray:
+        """Return `[b, S]` uint8, fresh; none of the envs is in flight.
+
+        Raises:
+            IncompleteState: they cannot be captured.
+        """
+        return self._venv.get_states()
+
+    @property
+    def restored(self) -> int:
+        """How many episodes of the fragment began from a stored state."""
+        return self._restarts.restored
+
+    def _carry_leaves(self) -> list[Ndarray]:
+        return Nest(self._carry).split(self._carry)
+
+    # Between fragments ------------------------------------------------------------------
+
+    def begin_episodes(self) -> None:
+        """Reset every row, and play random steps if that was asked for: once."""
+        if not self._begun:
+            where = self._venv, self._columns, self._options.numbers(self._rows)
+            self._first_legal = begin_episodes(
+                *where, self._options, self._sums, self._before, self._restarts
+            )
+            self._show_first_legal()
+            self._carry = self._agent.initial_carry(len(self._rows))
+            self._begun = True
+
+    def state_dict(self, *, envs: bool = True) -> dict[str, Any]:
+        """Return where these rows are: arrays `[b, ...]`, or lists of them, by name.
+
+        Args:
+            envs: whether to capture states of the envs; "envs" is None without, and where
+                they cannot be captured.
+        """
+        self.begin_episodes()
+        columns = self._columns
+        return {
+            "envs": self._states_or_none() if envs else None,
+            "obs": [leaf.copy() for leaf in leaves(columns.obs[-1])],
+            "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
+            "prev_reward": columns.prev_reward[-1].copy(),
+            "first": columns.first[-1].copy(),
+            "legal": None if columns.legal is None else columns.legal[-1].copy(),
+            "carry": [leaf.copy() for leaf in self._carry_leaves()],
+            "noise": self._before.copy(),
+            "sums": self._sums.sums.T.copy(),
+            **self._restarts.state_dict(),
+        }
+
+    def _states_or_none(self) -> Ndarray | None:
+        try:
+            return self.env_states()
+        except IncompleteState:
+            return None
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned; without states of envs, with new episodes."""
+        columns = self._columns
+        # First: a step that was in flight would write to the columns after they were brought back.
+        self._venv.settle()
+        self._before = np.array(state["noise"], np.uint64)
+        self._endings.clear()
+        if state["envs"] is None:
+            self._begun = False
+            return
+        self._venv.set_states(np.asarray(state["envs"]))
+        for name in ("obs", "prev_action"):
+            _copy(leaves(getattr(columns, name)[-1]), state[name])
+        columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
+        legal = state.get("legal") if self._options.action_mask else None
+        self._first_legal = None if legal is None else np.array(legal, bool)
+        self._show_first_legal()
+        form = Nest(self._agent.initial_carry(len(self._rows)))
+        self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
+        self._sums.sums[:] = np.asarray(state["sums"]).T
+        self._restarts.load_state_dict(state)
+        self._begun = True
+
+
+def show_after(following: Following) -> None:
+    """Write what the next actions answer to, beside the observations."""
+    ended = follow(*following.results)
+    for action, shown in following.actions:
+        shown[...] = action
+        if ended:
+            shown[following.results[3]] = 0
+
+
+@kernel
+def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward: Any) -> int:
+    """Write what is shown after k steps.
+
+    Args:
+        terminated: `[k, b]` bool.
+        truncated: `[k, b]` bool.
+        reward: `[k, b]`.
+        first: `[k, b]` bool, written: whether the episode ended, so that another one begins.
+        prev_reward: `[k, b]`, written: the reward, 0 where an episode begins.
+
+    Returns:
+        How many episodes ended.
+    """
+    ended = 0
+    for t in range(reward.shape[0]):
+        for row in range(reward.shape[1]):
+            first[t, row] = terminated[t, row] or truncated[t, row]
+            prev_reward[t, row] = 0 if first[t, row] else reward[t, row]
+            ended += first[t, row]
+    return ended
+
+
+def _restarts(
+    venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
+) -> Restarts:
+    """Return what has episodes begin from stored states, if there are some."""
+    noise = RowNoise(options.seed, options.numbers(rows), STREAM)
+    if options.starts is None:
+        return Restarts(venv, columns, None, spaces.obs, noise)
+    found = Restarts(venv, columns, options.starts.states, spaces.obs, noise)
+    found.begin_fragment(options.starts.table())
+    return found
+
+
+def _copy(targets: Iterable[Ndarray], sources: Iterable[Any]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target[...] = source
+
+
+def _write(target: Ndarray, source: Any) -> None:
+    """Write what the agent gave for b rows; nothing is broadcast."""
+    if source.dtype is target.dtype and source.shape == target.shape:
+        target[...] = source  # which takes half as long
+        return
+    if source.shape != target.shape:
+        raise InvalidAnswer(
+            f"sampler: the agent must return arrays of one shape in every step, here "
+            f"{target.shape}; got {source.shape}."
+        )
+    np.copyto(target, source)  # which does not cast to another kind of number

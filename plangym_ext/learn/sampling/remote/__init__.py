@@ -1,0 +1,1 @@
+"""Actors in other processes: what serves there, and what travels between."""

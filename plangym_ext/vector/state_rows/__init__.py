@@ -1,0 +1,1 @@
+"""Rows that are states, stepped by a native backend."""

@@ -1,0 +1,138 @@
+"""The states of rows as they were kept last, and what a call does until it is kept, too.
+
+    begin --> reach --> keep      the call has happened
+       '--------'-----> forget    it failed, or was interrupted: rows are where they were
+
+An interrupt may come at any line. So what belongs together is one object, which is replaced by
+one assignment, and whatever is left of a call that was not kept is undone by the next `forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.states.envelope import as_wide, stacked_rows
+from plangym_ext.vector.errors import VectorResetNeeded
+from plangym_ext.vector.shown import ObsBuffer
+
+#: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
+_Kept = tuple[np.ndarray, np.ndarray, Any]
+
+
+class KeptStates:
+    """Where n rows are; see the module.
+
+    Args:
+        num_rows: n.
+        width: S, bytes of a state; more once a state is wider.
+
+    Attributes:
+        now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, and the
+            note that belongs to these: one object, whose arrays are never written to.
+        reached: the first two of a call that was not kept yet; None for none.
+        obs: what rows show; set before the first call.
+    """
+
+    obs: ObsBuffer
+
+    def __init__(self, num_rows: int, width: int) -> None:
+        states = np.zeros((num_rows, width), np.uint8)
+        self.now: _Kept = states, np.ones(num_rows, bool), None
+        self.reached: tuple[np.ndarray, np.ndarray] | None = None
+        #: What was kept for rows that were never reset, if it was found to name none.
+        self._none_fresh: np.ndarray | None = None
+        #: Whether a native call was begun whose states were not kept. The memory of those kept
+        #: is used again by the call after it.
+        self._begun = False
+        #: What rows showed before that call, and what was kept then.
+        self._before: tuple[_Kept, tuple[Any, ...]] | None = None
+
+    @property
+    def fresh(self) -> np.ndarray:
+        """`[n]` bool: rows that were never reset; not to be written to."""
+        return self.now[1]
+
+    def begin(self) -> None:
+        """Note that a native call begins which writes to the memory of the states before these."""
+        self._begun = True
+
+    def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
+        """Note where a call leads; what rows show may be written from here on."""
+        # First what rows show, as an interrupt that comes after it has something to give back.
+        self._before = self.now, self.obs.taken(range(len(fresh)))
+        self.reached = states, fresh
+
+    def reach_some(self, rows: Sequence[int], states: np.ndarray) -> None:
+        """Note where a call leads that moved some rows, to `[k, S]` states."""
+        self.reach(_replaced(self.now[0], rows, states), self.fresh)
+
+    def reach_each(
+        self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
+    ) -> None:
+        """Note where a call leads that moved rows one by one, and what they show.
+
+        Args:
+            rows: which; they have been reset, or have come to a state.
+            states: `[S]` of each; widths may differ.
+            shown: observation of each; None leaves them.
+        """
+        fresh = self.fresh.copy()
+        fresh[rows] = False
+        self.reach(_replaced(self.now[0], rows, stacked_rows(states)), fresh)
+        if shown is not None:
+            for number, obs in zip(rows, shown, strict=True):
+                self.obs.put(number, obs)
+
+    def reach_reset(self, rows: Sequence[int]) -> None:
+        """Note that the call has reset rows."""
+        if self.reached is not None:
+            states, fresh = self.reached
+            fresh = fresh.copy()
+            fresh[rows] = False
+            self.reached = states, fresh
+
+    def keep(self, note: Any) -> None:
+        """Have the call happen, and `note` with it."""
+        states, fresh = self.now[:2] if self.reached is None else self.reached
+        self.now = states, fresh, note  # from here on, and not before, the call has happened
+        self.reached, self._before, self._begun = None, None, False
+
+    def forget(self) -> None:
+        """Have rows show what they showed before a call that was interrupted or has failed."""
+        if self._before is not None:
+            kept, shown = self._before
+            if kept is self.now:  # else the interrupt came within `keep`
+                self.obs.give(range(len(self.fresh)), shown)
+        if self._begun:
+            # The next native call would write over the memory of these.
+            states, fresh, note = self.now
+            self.now = states.copy(), fresh, note
+        self.reached, self._before, self._begun = None, None, False
+
+    def check_begun(self, rows: Sequence[int]) -> None:
+        """Refuse to step rows that were never reset; quick where there are none, as nearly always.
+
+        Raises:
+            VectorResetNeeded: one was not.
+        """
+        fresh = self.now[1]
+        if fresh is self._none_fresh:
+            return
+        if fresh[list(rows)].any():
+            raise VectorResetNeeded(
+                f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
+                "first."
+            )
+        if not fresh.any():
+            self._none_fresh = fresh
+
+
+def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:
+    """Return states of all rows with those of some rows replaced, as wide as the widest."""
+    found = as_wide(kept, states.shape[1])
+    found = found.copy() if found is kept else found
+    found[list(rows)] = as_wide(states, found.shape[1])
+    return found

@@ -1,0 +1,426 @@
+"""Rows that are states, stepped by a native backend without a Python call for each."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.results import RowResets, RowResults
+from plangym_ext.errors import InvalidObservation, ResetNeeded
+from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
+from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.memory.step_out import StepOut
+from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.row_values import RowValues
+from plangym_ext.vector.shown import ObsBuffer
+from plangym_ext.vector.state_rows.kept_states import KeptStates
+from plangym_ext.vector.state_rows.native_results import ALL_FRESH, NativeResults
+from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
+
+_COUNTS = ("n_step", "dt")
+
+
+class StateBackend(VectorBackend):
+    """Moves n states with one env; see `VectorBackend`.
+
+    A step, with the resets of rows that ended, is one native call for all rows
+    (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
+    calls run on the env proper one by one: its state is set, and captured afterwards. So the
+    env proper holds nothing: what a call does is in `KeptStates`, and `keep` makes it count.
+
+    Args:
+        env: the env; its env proper is `plan_env`. It belongs to this.
+        num_envs: n.
+    """
+
+    def __init__(self, env: LiveStepper, num_envs: int) -> None:
+        self._env, self._num_envs = env, num_envs
+        self._gym_env = env.gym_env
+        self._results = NativeResults(env, num_envs)
+        self._kept = KeptStates(num_envs, env.state_width)
+
+    @property
+    def nbytes(self) -> int:
+        """See `VectorBackend`: observations and states, of which native calls keep two more."""
+        shown = sum(leaf.nbytes for leaf in self.obs.leaves(slice(None)))
+        return shown + 3 * self._kept.now[0].nbytes
+
+    def build(self) -> None:
+        """Do nothing: the env is there."""
+
+    @property
+    def backend_note(self) -> str:
+        """See `VectorBackend`."""
+        return self._env.backend_note
+
+    @property
+    def description(self) -> RowsDescription:
+        """See `VectorBackend`."""
+        env = self._env
+        return RowsDescription(
+            env.name,
+            [env.observation_space] * self._num_envs,
+            [env.action_space] * self._num_envs,
+            dict(env.metadata),
+            self._gym_env.render_mode,
+        )
+
+    @property
+    def backend(self) -> str:
+        """See `VectorBackend`."""
+        return self._env.backend
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """See `VectorBackend`: they are states."""
+        raise no_envs(self.backend)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """None: rows are stepped in this process."""
+        return ()
+
+    @property
+    def note(self) -> Any:
+        """See `VectorBackend`."""
+        return self._kept.now[2]
+
+    def keep(self, note: Any) -> None:
+        """See `VectorBackend`."""
+        self._kept.keep(note)
+
+    @property
+    def lost(self) -> bool:
+        """False: states are replaced when all has succeeded."""
+        return False
+
+    def use(self, space: spaces.Space[Any]) -> None:
+        """See `VectorBackend`."""
+        self.obs = self._kept.obs = ObsBuffer(space, self._num_envs)
+        # A space of the caller's own may ask for another dtype than the env's.
+        self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
+        self._is_cast = space.dtype != self._env.observation_space.dtype
+
+    # All rows at once ---------------------------------------------------------------
+
+    def begin_step(self, step: RowStep) -> StepResults | RowStep:
+        """See `VectorBackend`."""
+        if step.ahead:  # what was begun before is not kept yet
+            return step._replace(actions=copy.deepcopy(step.actions))
+        return self._step(step)
+
+    def _step(self, step: RowStep) -> StepResults:
+        rows, actions, resets, same_step, out, _ = step
+        self._kept.forget()
+        self._kept.check_begun(rows)
+        found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
+        # The native call has moved nothing.
+        if found is None:
+            found = self._step_each(rows, actions, resets, same_step)
+        if out is not None:
+            batch = found.batch
+            shown = (batch,) if batch is not None else self.obs.leaves(_index(rows))
+            out.arrays.write_results(found, shown)
+        return found
+
+    def finish_rows(
+        self,
+        call: StepResults | RowStep,
+        timeout: float | None,  # noqa: ARG002 - it cannot be stopped
+    ) -> StepResults:
+        """Return what came of the call, which was done at once, or is when its turn has come."""
+        return self._step(call) if isinstance(call, RowStep) else call
+
+    def _step_all(
+        self,
+        rows: Sequence[int],
+        actions: np.ndarray,
+        resets: np.ndarray,
+        same_step: bool,
+        out: StepOut | None = None,
+        states: np.ndarray | None = None,
+    ) -> StepResults | None:
+        """Step or reset rows by native calls; None, and nothing moved, if they cannot.
+
+        Rows begin where they are, or in `states` `[k, S]`.
+        """
+        whole = isinstance(rows, range)
+        kept, fresh, _ = self._kept.now
+        # Native code may write over the memory of the states before these, but not of any others.
+        spares = whole and states is None
+        if states is None:
+            states = kept if whole else kept[rows]
+        if spares:
+            self._kept.begin()
+        results = self._results
+        use = ALL_FRESH
+        if out is not None:
+            use = results.use_of(out, with_obs=not self._is_cast)
+        found = self._env.step_live(
+            actions,
+            states,
+            resets,
+            whole=spares,
+            same_step=same_step,
+            infos=use.infos,
+            out=use.given(actions),
+        )
+        if found is None:
+            return None
+        groups = [] if use.infos == "none" else results.groups(found.infos, resets)
+        if same_step:
+            over = found.terminated | found.truncated
+            if over.any():
+                anew = found.resets or self._reset_all(found, over, actions)
+                # Only the results of the step are lost, which nothing refers to yet.
+                if anew is None:
+                    return None
+                groups = results.groups_of_resets(found.infos, anew, over, use.infos)
+        (obs,) = found.obs
+        if whole:
+            self._kept.reach(found.states, fresh)
+            self.obs.put_batch(slice(None), obs)
+        else:
+            self._kept.reach_some(rows, found.states)
+            self.obs.put_batch(rows, obs)
+        rewards = found.rewards.reshape(-1)
+        infos = GroupedInfos(groups)
+        batch = None if self._is_cast else obs
+        return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
+
+    def _reset_all(
+        self, found: RowResults, over: np.ndarray, actions: np.ndarray
+    ) -> RowResets | None:
+        """Reset rows that ended in the step that gave `found`, which is written to.
+
+        Args:
+            found: results of the step, of a backend that resets nothing in a step.
+            over: `[k]` bool, rows that ended.
+            actions: of the step.
+
+        Returns:
+            What is said of them; None if a row cannot be reset natively.
+        """
+        ended = np.flatnonzero(over)
+        every = np.ones(len(ended), bool)
+        anew = self._env.step_live(actions[ended], found.states[ended], every, whole=False)
+        if anew is None:
+            return None
+        final_obs = found.obs[0].copy()
+        found.obs[0][ended] = anew.obs[0]
+        found.states[ended] = anew.states
+        infos = {
+            column.key: _spread(anew.infos[column.key], ended, len(over))
+            for column in self._env.reset_columns or ()
+        }
+        return RowResets((final_obs,), infos)
+
+    def _array_of(self, actions: Sequence[Any] | np.ndarray) -> np.ndarray:
+        if isinstance(actions, np.ndarray):
+            return actions
+        space = self._env.action_space
+        out: Any = create_empty_array(space, n=len(actions), fn=np.zeros)
+        found: Any = concatenate(space, actions, out)
+        return np.asarray(found)
+
+    # One row after another ----------------------------------------------------------
+
+    def begin_reset(
+        self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> StepResults:
+        """See `VectorBackend`."""
+        self._kept.forget()
+        results = None if options else self._reset_all_of(rows, seeds)
+        if results is not None:
+            return results
+        begun = [self._reset(row, seed, options) for row, seed in zip(rows, seeds, strict=True)]
+        states, shown, infos = zip(*begun, strict=True)
+        self._kept.reach_each(rows, states, shown)
+        return self._checked(rows, _quiet_results(len(rows), infos, []))
+
+    def _reset_all_of(self, rows: Sequence[int], seeds: Sequence[int | None]) -> StepResults | None:
+        """Reset rows by one native call; None, and nothing moved, if it cannot."""
+        kept, fresh, _ = self._kept.now
+        states = None
+        if any(seed is not None for seed in seeds):
+            states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
+            if states is None:
+                return None
+        elif fresh[rows].any():
+            return None
+        # Rows that are reset take no action, but native code wants an array of them.
+        leaf = self._env.layout.action.leaves[0]
+        ignored, every = np.zeros((len(rows), *leaf.shape), leaf.dtype), np.ones(len(rows), bool)
+        results = self._step_all(rows, ignored, every, same_step=False, states=states)
+        if results is not None:
+            self._kept.reach_reset(rows)
+        return results
+
+    def _reset(
+        self, row: int, seed: int | None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        if not self._kept.fresh[row]:
+            self._visit(row)
+        elif seed is None:
+            # Rows begin as copies of one env: each needs a seed of its own.
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        state, obs, info = self._env.reset(seed=seed, options=options)
+        return state, copy.deepcopy(obs), info
+
+    def _step_each(
+        self,
+        rows: Sequence[int],
+        actions: Sequence[Any] | np.ndarray,
+        resets: np.ndarray,
+        same_step: bool,
+    ) -> StepResults:
+        """Step as `_step_all` does, by the env proper."""
+        infos: list[dict[str, Any]] = []
+        finals: list[tuple[int, Any, dict[str, Any]]] = []
+        found = _quiet_results(len(rows), infos, finals)
+        kept: list[tuple[np.ndarray, Any]] = []
+        for k, row in enumerate(rows):
+            if resets[k]:
+                state, obs, info = self._reset(row, None)
+            else:
+                self._visit(row)
+                stepped: Any = self._env.step(actions[k], return_state=True)
+                state, obs, reward, ended, cut, info = stepped
+                obs = copy.deepcopy(obs)  # the env may use its memory again
+                info = {key: value for key, value in info.items() if key not in _COUNTS}
+                found.rewards[k], found.terminations[k], found.truncations[k] = reward, ended, cut
+                if same_step and (ended or cut):
+                    # The ending's own observation: the reset below shows another one.
+                    finals.append((k, obs, info))
+                    self._env.set_state(state)
+                    state, obs, info = self._env.reset()
+            kept.append((state, obs))
+            infos.append(info)
+        states, shown = zip(*kept, strict=True)
+        self._kept.reach_each(rows, states, shown)
+        return self._checked(rows, found._replace(infos=_noted(infos)))
+
+    def _checked(self, rows: Sequence[int], results: StepResults) -> StepResults:
+        """Return results of rows that show their observations, with marks if they are wanted.
+
+        Raises:
+            InvalidObservation: a value is refused; rows show what they showed before.
+        """
+        try:
+            return self._values.checked(results, rows)
+        except InvalidObservation:
+            self._kept.forget()
+            raise
+
+    # Everything else ----------------------------------------------------------------
+
+    def begin_call(
+        self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """See `VectorBackend`."""
+        self._kept.forget()
+        found, moved, states = [], [], []
+        for row in rows:
+            self._visit(row)
+            env = self._gym_env
+            value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
+            found.append(value(*args, **kwargs) if callable(value) else value)
+            if callable(value) and not self._kept.fresh[row]:
+                moved.append(row)
+                states.append(self._env.get_state())
+        if moved:
+            self._kept.reach_each(moved, states, None)
+            self.keep(self.note)
+        return found
+
+    def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
+        """Return what each env gave, which was done at once."""
+        return call
+
+    def _visit(self, row: int) -> None:
+        """Bring the env proper to where a row is, unless that was never reset."""
+        if not self._kept.fresh[row]:
+            self._env.set_state(self._sealed([row])[0])
+
+    def _sealed(self, rows: Sequence[int]) -> np.ndarray:
+        return self._env.sealed(self._kept.now[0][_index(rows)])
+
+    def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Set what is part of a state.
+
+        Raises:
+            ValueError: it is not, so rows cannot differ in it.
+        """
+        self._kept.forget()
+        name, states = name.removeprefix(UNWRAPPED), []
+        for row, value in zip(rows, values, strict=True):
+            if self._kept.fresh[row]:
+                raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")
+            self._visit(row)
+            before = self._gym_env.get_wrapper_attr(name)
+            self._gym_env.set_wrapper_attr(name, value)
+            state = self._env.get_state()
+            # The state has not changed although the attribute has: so states do not hold it.
+            if np.array_equal(state, self._sealed([row])[0]) and before is not value:
+                self._gym_env.set_wrapper_attr(name, before)
+                raise ValueError(
+                    f"set_attr: {name!r} is not part of a state, and the {self._env.backend} "
+                    "backend keeps nothing else for each row. Use backend='serial' or 'process'."
+                )
+            states.append(state)
+        if states:
+            self._kept.reach_each(rows, states, None)
+            self.keep(self.note)
+
+    def get_states(self, rows: Sequence[int]) -> np.ndarray:
+        """See `VectorBackend`; they are `[k, S]`, fresh."""
+        self._kept.forget()
+        fresh = self._kept.fresh[_index(rows)]
+        if fresh.any():
+            row = rows[int(np.argmax(fresh))]
+            raise ResetNeeded(f"row {row} was never reset. Call reset first.")
+        return self._sealed(rows)
+
+    def set_states(
+        self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
+    ) -> None:
+        """See `VectorBackend`."""
+        self._kept.forget()
+        if len(rows):
+            checked = list(self._env.checked_states(states, "set_states"))
+            self._kept.reach_each(rows, checked, observations)
+
+    def close(self) -> None:
+        """See `VectorBackend`."""
+        self._env.close()
+
+
+def _index(rows: Sequence[int]) -> Any:
+    return slice(None) if isinstance(rows, range) else rows
+
+
+def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return `[num_rows, ...]` with the values in some rows."""
+    found = np.empty((num_rows, *values.shape[1:]), values.dtype)
+    found[rows] = values
+    return found
+
+
+def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    return [(k, info) for k, info in enumerate(infos) if info]
+
+
+def _quiet_results(
+    num_rows: int, infos: Sequence[dict[str, Any]], finals: list[tuple[int, Any, dict[str, Any]]]
+) -> StepResults:
+    """Return what comes of k rows that ended nothing and were paid nothing."""
+    quiet = np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool)
+    return StepResults(*quiet, _noted(infos), finals)

@@ -1,0 +1,1 @@
+"""Rows that are envs of their own: in this process, or many in each worker, and recovered."""

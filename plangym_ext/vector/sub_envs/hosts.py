@@ -1,0 +1,384 @@
+"""Where the rows of a vector env live: in this process, or in a worker of their own."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.memory.shared_outs import OWN_BLOCK, OutLayout, OutShare
+from plangym_ext.vector.memory.step_out import OutArrays, OutRows, Places
+from plangym_ext.vector.sub_envs.checkpoint import RowCall
+from plangym_ext.vector.sub_envs.env_rows import EnvRows
+from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.channel import Plain
+from plangym_ext.workers.protocol import (
+    Call,
+    ForgetBlock,
+    ForgetLayout,
+    KnowArrays,
+    OpenBlock,
+    Service,
+)
+from plangym_ext.workers.remote_errors import pickled
+from plangym_ext.workers.worker_handle import WorkerHandle, next_request
+
+
+@dataclass(frozen=True)
+class HostedRows:
+    """What makes the rows of one process.
+
+    Attributes:
+        makes: constructor of each row's env.
+        first: number of the first.
+        settings: for `EnvRows`: how states are captured.
+    """
+
+    makes: Sequence[Callable[[], Any]]
+    first: int
+    settings: dict[str, Any]
+
+    def build(self) -> EnvRows:
+        """Return the rows, in this process."""
+        return EnvRows(self.makes, first=self.first, **self.settings)
+
+    def without_states(self, reason: str) -> HostedRows:
+        """Return the same rows without states, for a reason that the caller is told."""
+        settings = {**self.settings, "state": "off", "why_off": reason}
+        return HostedRows(self.makes, self.first, settings)
+
+
+class RowHost(ABC):
+    """The rows of one process, seen from the vector env's."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Begin to build the envs."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return `EnvRows.description`; waits until the envs are built, once."""
+
+    @abstractmethod
+    def use(
+        self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
+    ) -> None:
+        """Have the rows write to memory.
+
+        Args:
+            form: of it.
+            memory: that of all hosts.
+            block: under it, if it is shared.
+            index: number of this host.
+        """
+
+    @abstractmethod
+    def start(self, call: RowCall) -> int:
+        """Begin a call; return the number of the request.
+
+        Raises:
+            WorkerDied: the process is gone.
+            WorkerTimeout: it takes no requests any more, and was stopped.
+        """
+
+    @abstractmethod
+    def answered(self, request: int) -> bool:
+        """Return whether the answer to a request has come."""
+
+    @abstractmethod
+    def take(self, request: int) -> Any:
+        """Return or raise what the answer to a request says; it is given once."""
+
+    @abstractmethod
+    def begin_close(self) -> None:
+        """Begin `close`, without waiting."""
+
+    @abstractmethod
+    def close(self) -> BaseException | None:
+        """Close the envs and return what one has raised; further calls do nothing."""
+
+
+class LocalHost(RowHost):
+    """Rows in this process; a call is done when it was started.
+
+    Attributes:
+        envs: of the rows.
+    """
+
+    _rows: EnvRows
+    envs: list[gym.Env[Any, Any]]
+
+    def __init__(self, hosted: HostedRows) -> None:
+        self._hosted = hosted
+        self._closed = True
+        #: Of the last request: what it returned, or what it raised.
+        self._found: Any = None
+        self._error: Exception | None = None
+
+    def build(self) -> None:
+        """See `RowHost`; it is done at once."""
+        self._rows = self._hosted.build()
+        self.envs, self._closed = self._rows.envs, False
+
+    def describe(self) -> dict[str, Any]:
+        """See `RowHost`."""
+        return self._rows.description()
+
+    def use(
+        self,
+        form: MemoryForm,  # noqa: ARG002 - it is in reach
+        memory: RowMemory,
+        block: SharedBlock | None,  # noqa: ARG002
+        index: int,
+    ) -> None:
+        """See `RowHost`."""
+        self._rows.use(memory, index)
+
+    def start(self, call: RowCall) -> int:
+        """See `RowHost`."""
+        self._found = self._error = None
+        name, args, out, _ = call
+        try:
+            if out is None:
+                self._found = getattr(self._rows, name)(*args)
+            else:
+                given = OutRows(out.layout.hosted, out.places)
+                self._found = getattr(self._rows, name)(*args, out=given)
+        except Exception as error:  # raised again when it is asked for, as by any host
+            self._error = error
+        return 0
+
+    def answered(self, request: int) -> bool:  # noqa: ARG002 - there is but one
+        """See `RowHost`."""
+        return True
+
+    def take(self, request: int) -> Any:  # noqa: ARG002 - there is but one
+        """See `RowHost`."""
+        found, error = self._found, self._error
+        # Let go of: a kept error holds its frames, and with them envs and arrays.
+        self._found = self._error = None
+        if error is not None:
+            raise error
+        return found
+
+    def begin_close(self) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def close(self) -> BaseException | None:
+        """See `RowHost`."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._rows.close()
+            except (Exception, SystemExit) as error:  # of an env
+                return error
+        return None
+
+
+class WorkerHost(RowHost):
+    """Rows in a worker process, which may be replaced.
+
+    Attributes:
+        worker: the process; there is none before `build`.
+    """
+
+    worker: WorkerHandle
+
+    def __init__(self, hosted: HostedRows, index: int) -> None:
+        self._hosted, self._index = hosted, index
+        self._form: MemoryForm | None = None
+        self._block: SharedBlock | None = None
+        self._memory: RowMemory | None = None
+        #: Numbers of the memory and the layouts of `out` that the process knows, and what it
+        #: is to forget.
+        self._known: set[int] = set()
+        self._expired: list[ForgetBlock | ForgetLayout] = []
+
+    def build(self) -> None:
+        """See `RowHost`."""
+        service = Service(functools.partial(RowService, self._hosted))
+        self.worker = WorkerHandle(service, index=self._index)
+        self.worker.build()
+
+    def describe(self) -> dict[str, Any]:
+        """See `RowHost`."""
+        return self.worker.describe()
+
+    def use(
+        self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
+    ) -> None:
+        """See `RowHost`."""
+        self._form, self._block, self._index = form, block, index
+        self._memory = memory
+        self.worker.result(self.open({}))
+
+    def start(self, call: RowCall) -> int:
+        """See `RowHost`."""
+        # Never used again: the answer to an abandoned call cannot be taken for another one.
+        request = next_request()
+        self.worker.post(self._message(request, call))
+        self.worker.begun(call.name)
+        return request
+
+    def _message(self, request: int, call: RowCall) -> Plain | Call:
+        """Return what asks for a call: a few bytes if it is a step whose actions lie in memory."""
+        out = None if call.out is None else self._told(call.out)
+        if call.name == "step":
+            data = self._messages.request(call.args, out)
+            if data is not None:
+                return Plain(request, data)
+        # Pickled apart from the message: what cannot be read is an error of the call alone.
+        given = {} if out is None else {"out": out}
+        return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
+
+    def _told(self, out: OutShare) -> tuple[int, Places]:
+        """Tell the process where arrays lie, unless it knows; return what a step says of them."""
+        # First, so that the process lets go of memory before it maps more.
+        while self._expired:
+            self.worker.post(self._expired.pop())
+        if out.layout.number not in self._known:
+            self._introduce(out.layout)
+        return out.layout.number, out.places
+
+    def _introduce(self, layout: OutLayout) -> None:
+        for number, block in layout.blocks.items():
+            if number not in self._known:
+                self.worker.post(OpenBlock(number, block.nbytes), (block.fd,))
+                self._known.add(number)
+        self.worker.post(KnowArrays(layout.number, layout.places, layout.wanted))
+        self._known.add(layout.number)
+
+    def expire(self, message: ForgetBlock | ForgetLayout) -> None:
+        """Have the process forget what it knows of, before the next step with an `out`."""
+        if message.number in self._known:
+            self._known.remove(message.number)
+            self._expired.append(message)
+
+    def answered(self, request: int) -> bool:
+        """See `RowHost`."""
+        return self.worker.has_answer(request)
+
+    def take(self, request: int) -> Any:
+        """See `RowHost`."""
+        answer = self.worker.taken(request)
+        assert answer is not None
+        return self._messages.read_answer(self.worker.opened(answer))
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
+        if self._memory is None:
+            return NO_ROW, 0
+        row, count = self._memory.progress[self._index, :2].tolist()
+        return row, count
+
+    def restart(self) -> None:
+        """Begin to replace the process by a new one."""
+        # What the dead one was at must not be blamed on the one that follows.
+        if self._memory is not None:
+            self._memory.progress[self._index, 0] = NO_ROW
+        # A new process knows nothing.
+        self._known, self._expired = set(), []
+        self.worker.restart()
+
+    def open(self, attributes: dict[tuple[int, str], Any]) -> int:
+        """Begin to have a new process use the memory, and its envs have some attributes.
+
+        Raises:
+            Exception: what the constructor of an env raised.
+        """
+        import cloudpickle  # here: no worker needs it
+
+        assert self._block is not None
+        self.worker.describe()
+        assert self._memory is not None
+        # A new process has numbered no forms of infos yet.
+        self._messages = self._memory.messages(self._hosted.first)
+        self.worker.post(OpenBlock(OWN_BLOCK, self._block.nbytes), (self._block.fd,))
+        # By value, as envs travel: the space may be of a class that only this process knows.
+        form = cloudpickle.dumps(self._form, protocol=5)
+        return self.start(RowCall("open", (form, self._index, attributes)))
+
+    def begin_close(self) -> None:
+        """See `RowHost`."""
+        self.worker.begin_close()
+
+    def close(self) -> BaseException | None:
+        """See `RowHost`."""
+        error = self.worker.end()
+        self.__dict__.pop("_messages", None)
+        self._block = self._memory = None  # the memory is a descriptor, too
+        return error
+
+
+class RowService:
+    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`."""
+
+    def __init__(self, hosted: HostedRows) -> None:
+        self._rows, self._first = hosted.build(), hosted.first
+        self._blocks: dict[int, SharedBlock] = {}
+        #: Arrays of `out` by number, and the blocks that they lie in.
+        self._outs: dict[int, tuple[OutArrays, set[int]]] = {}
+        self.description = self._rows.description
+        self.close = self._rows.close
+
+    def open_block(self, number: int, fd: int, nbytes: int) -> None:
+        """Map shared memory."""
+        self._blocks[number] = SharedBlock.attach(fd, nbytes)
+
+    def close_block(self, number: int) -> None:
+        """Let go of shared memory, and of the arrays that lie there."""
+        self._outs = {k: found for k, found in self._outs.items() if number not in found[1]}
+        self._blocks.pop(number).close()
+
+    def know(self, message: KnowArrays) -> None:
+        """Know arrays that steps may be written to."""
+        number, places, wanted = message
+        arrays = {place.field: place.view(self._blocks[place.block]) for place in places}
+        # With the views, so that `close_block` can drop those that would dangle.
+        blocks = {place.block for place in places}
+        self._outs[number] = OutArrays(self._space, arrays, wanted), blocks
+
+    def forget(self, number: int) -> None:
+        """Let go of such arrays."""
+        self._outs.pop(number, None)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method."""
+        if name == "open":
+            return self._open(*args)
+        given = {key: self._out(*told) for key, told in kwargs.items()}
+        return self._called(getattr(self._rows, name), *args, **given)
+
+    def plain(self, message: Plain) -> Plain | bytes:
+        """Step rows as a message of few bytes says; return the answer, a pickle if it has to be."""
+        asked = self._messages.read_request(message.data)
+        out = None if asked.out is None else self._out(*asked.out)
+        reply = self._called(self._rows.step, *asked[:4], out=out)
+        answer = self._messages.answer(asked, reply)
+        return Plain(message.request, answer) if type(answer) is bytes else pickled(answer)
+
+    def _called(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        finally:
+            self._rows.between_calls()
+
+    def _out(self, number: int, places: Places) -> OutRows:
+        return OutRows(self._outs[number][0], places)
+
+    def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
+        memory = pickle.loads(form).memory(self._blocks[OWN_BLOCK])
+        self._space = memory.obs.space
+        self._messages = memory.messages(self._first)
+        self._rows.use(memory, index)
+        # Set after the build and before any state: states need not hold them.
+        for (row, name), value in attributes.items():
+            self._rows.set_attr((row,), name, (value,), capture=False)

@@ -1,0 +1,418 @@
+"""The calls of one process's rows: where the rows should be, where they are, how to get there.
+
+    idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
+               |  a new process is needed             ^                        ^
+               |-------------------------- rows are elsewhere                  |
+               '------------------------------------ rows are where they should be
+
+Whatever happens on the way, a death leads to STARTING, and an interrupt to idle. Nothing is
+undone when a call fails: its checkpoint is not kept, so `begin` finds the rows elsewhere the
+next time. So there is no moment at which an interrupt could leave rows half undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.vector.errors import VectorTimeout
+from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
+from plangym_ext.vector.sub_envs.checksum import not_exact
+from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
+from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
+from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.worker_handle import START_TIMEOUT
+
+#: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
+_ABANDONED = 5.0
+#: How often in its time limit a worker is checked for progress.
+_CHECKS = 8
+
+
+class Phase(enum.Enum):
+    """What a log waits for."""
+
+    STARTING = "a worker was started"
+    OPENING = "a worker was prepared"
+    RESTORING = "rows were restored"
+    REPLAYING = "steps were replayed"
+    ASKED = "a call was made"
+    SETTLED = "nothing"
+
+
+# Of the module: to look a member up in an enum takes longer than to compare it.
+_SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
+
+
+class ReplayLog:
+    """Makes calls of one host, one at a time, each from where its rows should be.
+
+    Args:
+        host: whose.
+        rows: numbers of its rows in the vector env.
+        patience: seconds that one row may take before its worker counts as hung, or None.
+        show: makes rows show again what they showed, as `Checkpoint.shown` has it.
+
+    Attributes:
+        phase: what it waits for.
+        renewed: whether the descriptors to wait on are others than before.
+        error: what the call has failed with, once it has settled.
+        reply: what it returned.
+    """
+
+    def __init__(
+        self, host: RowHost, rows: range, patience: float | None, show: Callable[[Any], object]
+    ) -> None:
+        self.host, self.rows = host, rows
+        #: The host, if its process can die and be replaced.
+        self._remote = host if isinstance(host, WorkerHost) else None
+        self._patience, self._show = patience, show
+        #: Where the rows of the process are; None while they move, or if it is not known.
+        self._at: Checkpoint | None = None
+        #: Where rows cannot be brought any more: a new process has failed to get there.
+        self._unreachable: Checkpoint | None = None
+        self._target = Checkpoint((), captures=False)
+        self._call: RowCall | None = None
+        self._request: int | None = None
+        #: Calls that the host has, or may have, been asked for though their turn has not come,
+        #: and the requests.
+        self._ahead: list[tuple[RowCall, int | None]] = []
+        #: Whether the host may still be at an abandoned call; whether its process was started
+        #: for this call; and whether it knows the memory.
+        self._abandoned, self._is_new, self._opened = False, False, True
+        #: When the phase began, and when the worker was last seen to make progress in it.
+        self._asked_at = self._since = 0.0
+        self._deaths_noted: RowDeaths | None = None
+        self.phase = _SETTLED
+        self.renewed = True
+        self.error: Exception | None = None
+        self.reply: Any = None
+
+    @property
+    def signs(self) -> Sequence[int]:
+        """Descriptors that are readable when something has come, or the process is gone."""
+        return () if self._remote is None or self.fallen else self._remote.worker.process.signs
+
+    @property
+    def fallen(self) -> WorkerDied | None:
+        """How the process ended, if it is gone and was not replaced yet."""
+        return None if self._remote is None else self._remote.worker.fallen
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.phase is _SETTLED
+
+    @property
+    def call(self) -> RowCall:
+        """The call that was begun last."""
+        assert self._call is not None
+        return self._call
+
+    def mark_at(self, checkpoint: Checkpoint) -> None:
+        """Note that the rows of the process are there."""
+        self._at = checkpoint
+
+    def is_away(self, checkpoint: Checkpoint) -> bool:
+        """Return whether rows are elsewhere, as far as it is known."""
+        return self._at is not checkpoint or self.fallen is not None
+
+    def is_lost(self, checkpoint: Checkpoint) -> bool:
+        """Return whether rows are elsewhere and cannot be brought there: reset them."""
+        return self.is_away(checkpoint) and (
+            not checkpoint.restorable or self._unreachable is checkpoint
+        )
+
+    def begin(self, target: Checkpoint, call: RowCall | None) -> None:
+        """Begin a call, or only to bring rows where they should be.
+
+        Args:
+            target: where that is.
+            call: None for none.
+        """
+        self.error = self.reply = None
+        self._target, self._call = target, call
+        # Sent ahead: then it only has to be waited for.
+        if self._ahead and self._adopt():
+            return
+        self._deaths_noted = None
+        # Settled until it is known how to go on: an interrupt from here on waits for nothing.
+        interrupted, self.phase = self.phase, _SETTLED
+        self._is_new = False
+        if self._request is not None:
+            self._abandon(self._request)
+            self._request = None
+        if self.fallen is not None:
+            self._died()
+        elif not self._opened and interrupted in (Phase.STARTING, Phase.OPENING):
+            self._is_new = True
+            self._enter(Phase.STARTING, START_TIMEOUT)
+        elif not self._opened:
+            self._start()  # an env could not be built
+        elif self._at is target:
+            self._ask()
+        else:
+            self._bring_back()
+
+    def send_ahead(self, target: Checkpoint, call: RowCall) -> None:
+        """Ask the host for a call that follows others, if it will be in order when they succeed.
+
+        It is begun all the same when its turn comes. `target` is where rows should be now.
+        """
+        in_order = self.phase is _ASKED or (self.settled and self._at is target)
+        if self._remote is None or self.fallen is not None or not in_order:
+            return
+        # Noted first: an interrupt must not leave a request that is not known of.
+        self._ahead.append((call, None))
+        with contextlib.suppress(WorkerDied, WorkerTimeout):  # seen when its turn has come
+            self._ahead[-1] = call, self.host.start(call)
+
+    def _adopt(self) -> bool:
+        """Wait for the call that was sent ahead, if it is the present one and in order."""
+        call, request = self._ahead[0]
+        if call is not self._call or self._at is not self._target or request is None:
+            self.drop_ahead()
+            return False
+        if self.fallen is not None:
+            return False
+        del self._ahead[0]
+        self._at, self._is_new, self._deaths_noted = None, False, None
+        self._enter(_ASKED, self._patience)
+        self._request = request
+        return True
+
+    def drop_ahead(self) -> None:
+        """Forget calls that were sent ahead: they may have moved rows."""
+        for _, request in self._ahead:
+            self._at = None
+            self._abandon(request)
+        self._ahead.clear()
+
+    def _abandon(self, request: int | None) -> None:
+        """Drop the answer to a call that was interrupted."""
+        if self._remote is not None and request is not None:
+            self._remote.worker.forget(request)
+        self._abandoned = True
+
+    def receive(self, ready: Any) -> None:
+        """Take in what has come from the host on descriptors that are readable, and go on."""
+        assert self._remote is not None
+        if self.fallen is None:
+            self._remote.worker.look(ready)
+        if self.fallen is not None:
+            self.renewed = True
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on as far as that is possible without waiting."""
+        while self.phase is not _SETTLED:
+            if self.fallen is not None:
+                self._died()
+            elif self.phase is _STARTING:
+                assert self._remote is not None
+                if not self._remote.worker.ready:
+                    return
+                self._open(self._remote)
+            elif self._request is None or not self.host.answered(self._request):
+                return
+            else:
+                self._answered()
+
+    # The phases ---------------------------------------------------------------------
+
+    def _enter(self, phase: Phase, limit: float | None) -> None:
+        self.phase, self._limit = phase, limit
+        self._since = self._asked_at = time.monotonic()
+        self._last_progress: object = None
+
+    def _start(self) -> None:
+        assert self._remote is not None
+        self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        # What was sent ahead went to the process that is replaced.
+        self._ahead.clear()
+        self._opened, self.renewed = False, True
+        self._remote.restart()
+        self._enter(Phase.STARTING, max(START_TIMEOUT, self._patience or 0.0))
+
+    def _open(self, remote: WorkerHost) -> None:
+        try:
+            self._request = remote.open(self._target.attributes)
+        except (WorkerDied, WorkerTimeout):
+            return  # seen as any other death
+        except Exception as error:  # of an env's constructor
+            self._fail(error)
+            return
+        self._enter(Phase.OPENING, self._patience)
+
+    def _bring_back(self) -> None:
+        """Bring rows of a process that is ready to where they should be."""
+        target = self._target
+        if not target.restorable or target is self._unreachable:
+            if self._abandoned and self._remote is not None:
+                self._start()  # it may never come back from what it does
+            elif self._may_reset:
+                self._ask()
+            else:
+                self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
+        elif target.moved or target.count or not self._is_new:
+            limit = _ABANDONED if self._abandoned else self._patience
+            self._send(Phase.RESTORING, limit, RowCall("restore_all", (target.states,)))
+        else:
+            self._ask()  # nothing has ever been done with these rows
+
+    def _replay(self) -> None:
+        self._show(self._target.shown)
+        replay = RowCall("replay", (self._target.recorded(),))
+        self._send(Phase.REPLAYING, self._patience, replay)
+
+    def _ask(self) -> None:
+        if self._call is None:
+            self._at, self.phase = self._target, _SETTLED
+            return
+        if self._call.name not in READING:
+            # Unknown before it is asked: an interrupt between the two must not find rows "there".
+            self._at = None
+        self._send(_ASKED, self._patience, self._call)
+
+    def _send(self, phase: Phase, limit: float | None, call: RowCall) -> None:
+        self._enter(phase, limit)
+        try:
+            self._request = self.host.start(call)
+        except WorkerDied:
+            self._request = None  # seen as any other death
+        except WorkerTimeout as error:
+            self._fail(error)
+
+    def _answered(self) -> None:
+        request, self._request = self._request, None
+        assert request is not None
+        try:
+            reply = self.host.take(request)
+        except Exception as error:  # of an env, or of what was to be restored
+            self._refused(error)
+            return
+        self._abandoned = False
+        if self.phase is _ASKED:
+            self.reply, self.phase = reply, _SETTLED
+        elif self.phase is Phase.OPENING:
+            self._opened = True
+            self._bring_back()
+        elif self.phase is Phase.RESTORING:
+            self._replay()
+        # Played again, the rows have shown something else: their future would be another one.
+        elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
+            self._refused(not_exact(self.rows, self._target.count))
+        else:
+            self._at = self._target
+            self._ask()
+
+    @property
+    def _may_reset(self) -> bool:
+        """Whether the call is made from wherever the rows are, if they cannot be brought back."""
+        return self._call is not None and self._call.resets_all
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        return (NO_ROW, 0) if self._remote is None else self._remote.progress
+
+    @property
+    def _deaths(self) -> RowDeaths:
+        """The deaths during this call; hardly any call has some."""
+        if self._deaths_noted is None:
+            self._deaths_noted = RowDeaths(self.rows.start, len(self.rows))
+        return self._deaths_noted
+
+    # What goes wrong ----------------------------------------------------------------
+
+    def _refused(self, error: Exception) -> None:
+        """Take in that an env has raised, or that a state was refused."""
+        if self.phase is Phase.ASKED:
+            self._fail(error)
+        elif self._remote is not None and not self._is_new:
+            self._start()  # what the call before has left may be the reason
+        else:
+            self._unreachable = self._target
+            if self._may_reset:
+                self._ask()
+            else:
+                error.add_note(f"while {self._deaths.where(NO_ROW)} were brought back")
+                self._fail(error)
+
+    def _died(self) -> None:
+        death = self.fallen
+        assert death is not None
+        row, _ = self._progress
+        self._at = self._request = None
+        self.renewed = True
+        asked = self.phase is Phase.ASKED
+        if asked and not (self._target.restorable or self._may_reset):
+            error = self._deaths.named(death, row)
+            error.add_note(
+                f"States of {self._deaths.where(NO_ROW)} are not captured (`backend_note` says "
+                "why), so their episodes are lost: reset them."
+            )
+            self._fail(error)
+            return
+        counts = not self.settled  # it may have died long before this call
+        at = row if asked else NO_ROW
+        played = "" if at == NO_ROW else self.call.doing(at)
+        given_up = counts and self._deaths.note(death, self.phase.value, at, played)
+        if given_up:
+            self._fail(given_up)
+        else:
+            self._start()
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, WorkerTimeout):
+            error = VectorTimeout(str(error), workers=error.workers, rows=error.rows)
+        self.error, self.phase, self._request = error, Phase.SETTLED, None
+
+    # Time ---------------------------------------------------------------------------
+
+    def next_check(self, began: float, timeout: float | None) -> float:
+        """Return when to `check`, in `time.monotonic()`; arguments as of that."""
+        limit = (self._limit or float("inf")) / _CHECKS
+        return time.monotonic() + min(limit, self._time_left(began, timeout))
+
+    def check(self, began: float, timeout: float | None) -> None:
+        """Stop a worker that is late, or that has made no progress for its limit.
+
+        Args:
+            began: when the wait for the call began, in `time.monotonic()`.
+            timeout: seconds that the call itself may take, or None.
+        """
+        if timeout is not None and self._time_left(began, timeout) <= 0.0:
+            self._stop_hung(timeout)
+            return
+        now, progress = time.monotonic(), self._progress
+        if progress != self._last_progress:
+            self._last_progress, self._since = progress, now
+        elif self._limit is not None and now - self._since >= self._limit:
+            self._stop_hung(self._limit)
+
+    def _time_left(self, began: float, timeout: float | None) -> float:
+        """Return the seconds that the call may still take; more than any if it was not made yet."""
+        if timeout is None or self.phase is not Phase.ASKED:
+            return float("inf")
+        return max(began, self._asked_at) + timeout - time.monotonic()
+
+    def _stop_hung(self, seconds: float) -> None:
+        """Stop the worker, which makes no progress."""
+        if self._abandoned and self.phase is not Phase.ASKED:
+            self._start()
+            return
+        assert self._remote is not None
+        row, _ = self._progress
+        doing = f" in {self._deaths.where(row)}"
+        if self.phase is Phase.ASKED:
+            doing += f", {self.call.doing(row)}," if row != NO_ROW else ","
+        else:
+            doing += f", while {self.phase.value},"
+        error = self._remote.worker.hung(seconds, doing)
+        self._at, self.renewed = None, True
+        rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
+        self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))

@@ -1,0 +1,125 @@
+"""What the planners share that walk particles by a policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import rows_of
+from plangym_ext.planners.base import Planner
+from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
+from plangym_ext.planners.rating import Evaluator, evaluate
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.particles import Arrivals, Floats, Particles
+from plangym_ext.planners.rollouts.playouts import draw
+
+
+@dataclass(eq=False, kw_only=True)
+class ParticleSearch(Planner):
+    """Walks particles by the policy of an evaluator; the better ones multiply.
+
+    A particle's weight is exp(sum of advantages / temperature), the advantage of a step being
+    r + gamma * V' - V; every few steps particles are drawn anew by their weights, so that they
+    multiply where it went better than the evaluator expected. The temperature is the one at which
+    the weights are as far from equal as `divergence` says, so that it fits any scale of rewards.
+
+    Args:
+        depth: steps that each particle takes.
+        resample_every: steps between two drawings.
+        divergence: Kullback-Leibler divergence of weights from equal ones, in nats.
+        evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`; None: uniform, and 0.
+    """
+
+    depth: int = 16
+    resample_every: int = 4
+    divergence: float = 0.5
+    evaluator: Evaluator | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self._check_function("evaluator")
+        self.depth = self._integer("depth", 1)
+        self.resample_every = self._integer("resample_every", 1)
+        self.divergence = self._number("divergence", 1e-6, math.inf)
+        self._check_pays(self.depth, "particle")
+
+    def _count(self) -> int:
+        """Return how many particles walk for each state."""
+        return self._affordable(self.depth) or self.default_simulations
+
+    def _rated(self, obs: Any, count: int, num_actions: int) -> tuple[Floats, Floats]:
+        """Return policy `[L, A]` and value `[L]` of L observations."""
+        uniform = np.full((count, num_actions), 1.0 / num_actions)
+        if self.evaluator is None:
+            return uniform, np.zeros(count)
+        prior, value = evaluate(self.evaluator, obs, count, num_actions)
+        return uniform if prior is None else prior.astype(np.float64), value
+
+    def _rated_roots(self, request: PlanRequest) -> tuple[Floats, Floats]:
+        """Return policy `[B, A]` and value `[B]` of the states that were asked about."""
+        num_actions, _ = request.discrete_actions()
+        if self.evaluator is not None:
+            request.needed_obs("an evaluator")
+        return self._rated(request.obs, request.batch, num_actions)
+
+    def _walk(
+        self,
+        request: PlanRequest,
+        walkers: Particles,
+        first: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Let particles walk `depth` steps, from `first` `[P]` actions on if they are given."""
+        for step in range(self.depth):
+            if not self._step(request, walkers, step, first if step == 0 else None):
+                break
+            if (step + 1) % self.resample_every == 0 and step + 1 < self.depth:
+                walkers.draw_anew(request, self.divergence)
+            if request.clock.over:
+                break
+
+    def _step(
+        self,
+        request: PlanRequest,
+        walkers: Particles,
+        step: int,
+        forced: npt.NDArray[np.int64] | None,
+    ) -> bool:
+        """Step all particles that go on; False if none does."""
+        num_actions, origin = request.discrete_actions()
+        going = np.flatnonzero(~walkers.ended)
+        if not going.size:
+            return False
+        if forced is None:
+            weights = weights_over_legal(walkers.policy[going], walkers.legal[going])
+            actions = draw(weights, walkers.rows[going], request.rngs)
+        else:
+            actions = forced[going]
+        # Where nothing is allowed a walk is over.
+        walkers.ended[going[actions < 0]] = True
+        going, actions = going[actions >= 0], actions[actions >= 0]
+        if not going.size:
+            return False
+        out = request.env.step_batch(actions + origin, states=walkers.states[going])
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
+        over = np.asarray(out.terminateds, np.bool_)
+        ended = over | np.asarray(out.truncateds, np.bool_)
+        policy, value = np.full((len(going), num_actions), 1.0 / num_actions), np.zeros(len(going))
+        on = np.flatnonzero(~over)
+        if on.size:
+            policy[on], value[on] = self._rated(rows_of(out.obs, on), len(on), num_actions)
+        legal = None
+        if has_masks(out.infos):
+            legal = action_masks(out.infos, ended, num_actions)
+        discount = self.discount**step
+        walkers.earned[going] += discount * rewards
+        walkers.ahead[going] = discount * self.discount * value
+        walkers.advantage[going] += rewards + self.discount * value - walkers.value[going]
+        walkers.move(Arrivals(going, actions, out.states, policy, value, ended, legal))
+        walkers.note(going, asked=going[on] if self.evaluator else going[:0])
+        return True
