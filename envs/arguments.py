@@ -18,6 +18,7 @@ def check_action(where: str, action: SupportsIndex, count: int) -> int:
         InvalidAction: it is no integer, or out of range; `where` begins the message.
     """
     try:
+        # Not `int`, which would take 1.7 for 1; numpy's integers have an index, too.
         index = operator.index(action)
     except TypeError:
         index = -1

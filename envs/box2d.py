@@ -152,6 +152,7 @@ class WalkerPlayback(Box2DPlayback):
         ):
             joint.motorSpeed = float(speed * sign)
             joint.maxMotorTorque = float(bipedal_walker.MOTORS_TORQUE * strength)
+        # With as many iterations of the solver as the env's step: they decide the last digits.
         env.world.Step(1.0 / bipedal_walker.FPS, 6 * 30, 2 * 30)
 
 
@@ -193,6 +194,7 @@ class CarPlayback(Box2DPlayback):
             try:
                 yield
             finally:
+                # The method of the class is seen again.
                 del self._env._render
 
 
@@ -241,6 +243,7 @@ class KinematicPart(StatePart):
                 self._recorder.begin(origin)
         self._scene.write(plain.decode(scene))
         self._recorder.playback.show()
+        # Last, as the reset that rebuilds the terrain draws from it.
         self._rng.restore(self._env.np_random, buffer, generator_at)
         return offset
 
@@ -316,6 +319,7 @@ class _LanderScene(_Scene):
         return [leg.ground_contact for leg in self.env.legs]
 
     def set_own(self, own: Any) -> None:
+        # Particles are bodies of the world, of steps that the restored state knows nothing of.
         self.env._clean_particles(True)
         for leg, contact in zip(self.env.legs, own, strict=True):
             leg.ground_contact = contact
@@ -331,6 +335,7 @@ class _WalkerScene(_Scene):
         return self.env.joints
 
     def own(self) -> Any:
+        # Upper and lower legs in turn; the lower ones alone count their contacts.
         return [leg.ground_contact for leg in self.env.legs[1::2]]
 
     def set_own(self, own: Any) -> None:
@@ -365,6 +370,7 @@ class _CarScene(_Scene):
             wheel.__dict__.update(zip(_WHEEL_FIELDS, values, strict=True))
             wheel.skid_start = wheel.skid_particle = None
         car.particles.clear()
+        # Not strict: `packbits` has filled the last byte up.
         for tile, seen in zip(env.road, np.unpackbits(visited).tolist(), strict=False):
             tile.road_visited = bool(seen)
             # As the env draws a tile before and after the first wheel on it.

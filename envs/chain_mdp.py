@@ -67,6 +67,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Draw the first cell; return it one-hot, `[n + 1]` float32, fresh. No options are used."""
         super().reset(seed=seed, options=options)
+        # Python's int, whose `to_bytes` states are made by.
         self.cell = int(self.np_random.integers(self.n + 1))
         return self._observe(), {}
 
@@ -84,6 +85,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         move = check_action("ChainMDPEnv.step", action, 2)
         self._check_ready("step")
         reward = 0.0
+        # In this order: the absorbing cell draws nothing.
         if self.cell != self.n and self.np_random.random() < self.p:
             self.cell += 2 * move - 1
             if self.cell < 0:

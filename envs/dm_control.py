@@ -81,6 +81,7 @@ class DMControlEnv(gym.Env[Any, np.ndarray]):
         random = getattr(self.environment.task, "random", None)
         if random is not None and seed is not None:
             random.seed(seed)
+        # Later resets without a seed go on with the task's generator, as gymnasium's own envs do.
         elif random is not None and not self._is_seeded:
             random.seed(int(self.np_random.integers(2**32)))
         self._is_seeded = True

@@ -109,6 +109,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             else:
                 self._board[cell] = 1 + player
                 reward = float(self._has_line(cell))
+            # After the reward: a line on the last empty cell is a win, no draw.
             self._board[-1] = reward != 0.0 or EMPTY not in self._board[:-1]
         return self._observe(), reward, bool(self._board[-1]), False, self._info(player)
 
@@ -132,6 +133,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
         A cell is 0, 1 (player 0's stone) or 2 (player 1's). The array is fresh.
         """
+        # Of a copy: an array that shared the board's memory would change with the next step.
         return np.frombuffer(bytearray(self._board), np.uint8)
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
@@ -179,6 +181,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def _observe(self) -> NDArray[np.uint8]:
         cells = np.frombuffer(self._board, np.uint8)[:-1].reshape(self.rows, self.columns)
         mine = 1 + self.to_play
+        # 3 - mine is the other's colour. Fresh: comparing and stacking copy the board's memory.
         return np.stack([cells == mine, cells == 3 - mine]).astype(np.uint8)
 
     def _info(self, player: int) -> dict[str, Any]:

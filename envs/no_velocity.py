@@ -35,6 +35,7 @@ class NoVelocity(
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return `[len(shown)]`, fresh."""
+        # A list picks copies: a slice would be a view of the env's own array.
         return observation[self._shown]
 
 

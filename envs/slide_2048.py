@@ -83,6 +83,7 @@ class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):
         if cells != self._cells:
             self._cells = cells
             self._add_tile()
+        # After the new tile, which may fill the last cell.
         info = self._info()
         return self._observe(), float(reward), not info["action_mask"].any(), False, info
 
@@ -150,6 +151,7 @@ class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def _add_tile(self) -> None:
         """Put a 2 or a 4 on one of the empty cells; there is one."""
         empty = [at for at, tile in enumerate(self._cells) if tile == 0]
+        # The place is drawn before the kind: episodes of a seed depend on the order.
         place = empty[self.np_random.integers(len(empty))]
         self._cells[place] = 2 if self.np_random.random() < self.four else 1
 

@@ -85,6 +85,7 @@ class TMazeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._check_ready("step")
         if move in (_NORTH, _SOUTH):
             ended = self.cell == self.n
+            # Both sides as bools: they agree where the move goes to the goal's side.
             found = ended and (move == _SOUTH) == self.goal_is_south
             return self._observe(), _GOAL_REWARD if found else _OTHER_REWARD, ended, False, {}
         before = self.cell
@@ -145,5 +146,6 @@ class TMazeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def _observe(self) -> NDArray[np.float32]:
         if self.cell == 0:
+            # A copy, as all of these are constants of the module that callers could write to.
             return _SIGNS[int(self.goal_is_south)].copy()
         return (_JUNCTION if self.cell == self.n else _CORRIDOR).copy()

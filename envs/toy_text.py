@@ -90,6 +90,7 @@ class SquarePart(StatePart):
     def identity(self) -> dict[str, Any]:
         """Return the table of transitions, where episodes start, and Taxi's probability."""
         env = self._env
+        # The table is a dict of lists; the text of a float says it to the last bit.
         table = hashlib.blake2b(repr(env.P).encode(), digest_size=16)
         table.update(np.asarray(env.initial_state_distrib).tobytes())
         constants = ("fickle_passenger", "fickle_probability")

@@ -176,7 +176,9 @@ def play(
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
     _check_starts(starts, num_episodes)
+    # What was kept of an earlier call would make the episodes depend on more than the seed.
     player.reset()
+    # The games share one env: each goes on from the state that was captured at its reset.
     records = [_Record(_game(env, seed, i, starts), i) for i in range(count)]
     going = records
     while going:
@@ -190,6 +192,7 @@ def play(
             move = record.take(plan, step)
             if callback is not None:
                 callback(move)
+        # Before `keep_rows`: one reward per row of the last plans, also of those that end here.
         player.take_rewards(np.array([step.reward for step in steps]))
         stay = np.array([record.goes_on(max_steps) for record in going])
         if not stay.all():
@@ -201,6 +204,7 @@ def play(
 
 def _check_kinds(env: Any, planner: Any) -> None:
     """Refuse a plain gymnasium env, and the class of a planner."""
+    # Kinds are checked first: without it the first error would come out of the middle of a plan.
     if not hasattr(env, "step_batch"):
         raise WrongKind(
             f"play: env must step batches from states, as what plangym_ext.make returns does; got "
@@ -211,6 +215,7 @@ def _check_kinds(env: Any, planner: Any) -> None:
             f"play: planner must be a planner with its options, such as MCTS(num_simulations=64); "
             f"got the name {planner!r}. plangym_ext.planners.load_planner returns its class."
         )
+    # `as_planner` returns classes and names as they are, so that they end here.
     if isinstance(planner, type):
         raise WrongKind(
             f"play: planner must be an instance, with its options; got the class "
@@ -220,6 +225,7 @@ def _check_kinds(env: Any, planner: Any) -> None:
 
 def _check_starts(starts: StateSet | None, num_episodes: int | None) -> None:
     """Refuse to begin more episodes than there are states for."""
+    # None counts as 0: one episode alone is played in the env itself, from its own reset.
     if starts is not None and not 0 < (num_episodes or 0) <= len(starts):
         raise InvalidOption(
             f"play: num_episodes must be one of 1 to {len(starts)}, as many as there are states "
@@ -280,6 +286,7 @@ class _Record:
 
     def episode(self) -> Episode:
         """Return what was played."""
+        # The first row tells of all: an env has one player or two throughout.
         two = bool(self.players) and self.players[0] is not None
         return Episode(
             seed=self.game.seed,

@@ -79,6 +79,7 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
         q = np.asarray(q_function(obs), np.float64)
         if policy is not None:
             return policy(obs), q.max(axis=1)
+        # The largest exponent is 0: exp cannot overflow, whatever the scale of returns.
         weights = np.exp((q - q.max(axis=1, keepdims=True)) / temperature)
         return weights / weights.sum(axis=1, keepdims=True), q.max(axis=1)
 

@@ -39,6 +39,7 @@ def highest(
         order: `[A]`, a permutation of the actions.
     """
     known = np.where(np.isnan(scores), -np.inf, scores)
+    # -1 is below any count: only those of the highest score are compared by visits.
     return most_visited(np.where(known == known.max(), visits, -1), known, order)
 
 
@@ -50,5 +51,7 @@ def sampled(visits: npt.NDArray[np.integer[Any]], temperature: float, rng: Rng) 
         temperature: above 0.
         rng: draws once per action.
     """
+    # The largest of logits + t * Gumbel noise is a draw from softmax(logits / t). Counts to the
+    # power of 1 / t would overflow for small t.
     logits = np.where(visits > 0, np.log(np.maximum(visits, 1)), -np.inf)
     return int(np.argmax(logits + temperature * rng.gumbel(size=len(visits))))

@@ -52,6 +52,7 @@ class Game:
     @classmethod
     def resumed(cls, seed: int, rng: Rng, state: States, obs: Any, legal: Any) -> Game:
         """Return an episode that goes on where another process left it; see the attributes."""
+        # `__init__` would reset the env, in the middle of another episode perhaps.
         game = cls.__new__(cls)
         game.seed, game.rng, game.state, game.obs, game.legal = seed, rng, state, obs, legal
         game.ended = False

@@ -38,6 +38,7 @@ def weights_over_legal(
     """
     found = np.where(legal, weights, 0.0).astype(np.float64)
     weightless = ~(found > 0.0).any(axis=1)
+    # `found > 0` is False for NaN too: a row of nothing else becomes uniform.
     found[weightless] = legal[weightless]
     return found
 

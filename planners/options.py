@@ -44,18 +44,22 @@ def options_of(planner: type[Planner]) -> list[Option]:
         planner: its class.
     """
     helps: dict[str, str] = {}
+    # The most derived class comes first: what it says of an option wins over its bases.
     for cls in planner.__mro__:
         for name, text in described(cls).items():
             helps.setdefault(name, text)
     fields = [field for field in dataclasses.fields(planner) if field.init]
     shared = {field.name for field in dataclasses.fields(Planner)}
+    # The sort is stable: within both groups the fields keep their order.
     fields.sort(key=lambda field: field.name in shared)
     return [_option(field, helps.get(field.name, "")) for field in fields]
 
 
 def _option(field: dataclasses.Field[Any], text: str) -> Option:
+    # Annotations are strings, as modules of planners import `annotations` from `__future__`.
     parts = str(field.type).split(" | ")
     kinds = [_KINDS[part] for part in parts if part in _KINDS]
+    # Of two kinds a text on the command line would not say which is meant.
     kind = kinds[0] if len(kinds) == 1 else None
     return Option(field.name, kind, "None" in parts, field.default, text)
 

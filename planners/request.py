@@ -98,6 +98,7 @@ class PlanRequest:
                 f"{self.planner}: legal must be {(self.batch, num_actions)}, one row per state and "
                 f"one column per action, or None for all; got shape {self.legal.shape}."
             )
+        # Here, once: planners rely on every root having an action to begin with.
         if self.legal is not None and not self.legal.any(axis=1).all():
             raise no_legal_action(self.planner, np.flatnonzero(~self.legal.any(axis=1)))
         return num_actions, first_action

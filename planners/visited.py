@@ -94,6 +94,7 @@ def demonstrated_states(
             f"demonstrated_states: the episode of seed {seed} ended with its first step. Take "
             f"another seed or another player."
         )
+    # Counted from the end: the last state is always among them, the first ones may be left out.
     return _state_set(env, lived[::-1][::every][::-1], episode)
 
 
@@ -103,6 +104,7 @@ def _state_set(env: Any, moves: Sequence[Move], episodes: Sequence[Episode]) -> 
         stacked_states([move.state for move in moves]),
         stacked_obs(env, [move.obs for move in moves]),
         stacked_masks([move.legal for move in moves]),
+        # What the player earned from each state on, undiscounted.
         np.array([episodes[move.episode].return_ - move.total for move in moves]),
     )
 
@@ -127,8 +129,10 @@ class _Reservoir:
         if place < self._size:
             self._kept.append((place, move))
             return
+        # Of the `_seen` moves so far, this one included, each stays with probability size / seen.
         drawn = int(self._rng.integers(self._seen))
         if drawn < self._size:
+            # The list is not in order any more: `moves` sorts it by place.
             self._kept[drawn] = (place, move)
 
     def moves(self) -> list[Move]:

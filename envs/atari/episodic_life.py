@@ -33,10 +33,12 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         gym.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.lives = 0
+        # So that the first reset starts a game, with a seed or without.
         self.game_over = True
         space = env.action_space
         self._noop: Any = 0
         if not isinstance(space, gym.spaces.Discrete):
+            # Of continuous actions: the stick in its middle, and no fire.
             self._noop = np.zeros(space.shape or (), space.dtype)
 
     def reset(
@@ -46,6 +48,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         if not self.game_over and seed is None and not options:
             obs, _, terminated, truncated, info = self.env.step(self._noop)
             self.game_over = terminated or truncated
+        # Not an `else`: the no-op may have ended the game, and then the next one has to begin.
         if self.game_over or seed is not None or options:
             obs, info = self.env.reset(seed=seed, options=options)
             self.game_over = False
@@ -56,6 +59,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         """Take one step; terminal if it lost a life."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.game_over = terminated or truncated
+        # Less, not other: games give extra lives, too.
         lost = info["lives"] < self.lives
         self.lives = info["lives"]
         info = {**info, "lost_life": lost, "game_over": self.game_over}

@@ -47,6 +47,7 @@ class LifePenalty(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one step; cheaper by the lives that it lost."""
         obs, reward, terminated, truncated, info = self.env.step(action)
+        # Games give extra lives, too: those are not paid for.
         lost = max(0, self.lives - info["lives"])
         self.lives = info["lives"]
         info = {**info, "score_reward": float(reward)}

@@ -36,6 +36,7 @@ def twister_of(text: bytes) -> np.random.MT19937:
 
 def seeded_text(seed: int) -> bytes:
     """Return the state of a generator that was just given a seed."""
+    # RandomState spreads a seed over the words as C++ does, which numpy's MT19937 does not.
     _, key, position, *_ = np.random.RandomState(seed % 2**32).get_state()
     return " ".join(map(str, [*np.asarray(key).tolist(), position])).encode()
 
@@ -126,6 +127,7 @@ class ConsoleRandom:
         count = since
         for _ in range(_MOST_BLOCKS):
             state = generator.state["state"]
+            # The words change a block at a time: within one, the position counts the draws.
             if np.array_equal(state["key"], wanted) and position >= state["pos"]:
                 count += position - int(state["pos"])
                 self._keep(count, text)
@@ -140,6 +142,7 @@ class ConsoleRandom:
 
     def _keep(self, draws: int, text: bytes) -> None:
         if len(self._texts) > 64:
+            # All but the first can be made again from it; a text is some 6 kB.
             self._texts = {0: self._texts[0]}
         self._texts[draws] = text
 

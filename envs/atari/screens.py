@@ -69,12 +69,14 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         _, info = self.env.reset(seed=seed, options=options)
         game: Any = self.unwrapped
         rng, ale, noop = game.np_random, game.ale, game._action_set[0]
+        # From the game's generator, which a state holds: a restored env begins the same next game.
         for _ in range(rng.integers(1, self._noop_max + 1) if self._noop_max else 0):
             ale.act(noop, 1.0)
             info.update(game._get_info())
             if ale.game_over(with_truncation=False) or ale.game_truncated():
                 _, info = self.env.reset(seed=seed, options=options)
         ale.getScreenGrayscale(self._frames[0])
+        # Black: the first screen of a game is shown as it is, without the last game's.
         self._frames[1].fill(0)
         self._stack[:] = self._shown(game._frameskip)
         return self._stack.copy(), info
@@ -90,6 +92,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
             terminated, truncated = ale.game_over(with_truncation=False), ale.game_truncated()
             if terminated or truncated:
                 break  # what is not drawn any more is shown as it was
+            # The last frame goes to the first array, the one before to the second.
             if frame >= count - 2:
                 ale.getScreenGrayscale(frames[count - 1 - frame])
         stack[:-1] = stack[1:]
@@ -99,6 +102,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def _shown(self, frameskip: int) -> np.ndarray:
         newest, before = self._frames
         if frameskip > 1:
+            # In place: the brighter of both is all that a state has to hold.
             np.maximum(newest, before, out=newest)
         return self._shrunk.of(newest)
 

@@ -44,6 +44,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     x, x_dot, theta, theta_dot = vector[0], vector[1], vector[2], vector[3]
     force = p.force_mag if action == 1 else -p.force_mag
     cosine, sine = math.cos(theta), math.sin(theta)
+    # Products for the env's `np.square`: a power may round otherwise.
     temp = (force + p.polemass_length * (theta_dot * theta_dot) * sine) / p.total_mass
     theta_acc = (p.gravity * sine - cosine * temp) / (
         p.length * (4.0 / 3.0 - p.masspole * (cosine * cosine) / p.total_mass)
@@ -55,6 +56,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
         theta = theta + p.tau * theta_dot
         theta_dot = theta_dot + p.tau * theta_acc
     else:
+        # Semi-implicit: places follow from the new velocities.
         x_dot = x_dot + p.tau * x_acc
         x = x + p.tau * x_dot
         theta_dot = theta_dot + p.tau * theta_acc
@@ -64,6 +66,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     terminated = x < -p.x_threshold or x > p.x_threshold or theta < -limit or theta > limit
     if not terminated:
         return 0.0 if p.sutton_barto_reward else 1.0, False, False
+    # `is_held`: the env's `steps_beyond_terminated` is a number, and no longer None.
     if not state["is_held"]:  # it falls now
         state["is_held"] = 1
         state["steps"] = 0

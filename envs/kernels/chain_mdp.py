@@ -28,7 +28,9 @@ def kernel(env: Any) -> Kernel:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Try to move left (0) or right (1)."""
+    # Signed: the cell to the left of 0 is -1, for which uint32 has no number.
     cell, reward = np.int64(state["cell"]), 0.0
+    # In the env's order: the absorbing cell draws nothing, or generators would part here.
     if cell != params.n and pcg64.random(state["rng"]) < params.p:
         cell += 2 * action - 1
         if cell < 0:
@@ -52,4 +54,5 @@ def observe(state: Any, params: Any, obs: Any) -> None:
 
 def check(state: Any, params: Any) -> bool:
     """Return whether there is such a cell, and such a generator."""
+    # Compiled code checks no index: `observe` writes to the place that the cell says.
     return state["cell"] <= params.n and pcg64.could_be_rng(state["rng"])

@@ -20,8 +20,8 @@ def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtyp
     """
     return np.dtype(
         [
-            ("kind", "u1"),
-            ("is_held", "u1"),
+            ("kind", "u1"),  # FLOAT64, FLOAT32 or TUPLE: later arithmetic runs in this type
+            ("is_held", "u1"),  # whether the optional field holds a number, or else None
             ("vector", "<f8", (size,)),
             *([] if optional is None else [optional]),
             ("rng", RNG),

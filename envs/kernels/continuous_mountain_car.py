@@ -49,6 +49,7 @@ def _gain(force: Any, tripled: float, power: float) -> Any:
 def _later_step(vector: Any, force: Any, p: Any) -> Any:
     """Compute the step in float32; return whether the goal is reached."""
     position, velocity = np.float32(vector[0]), np.float32(vector[1])
+    # The product is a float32 in the env; its cosine is taken as of a double.
     velocity += _gain(force, np.float64(np.float32(3) * position), p.power)
     # Where a bound takes the value's place it is compared as the Python float it is.
     fast_enough = velocity >= np.float32(p.goal_velocity)

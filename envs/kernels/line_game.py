@@ -36,6 +36,7 @@ def kernel(env: Any) -> Kernel:
 
 @compiled
 def _to_play(state: Any, params: Any) -> int:
+    # Counted, not kept: a row of state then holds nothing that could contradict its board.
     stones = 0
     for k in range(state.size - 1):
         stones += state[k] != EMPTY
@@ -124,7 +125,7 @@ def observe(state: Any, params: Any, obs: Any) -> None:
     cells = state.size - 1
     for k in range(cells):
         flat[k] = state[k] == mine
-        flat[cells + k] = state[k] == 3 - mine
+        flat[cells + k] = state[k] == 3 - mine  # 1 + 2: the other's colour
 
 
 def check(state: Any, params: Any) -> bool:
@@ -132,4 +133,5 @@ def check(state: Any, params: Any) -> bool:
     for k in range(state.size - 1):
         if state[k] > 2:
             return False
+    # The last byte says whether the game is over.
     return state[state.size - 1] <= 1

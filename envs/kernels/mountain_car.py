@@ -43,6 +43,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     if position == p.min_position and velocity < 0:
         velocity = 0.0
     vector[0], vector[1] = position, velocity
+    # A step of the env leaves a tuple of numbers where its reset leaves an array.
     state["kind"] = TUPLE
     return -1.0, position >= p.goal_position and velocity >= p.goal_velocity, False
 

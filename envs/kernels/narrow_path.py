@@ -27,6 +27,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     cell, reward = np.int64(state["cell"]), 0.0
     if cell != params.n:
         cell = cell + 1 if action == 0 else params.n
+        # Also for a jump: with n = 2 it lands on n and is not paid.
         reward = 1.0 if cell == params.n - 1 else 0.0
     state["cell"] = cell
     return reward, cell == params.n, False

@@ -73,6 +73,7 @@ def kernel(env: Any) -> Kernel:
 @compiled
 def generator(state: Any) -> Any:
     """Return the generator inside a state, as a record of `pcg64.RNG`."""
+    # A view: what is drawn changes the state's own bytes.
     return state[state.size - RNG_BYTES :].view(_RNG)[0]
 
 
@@ -86,6 +87,7 @@ def place_player(state: Any, width: int, player: int) -> None:
 
 @compiled
 def _player(state: Any, width: int) -> Any:
+    # Widened: run as Python, a uint8 times the width would wrap at 256.
     at = state.size - RNG_BYTES - _CURSOR_BYTES - 2
     return np.int64(state[at]) * width + np.int64(state[at + 1])
 
@@ -130,6 +132,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
     if left > 0:
         player, gained = push(cells, p.width, _player(state, p.width), action)
         place_player(state, p.width, player)
+        # 1 for a box pushed onto a target, -1 for one pushed off, 0 else.
         left -= gained
         solved = 1 if left == 0 else 0
         reward = p.step_reward + p.box_reward * gained + p.solved_reward * solved
@@ -167,6 +170,7 @@ def check(state: Any, params: Any) -> bool:
         if cells[k] >= NUM_CODES:
             return False
         counts[cells[k]] += 1
+    # A ring of walls: moves and pushes look up to two cells on, without asking for the edge.
     for k in range(width):
         if cells[k] != WALL or cells[cells.size - 1 - k] != WALL:
             return False
@@ -177,8 +181,10 @@ def check(state: Any, params: Any) -> bool:
     if counts[BOX] != counts[TARGET] + counts[PLAYER_ON_TARGET] or boxes == 0:
         return False
     at = _player(state, width)
+    # Before `cells[at]` is read: compiled code checks no index.
     if counts[PLAYER] + counts[PLAYER_ON_TARGET] != 1 or at >= cells.size:
         return False
+    # Generated levels have no order: their cursor is always 0.
     last = max(params.levels.shape[0] - 1, 0)
     stands = cells[at] == PLAYER or cells[at] == PLAYER_ON_TARGET
     return stands and cursor(state) <= last and pcg64.could_be_rng(generator(state))

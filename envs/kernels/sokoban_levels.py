@@ -13,6 +13,7 @@ from plangym_ext.envs.sokoban.generator import _generate
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 
+# The bound of the env's draw of a level seed; it is one more than fits int64.
 _SEEDS = np.uint64(2**63)
 
 
@@ -28,6 +29,7 @@ def _place(state: Any, width: int, cells: Any) -> None:
 def take(state: Any, params: Any) -> None:
     """Begin the next of the levels that the env was given."""
     count = params.levels.shape[0]
+    # Only a random order draws: the sequential one leaves the generator as it is, as in the env.
     if params.is_random:
         index = pcg64.integers(generator(state), count)
     else:
@@ -45,6 +47,7 @@ def generate(state: Any, params: Any) -> None:
     size, boxes = params.height * params.width, params.num_boxes
     seed = pcg64.integers(generator(state), _SEEDS)
     work = new_work(seed, size, boxes)
+    # Two pushes for each box, as `generate_level` demands by default.
     if _generate(work, params.height, params.width, 2 * boxes) < 0:
         raise ValueError("no level was found")
     _place(state, params.width, work.cells)

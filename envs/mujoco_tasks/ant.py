@@ -19,6 +19,7 @@ class Ant(MujocoTask):
     """
 
     reads = ("qpos", "qvel", "xpos", "cfrc_ext")
+    # As in the env, the speed is of `xpos`, which is older than `qpos` by a simulation step.
     reads_before = ("xpos",)
     contact_forces = True
 
@@ -33,7 +34,7 @@ class Ant(MujocoTask):
         self._healthy_reward = env._healthy_reward
         self._heights = env._healthy_z_range
         self._ends = bool(env._terminate_when_unhealthy)
-        self._hidden = 2 if env._exclude_current_positions_from_observation else 0
+        self._hidden = 2 if env._exclude_current_positions_from_observation else 0  # x and y
         self._shows_forces = env._include_cfrc_ext_in_observation
 
     def draw(self, rng: np.random.Generator) -> Joints:
@@ -46,6 +47,7 @@ class Ant(MujocoTask):
     def observation(self, after: Rows) -> np.ndarray:
         parts = [after.qpos[:, self._hidden :], after.qvel]
         if self._shows_forces:
+            # Body 0 is the world, which the env leaves out of what is seen.
             forces = self._contact_forces(after)[:, 1:]
             parts.append(forces.reshape(len(forces), -1))
         return np.concatenate(parts, axis=1)
@@ -71,6 +73,7 @@ class Ant(MujocoTask):
             "reward_contact": -contact,
             "reward_survive": healthy,
         }
+        # The costs first, as in the env: floats do not associate.
         return forward + healthy - (control + contact), infos
 
     def terminated(self, after: Rows) -> np.ndarray:
@@ -83,6 +86,7 @@ class Ant(MujocoTask):
         low, high = self._heights
         height = after.qpos[:, 2]
         healthy: np.ndarray = (low <= height) & (height <= high)
+        # A simulation that has blown up has NaN anywhere; the height alone need not show it.
         healthy &= np.isfinite(after.qpos).all(axis=1)
         healthy &= np.isfinite(after.qvel).all(axis=1)
         return healthy

@@ -19,6 +19,7 @@ class Reacher(MujocoTask):
     """
 
     reads = ("qpos", "qvel", "xpos")
+    # The goal: the env holds it as an attribute, too, which a reset in a batch has to set.
     kept = slice(-2, None)
 
     def __init__(self, env: Any) -> None:
@@ -30,10 +31,12 @@ class Reacher(MujocoTask):
     def draw(self, rng: np.random.Generator) -> Joints:
         positions = rng.uniform(-0.1, 0.1, self._positions.size) + self._positions
         goal = rng.uniform(-0.2, 0.2, 2)
+        # The corners of the square are drawn again, as in the env: a row at a time.
         while np.linalg.norm(goal) >= 0.2:
             goal = rng.uniform(-0.2, 0.2, 2)
         positions[self.kept] = goal
         velocities = self._velocities + rng.uniform(-0.005, 0.005, self._velocities.size)
+        # Drawn all the same: the env's generator has gone as far.
         velocities[-2:] = 0
         return positions, velocities
 
@@ -70,6 +73,7 @@ class Pusher(MujocoTask):
     """
 
     reads = ("qpos", "qvel", "xpos")
+    # The thing's place, which the env holds as an attribute, too.
     kept = slice(-4, -2)
 
     def __init__(self, env: Any) -> None:
@@ -87,6 +91,7 @@ class Pusher(MujocoTask):
             place = np.array([rng.uniform(-0.3, 0), rng.uniform(-0.2, 0.2)])
         positions[self.kept], positions[-2:] = place, 0
         velocities = self._velocities + rng.uniform(-0.005, 0.005, self._velocities.size)
+        # The thing and the goal lie still; their numbers are drawn as in the env.
         velocities[-4:] = 0
         return positions, velocities
 

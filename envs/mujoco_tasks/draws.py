@@ -23,6 +23,7 @@ class NoisyStart:
 
     def __call__(self, rng: np.random.Generator) -> Joints:
         low, high = -self._scale, self._scale
+        # Positions before velocities: another order would give each the other's numbers.
         positions = self._positions + rng.uniform(low, high, self._positions.size)
         size = self._velocities.size
         if self._normal:

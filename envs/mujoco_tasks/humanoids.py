@@ -45,6 +45,7 @@ class _Humanoid(MujocoTask):
         num_rows = len(after.qpos)
         parts = [after.qpos[:, self._hidden :], after.qvel]
         if self._shows_inertia:
+            # Body 0 is the world in all that is by body.
             parts.append(after.cinert[:, 1:].reshape(num_rows, -1))
         if self._shows_velocity:
             parts.append(after.cvel[:, 1:].reshape(num_rows, -1))
@@ -60,6 +61,7 @@ class _Humanoid(MujocoTask):
 
     def _contact_cost(self, after: Rows, weight: float, bounds: tuple[float, float]) -> np.ndarray:
         forces = after.cfrc_ext.reshape(len(after.cfrc_ext), -1)
+        # By a range of costs, as a whole; Ant's is one of forces, clipped before they are squared.
         return np.clip(weight * np.square(forces).sum(axis=-1), *bounds)
 
 
@@ -134,6 +136,7 @@ class HumanoidStandup(_Humanoid):
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         height = after.qpos[:, 2]
+        # As the env writes it: a height over one simulation step, not the rise in a step.
         rise = (height - 0) / self._timestep
         control = self._control_cost(after)
         impact = self._contact_cost(after, self._impact_weight, self._impact_range)

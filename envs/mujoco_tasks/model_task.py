@@ -29,6 +29,7 @@ class ModelTask(MujocoTask):
     def load_model(self) -> Any:
         """Return a fresh `MjModel`."""
         model = self.model
+        # XML begins with a bracket; a path does not.
         if isinstance(model, str) and model.lstrip().startswith("<"):
             return mujoco.MjModel.from_xml_string(model)
         if isinstance(model, str | Path):
@@ -60,6 +61,7 @@ class ModelTask(MujocoTask):
         data.qpos[:], data.qvel[:] = joints
         mujoco.mj_forward(model, data)
 
+    # Every episode draws, and to compile a model takes far longer than that.
     @cached_property
     def _start(self) -> tuple[np.ndarray, int]:
         model = self.load_model()

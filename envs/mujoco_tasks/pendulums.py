@@ -29,11 +29,13 @@ class InvertedPendulum(MujocoTask):
     def reward(
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        # Whole numbers: the env's reward is an int.
         upright = (~self.terminated(after)).astype(np.int64)
         return upright, {"reward_survive": upright}
 
     def terminated(self, after: Rows) -> np.ndarray:
         seen = self.observation(after)
+        # 0.2 radians, written into the env's step; NaN compares false, so it is asked for apart.
         fallen: np.ndarray = ~np.isfinite(seen).all(axis=1) | (np.abs(seen[:, 1]) > 0.2)
         return fallen
 
@@ -55,6 +57,7 @@ class InvertedDoublePendulum(MujocoTask):
         return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
+        # The cart's place comes first, unturned, then both hinges as sine and cosine.
         angles = after.qpos[:, 1:]
         return np.concatenate(
             (
@@ -70,6 +73,7 @@ class InvertedDoublePendulum(MujocoTask):
     def reward(
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        # The first site, in x and z: it swings in a plane.
         tip = after.site_xpos[:, 0]
         distance = 0.01 * _squares(tip[:, 0]) + _squares(tip[:, 2] - 2)
         velocity = 1e-3 * _squares(after.qvel[:, 1]) + 5e-3 * _squares(after.qvel[:, 2])

@@ -12,6 +12,7 @@ from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 def between(low: float, values: np.ndarray, high: float) -> np.ndarray:
     """Return bool of the values' shape: whether they lie strictly between two bounds."""
+    # NaN compares false: a simulation that has blown up is outside.
     inside: np.ndarray = (low < values) & (values < high)
     return inside
 
@@ -120,6 +121,7 @@ class Walker2d(_Runner):
         return self._ends
 
     def observation(self, after: Rows) -> np.ndarray:
+        # In what is observed alone: rewards and endings read the velocities as they are.
         speeds = np.clip(after.qvel, -10, 10)
         return np.concatenate((after.qpos[:, self._hidden :], speeds), axis=1)
 

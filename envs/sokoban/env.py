@@ -156,6 +156,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         move = check_action("SokobanEnv.step", action, NUM_ACTIONS)
         if not self._cells:
             raise ResetNeeded("step: SokobanEnv has no level yet; call reset() first.")
+        # The code of a box off its targets: without one the level is solved.
         if BOX in self._cells:
             self._player, gained = push(self._cells, self.dim[1], self._player, move)
             solved = BOX not in self._cells
@@ -217,9 +218,11 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         size = self.dim[0] * self.dim[1]
         cells, player = data[:size], data[size : size + 2]
         cursor = int.from_bytes(data[size + 2 : -RNG_BYTES], "little")
+        # All checks come before the first change, the generator's last.
         fault = find_fault(cells, self.dim[1])
         if fault is not None:
             raise DamagedState(f"SokobanEnv.set_state: {fault[1]}. Pass a row from get_state.")
+        # The place is in the row for compiled code, which does not look for it: both must agree.
         if bytes(divmod(_find_player(cells), self.dim[1])) != player:
             raise DamagedState(
                 f"SokobanEnv.set_state: the row puts the player at {tuple(player)}, its board at "
@@ -259,6 +262,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             # numba is imported and the kernels load only where levels are generated.
             from plangym_ext.envs.sokoban.generator import generate_level
 
+            # One draw, however many attempts a level takes: the generator does not depend on them.
             level_seed = int(self.np_random.integers(2**63))
             return generate_level(level_seed, self.dim, self.num_boxes)[0]
         count = len(self.levels)

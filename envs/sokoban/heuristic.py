@@ -124,9 +124,11 @@ def _pushes(distances: Any, target: int, box: int) -> int:
 def _matched(distances: Any, boxes: Any, num_targets: int) -> Any:
     """Return the least sum over all ways to give each box a target of its own."""
     # least[s]: of the first boxes, as many as s has bits, on the targets that are bits of s.
+    # One more than the worst answer, so that a set not reached yet never looks better.
     least = np.full(1 << num_targets, len(boxes) * UNSOLVABLE + 1, np.int64)
     least[0] = 0
     best: Any = len(boxes) * UNSOLVABLE
+    # Sets in ascending order: a set is complete before any that contains it.
     for taken in range(1 << num_targets):
         box, rest = 0, taken
         while rest:

@@ -33,6 +33,7 @@ class Levels(Sequence[Board]):
     """
 
     def __init__(self, boards: NDArray[np.uint8], source: str = "levels") -> None:
+        # Made read-only below: states and pictures are made of views of it.
         boards = np.array(boards, copy=True, order="C")
         if boards.ndim != 3 or boards.dtype != np.uint8 or boards.size == 0:
             raise ValueError(
@@ -97,6 +98,8 @@ def read_levels(path: str | os.PathLike[str]) -> Levels:
             file, level and line.
     """
     name = os.fspath(path)
+    # A file with brackets in its name is no pattern. What nothing matches is read as a path, whose
+    # error then names it.
     paths = [name] if os.path.exists(name) else sorted(glob.glob(name)) or [name]
     found = [parse_levels(Path(one).read_text(encoding="utf-8"), source=one) for one in paths]
     for one, levels in zip(paths, found, strict=True):
@@ -143,6 +146,7 @@ def _blocks(text: str) -> Iterator[_Block]:
     count = 0
     # The added header closes the last level.
     for number, raw in enumerate([*text.split("\n"), ";"], start=1):
+        # Every row ends with a wall: what is cut off is the line's ending, never floor.
         line = raw.rstrip()
         is_header = line.startswith(";")
         if block.rows and (is_header or not line):
@@ -164,6 +168,7 @@ def _board(block: _Block, source: str) -> Board:
     """Return the codes of one level, [H, W] uint8."""
 
     def fail(row: int, what: str) -> ValueError:
+        # A fault of the whole board has row -1: the level's first line is named.
         line = block.first_line + max(row, 0)
         return ValueError(f"{source}, level {block.name}, line {line}: {what}.")
 
@@ -176,6 +181,7 @@ def _board(block: _Block, source: str) -> Board:
             raise fail(row, f"expected the symbols {SYMBOLS!r}; got {unknown[0]!r}")
         if len(text) != width:
             raise fail(row, f"expected {width} cells, as in the level's first row; got {len(text)}")
+    # Codes are below 256, which latin-1 makes one byte each.
     cells = "".join(block.rows).translate(_SYMBOL_TO_CODE).encode("latin-1")
     fault = find_fault(cells, width)
     if fault is not None:

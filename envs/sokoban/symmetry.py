@@ -33,6 +33,7 @@ def mirrored(
     """
     height, width = samples["obs"].shape[1:3]
     mirrors = _MIRRORS if height == width else _MIRRORS[:2]
+    # A bit for each mirror: the images are all combinations of them.
     image = (np.asarray(draws) * 2 ** len(mirrors)).astype(np.int64)
     found = {name: np.array(rows) for name, rows in samples.items()}
     for number, becomes in enumerate(mirrors):

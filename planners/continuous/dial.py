@@ -61,6 +61,7 @@ class DIAL(Shooting):
     def _begin(self, row: Row) -> None:
         """Open the noise again; the mean stays at the warm start, or at the middle of the space."""
         count = len(row.mean)
+        # `[K, 1]`, largest at the first knot and 0 at the horizon, where noise is widest.
         early = np.arange(count - 1, -1, -1)[:, None] / (self.beta_horizon * count)
         row.std = np.broadcast_to(self.noise_std * np.exp(-early), row.mean.shape)
 
@@ -73,6 +74,7 @@ class DIAL(Shooting):
     def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried, and let the noise shrink."""
         row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
+        # Not in place: `_begin` leaves a view of one column, which cannot be written to.
         row.std = row.std * math.exp(-1.0 / (self.beta_rounds * self.iterations))
 
     def _answer(self, row: Row) -> Floats:

@@ -202,6 +202,7 @@ class FrontierSearch(Planner):
                 log_prior=priors[i],
                 reward=0.0,
                 ret=0.0,
+                # Ranked below all that has the same return: what leads somewhere is begun first.
                 to_go=math.inf,
                 is_goal=False,
             )
@@ -233,6 +234,7 @@ class FrontierSearch(Planner):
         legal = action_masks(out.infos, over | cut, num_actions)
         for b, count in Counter(b for b, _, _ in pairs).items():
             searches[b].budget += Budget(model_steps=count, restores=count)
+        # Endings that are no goals lead nowhere: their steps are paid for, nothing is kept.
         on = np.flatnonzero(goal | ~(over | cut))
         if len(on):
             keys = state_keys(self.state_key, out.states[on], rows_of(out.obs, on))
@@ -249,12 +251,14 @@ class FrontierSearch(Planner):
             return 0
         left = min(self.wave_size, self.most_simulations - one.expanded)
         if self.max_model_steps is not None:
+            # What is legal is not counted: an expansion may step every action.
             left = min(left, (self.max_model_steps - one.budget.model_steps) // num_actions)
         return max(left, 0)
 
     def _add(self, searches: dict[int, OpenList], new: Steps) -> None:
         """Have the states that L steps lead to wait, where these are the best ways to them."""
         steps, log_policy = self._ways(searches, new)
+        # Before rating: no evaluator is asked about a way that is no better than a known one.
         cost = self._cost(steps, log_policy)
         better = [
             i
@@ -282,6 +286,7 @@ class FrontierSearch(Planner):
                 log_policy=float(log_policy[i]),
                 log_prior=rated.log_prior[i],
                 reward=float(new.rewards[i]),
+                # The parent's steps are those before this reward: the root's is not discounted.
                 ret=parent.ret + self.discount**parent.steps * float(new.rewards[i]),
                 to_go=float(rated.to_go[i]),
                 is_goal=bool(new.goal[i]),
@@ -330,6 +335,7 @@ class FrontierSearch(Planner):
         if prior is None:
             count = np.maximum(legal.sum(axis=1, keepdims=True), 1)
             return np.broadcast_to(-np.log(count), legal.shape), value
+        # An action that the policy rules out is unlikely, not impossible: a way may need it.
         found = np.log(np.maximum(prior, _SMALLEST, dtype=np.float64))
         over = np.where(legal, found, -np.inf)
         return found - np.logaddexp.reduce(over, axis=1, keepdims=True), value
@@ -350,6 +356,7 @@ def _rest(kept: Ahead | None, key: bytes) -> Ahead | None:
     """Return what is left of a way if a state is its next one."""
     if kept is None or len(kept.keys) < 2 or kept.keys[1] != key:
         return None
+    # The first key was the state of the last plan; the move played there led to the second.
     return Ahead(kept.keys[1:], kept.actions[1:], kept.rewards[1:])
 
 

@@ -41,4 +41,5 @@ class LevinTS(FrontierSearch):
 
     def _cost(self, steps: Floats, log_policy: Floats) -> Floats:
         """Return the same."""
+        # Logarithms: the probability of a way of some hundred steps is no float64 any more.
         return np.log(steps) - log_policy

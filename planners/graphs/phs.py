@@ -33,4 +33,5 @@ class PHS(LevinTS):
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:
         """Return the logarithms of the evaluation."""
+        # Steps are at least 1 here: the root, at 0 steps, waits with a priority of its own.
         return np.log(steps + to_go) - (1.0 + to_go / steps) * log_policy

@@ -106,6 +106,7 @@ class GraphSearch(Planner):
         keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):
+            # A new graph if not even one simulation would fit: it would end with nothing to play.
             one.make_room(1 + self.num_expansions * masks.shape[1])
             one.start(keys[b], request.states[b], masks[b], request.rngs[b])
 
@@ -129,11 +130,13 @@ class GraphSearch(Planner):
 
     def _rate_roots(self, request: PlanRequest, rater: Rater, grown: list[GraphWalk]) -> None:
         """Give roots that are new the evaluator's value."""
+        # A root that was kept, or met as a child, has its value already.
         new = np.array([b for b, one in enumerate(grown) if one.graph.visits[one.root] == 0])
         if len(new) == 0:
             return
         value = np.zeros(len(new))
         if rater.rates_roots:
+            # As if truncated: the evaluator alone rates roots, no rollout is played from them.
             stay = np.ones(len(new), np.bool_)
             roots = Leaves(new, request.states[new], rows_of(request.obs, new), stay)
             rating = rater.rate(request.env, roots, request.rngs)
@@ -168,6 +171,7 @@ class GraphSearch(Planner):
                 if last:
                     continue
                 how = one.go_on(self.avoid_loops)
+                # A walk without room to go on stops at an expanded node, whose value is credited.
                 if how == FRONTIER and not one.at_expanded:
                     still.append(b)
                 else:
@@ -184,6 +188,7 @@ class GraphSearch(Planner):
         if not grown.has_room(self.num_expansions * num_actions):
             grown.full = True
             return False
+        # Before it begins, and for the worst case: all legal, all new, all rollouts to their ends.
         cost = self.num_expansions * num_actions * (1 + rater.most_steps)
         most = self.max_model_steps
         if most is not None and most < cost:
@@ -200,6 +205,7 @@ class GraphSearch(Planner):
         _, origin = request.discrete_actions()
         pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal_here)]
         for b in which:
+            # Also where nothing is legal: the next walk finds a dead end there, not a frontier.
             grown[b].graph.expanded[grown[b].here] = True
         if not pairs:
             return
@@ -216,6 +222,7 @@ class GraphSearch(Planner):
         nodes, new = np.empty(len(rows), np.int64), dict[tuple[int, int], int]()
         for i, (b, action) in enumerate(pairs):
             one = grown[b]
+            # Rewards sit on edges: a known node gets another one, and is not rated again.
             nodes[i], is_new = one.node_of(keys[i], out.states[i], legal[i], over[i] | cut[i])
             if is_new:
                 new[b, int(nodes[i])] = i
@@ -229,6 +236,7 @@ class GraphSearch(Planner):
     ) -> None:
         """Give the nodes that are new their first value, 0 if terminated."""
         rows, nodes, new, legal, out = children
+        # Truncated ones are rated, for what would have come; `cut` keeps rollouts from them.
         on = new[~np.asarray(out.terminateds, np.bool_)[new]]
         value = np.zeros(len(rows))
         if on.size:

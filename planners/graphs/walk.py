@@ -25,6 +25,7 @@ class GraphWalk:
         self.graph = new_graph(capacity, num_actions)
         self.states: list[States] = []
         self._index: dict[bytes, int] = {}
+        # More than the nodes: a walk that avoids loops never fills them; others are cut there.
         self._nodes = np.empty(capacity + 1, np.int32)
         self._actions = np.empty(capacity + 1, np.int32)
         self._walks = 0
@@ -43,6 +44,7 @@ class GraphWalk:
         self.root, _ = self._met(key, state, legal, ended=False)
         # Known by what is seen, it may be another state, which has another limit ahead.
         self.states[self.root] = state.copy()
+        # In place, as `graph` is a tuple of arrays; ties are broken anew for every plan.
         self.graph.order[:] = rng.permutation(len(legal))
         self.done, self.full, self.budget = 0, False, Budget()
 
@@ -63,6 +65,8 @@ class GraphWalk:
         What the root allows is the caller's to say; see `start`.
         """
         if key == self._root_key:
+            # The caller's mask of the root stays in force in this plan; the model's waits for
+            # `_restore_mask`. After an ending the model's mask says nothing.
             if not ended:
                 self._model_legal = legal.copy()
             return self.root, False
@@ -94,6 +98,7 @@ class GraphWalk:
         """Restore what the model allows in the last root, if the caller allowed something else."""
         graph, root, legal = self.graph, self.root, self._model_legal
         if legal is not None and (graph.legal[root] != legal).any():
+            # Expanded under the caller's mask, it lacks the edges of what that did not allow.
             graph.child[root], graph.expanded[root], graph.legal[root] = NO_NODE, False, legal
 
     def join(self, action: int, child: int, reward: float, discount: float) -> None:
@@ -152,11 +157,13 @@ class GraphWalk:
             )
         values = graph.value[child[known]].astype(np.float64)
         q[known] = graph.reward[root, known] + graph.discount[root, known] * values
+        # A number that no walk had before makes all stamps in the graph out of date at once.
         self._walks += 1
         # As if a walk had come by the root: edges that lead back to it are left out.
         graph.stamp[root] = self._walks
         action = int(best_action(graph, root, self._walks))
         if action < 0:
+            # -1 leaves no child out: all edges that are known lead back to the root.
             action = int(best_action(graph, root, -1))
         return Plan(
             action=origin + action,

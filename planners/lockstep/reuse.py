@@ -36,7 +36,9 @@ def reuse(
     best = _child_in(tree, states, b, state)
     if best == NO_PARENT:
         return np.zeros(0, np.intp)
+    # A copy: `reroot` moves the rows of `legal` to the front while it reads this one.
     known = tree.legal[b, best].copy()
+    # Contiguous, or the kernel would be compiled once more for another layout.
     allowed = known if legal is None else np.ascontiguousarray(legal)
     if (allowed & ~known).any():
         return np.zeros(0, np.intp)
@@ -60,6 +62,7 @@ def _child_in(tree: Tree, states: NodeStates, b: int, state: States) -> int:
             child != UNVISITED
             and tree.kind[b, child] == OPEN
             and (best == NO_PARENT or tree.visits[b, child] > tree.visits[b, best])
+            # Last, as it copies a state, perhaps out of a slot of the model.
             and np.array_equal(states.get(here, np.array([child]))[0], state)
         ):
             best = int(child)

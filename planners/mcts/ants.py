@@ -36,6 +36,7 @@ class ANTS(MENTS):
 
     def _soft(self, search: Search) -> Soft:
         """Return what trees are searched with; none of them has its temperature yet."""
+        # `[B]` nodes at the last adaptation. Kept trees are larger: they are adapted first of all.
         self._sizes = np.ones(len(search.done), np.int32)
         return super()._soft(search)
 
@@ -45,4 +46,5 @@ class ANTS(MENTS):
         if len(rows):
             self._sizes[rows] = search.tree.size[rows]
             adapt_temperature(search.tree, soft, rows, self.target_entropy)
+            # The values of all nodes were made with the temperature before.
             revalue(search.tree, soft, rows)

@@ -21,18 +21,22 @@ def run_chance_wave(search: Search, chances: Chances) -> bool:
     A draw that gives a known outcome costs a step of the model and is no simulation.
     """
     tree, settings = search.tree, search.settings
+    # A simulation costs one draw, and what its rating takes at most.
     limits = np.minimum(settings.wave_size, search.allowance(1 + search.rater.most_steps))
     rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
     count = select_by_chance(tree, chances, limits, settings.selection, rows, leaves)
     if count == 0:
         return False
     rows, leaves = rows[:count], leaves[:count]
+    # The other leaves are endings that were chosen again: they have nothing to draw.
     draws = np.flatnonzero(tree.kind[rows, leaves] == CHANCE)
     if draws.size:
         leaves[draws] = _drawn(search, chances, rows[draws], leaves[draws])
+    # `place_draws` has taken draws of known outcomes out of flight: they are not backed up.
     on = leaves != UNVISITED
     backup(tree, rows[on], leaves[on])
     search.done += np.bincount(rows[on], minlength=len(search.done))
+    # The next simulation may need two nodes, an action's and its outcome's.
     search.full[:] = tree.size + 2 > settings.capacity
     return True
 
@@ -43,7 +47,9 @@ def _drawn(
     """Draw from L nodes of chance; return their new outcomes, rated, UNVISITED for known ones."""
     tree, memory = search.tree, search.states
     assert isinstance(memory, ArrayStates)
+    # A node of chance has no state of its own: an outcome is drawn from its parent's.
     before = memory.get(rows, tree.parent[rows, leaves])
+    # Tree by tree, each by its own generator: a plan does not depend on the rows beside it.
     for b in np.unique(rows).tolist():
         own = rows == b
         before[own] = _reseeded(search, before[own], search.rngs[b])
@@ -53,6 +59,7 @@ def _drawn(
     new = search.answered(rows, leaves, out)
     # What differs in nothing but the random numbers to come is one outcome.
     keys = np.ascontiguousarray(_reseeded(search, out.states, None))
+    # Before `place_draws`, which writes keys into the rows as they are.
     memory.fit(keys)
     results = np.stack([new.reward, new.terminated, new.truncated], axis=1)
     nodes = np.empty(len(rows), np.int32)

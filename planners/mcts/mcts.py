@@ -73,6 +73,7 @@ class MCTS(BanditSearch):
         self._check_chance()
         self._check_kept_rollouts()
         self.num_considered = self._integer("num_considered", 1)
+        # `BanditSearch._selection` has left both at 0: they are options of this class.
         self._checked_selection = self._checked_selection._replace(
             c_visit=self._number("c_visit", 0.0, math.inf),
             c_scale=self._number("c_scale", 0.0, math.inf),
@@ -97,6 +98,8 @@ class MCTS(BanditSearch):
             return
         if self.selection == "gumbel":
             raise InvalidOption("MCTS: chance is for selection 'puct' or 'uct'; got 'gumbel'.")
+        # A second wave would be selected before the first one's outcomes are nodes; `reroot` does
+        # not renumber `Chances`; outcomes are told apart in an array, which slots do not have.
         for name, allowed in (("waves_in_flight", 1), ("keep_tree", False), ("slots", False)):
             if getattr(self, name) != allowed:
                 raise InvalidOption(
@@ -122,6 +125,8 @@ class MCTS(BanditSearch):
             raise InvalidOption(
                 "MCTS: keep_rollouts is for selection 'puct' or 'uct'; got 'gumbel'."
             )
+        # A rollout is a chain of nodes below its leaf: there is one, drawn uniformly, and it is
+        # backed up before the next wave is selected.
         needs = {"waves_in_flight": 1, "num_rollouts": 1, "rollout_policy": None, "chance": False}
         for name, allowed in needs.items():
             if getattr(self, name) != allowed:
@@ -133,6 +138,7 @@ class MCTS(BanditSearch):
     def _rater(self, num_actions: int) -> Rater:
         """Return what rates nodes: without rollouts, if those are nodes themselves."""
         if self.keep_rollouts:
+            # `RolloutRater` would play on from a leaf, and pay for steps that no node remembers.
             return node_rater(self.evaluator, num_actions)
         return super()._rater(num_actions)
 

@@ -134,10 +134,12 @@ class OpenLoopMCTS(BanditSearch):
             for b in np.unique(rows).tolist():
                 roots[rows == b] = self.resample(roots[rows == b], search.rngs[b])
         parts = []
+        # `rollout_batch` plays as many actions in every row: one batch for each length.
         for depth in np.unique(depths):
             own = np.flatnonzero(depths == depth)
             actions = np.array([paths[i] for i in own], np.int64) + search.first_action
             parts.append((own, search.model.rollout_batch(actions, roots[own])))
+        # Where row i of the wave is among the results, which lie by depth.
         order = np.argsort(np.concatenate([own for own, _ in parts]))
         rewards = np.zeros((len(rows), depths.max()))
         for own, out in parts:
@@ -256,12 +258,14 @@ def backup_rewards(
     """
     for i in range(len(leaves)):
         b, node, depth = rows[i], leaves[i], 0
+        # The leaf's depth first: rewards are indexed from the root, the path is walked up.
         while node != ROOT:
             depth += 1
             node = tree.parent[b, node]
         node, ret = leaves[i], value[i]
         while node != ROOT:
             tree.unobserved[b, node] -= 1
+            # `depth` is the edge's, from 1: those below the ending were not played.
             if depth <= steps[i]:
                 ret = rewards[i, depth - 1] + discount * ret
                 tree.visits[b, node] += 1

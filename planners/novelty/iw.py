@@ -37,6 +37,8 @@ class IW(NoveltySearch):
         layer = [[ROOT] for _ in search.done]
         while any(layer):
             left = search.allowance(1)
+            # Generators: a child is allocated when its part is taken, so that none is left pending
+            # if the clock ends the search in the middle of a layer.
             children = [self._children(search, b, nodes, left) for b, nodes in enumerate(layer)]
             layer = [[] for _ in layer]
             # Nodes are judged in the order of the layer, so its parts come to the same.

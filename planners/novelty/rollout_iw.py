@@ -48,6 +48,7 @@ class RolloutIW(NoveltySearch):
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""
         tree, batch = search.tree, len(search.done)
+        # `[B, W]` the node that each walk goes on from.
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)
         returns = np.zeros(tree.parent.shape)
         counts = np.zeros(tree.parent.shape, np.int64)
@@ -55,6 +56,7 @@ class RolloutIW(NoveltySearch):
         while True:
             limits = np.minimum(self.wave_size, search.allowance(1))
             if self.greed > 0:
+                # Anew for each wave: the last one may have made another branch the best.
                 best_returns(tree, self.discount, self.risk_aversion, returns, counts)
             count = next_nodes(
                 *(tree, novelty, limits, cursors, self.max_depth, self.greed, returns),
@@ -64,6 +66,7 @@ class RolloutIW(NoveltySearch):
                 break
             wave = rows[:count].copy(), nodes[:count].copy()
             out = search.observe(*wave)
+            # It may return wider tables: those from before must not be written to any more.
             novelty = self.write_features(novelty, *wave, self.features_of(out.obs))
             take_in(tree, novelty, *wave, which[:count], cursors)
             search.done += np.bincount(wave[0], minlength=batch)

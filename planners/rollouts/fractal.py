@@ -83,6 +83,7 @@ class FractalMC(Planner):
         rows = np.repeat(np.arange(len(swarms)), [len(one) for one in alive])
         if rows.size == 0:
             return False
+        # Rows of one swarm lie side by side, in the order of the swarms: `draw` wants them so.
         legal = np.concatenate([s.legal[i] for s, i in zip(swarms, alive, strict=True)])
         before = np.concatenate([s.states[i] for s, i in zip(swarms, alive, strict=True)])
         _, origin = request.discrete_actions()
@@ -117,6 +118,7 @@ class _Swarm:
         self.returns = np.zeros(walkers)
         self.first = np.full(walkers, -1, np.int64)
         self.ended = np.zeros(walkers, np.bool_)
+        # How many numbers an observation has is known with the first step; see `move`.
         self.seen = np.zeros((walkers, 1))
         self.order = rng.permutation(legal.shape[0])
         self.steps = 0
@@ -168,6 +170,7 @@ class _Swarm:
 
     def plan(self, origin: int, num_actions: int, seconds: float) -> Plan:
         """Read off with which action most walkers began; among equals the best mean return."""
+        # No walker is at -1: the root allows an action, so that all have taken a step.
         visits = np.bincount(self.first, minlength=num_actions)
         sums = np.bincount(self.first, self.returns, minlength=num_actions)
         q = np.where(visits > 0, sums / np.maximum(visits, 1), np.nan)

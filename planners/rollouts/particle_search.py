@@ -51,6 +51,7 @@ class ParticleSearch(Planner):
 
     def _count(self) -> int:
         """Return how many particles walk for each state."""
+        # None only where time alone limits the plan. It is never 0: `_check_pays` has seen to that.
         return self._affordable(self.depth) or self.default_simulations
 
     def _rated(self, obs: Any, count: int, num_actions: int) -> tuple[Floats, Floats]:
@@ -78,6 +79,7 @@ class ParticleSearch(Planner):
         for step in range(self.depth):
             if not self._step(request, walkers, step, first if step == 0 else None):
                 break
+            # Not after the last step: the plan is read from the weights at that time.
             if (step + 1) % self.resample_every == 0 and step + 1 < self.depth:
                 walkers.draw_anew(request, self.divergence)
             if request.clock.over:
@@ -96,6 +98,7 @@ class ParticleSearch(Planner):
         if not going.size:
             return False
         if forced is None:
+            # `going` is ascending, and so are the rows of particles, as `draw` wants them.
             weights = weights_over_legal(walkers.policy[going], walkers.legal[going])
             actions = draw(weights, walkers.rows[going], request.rngs)
         else:
@@ -109,7 +112,9 @@ class ParticleSearch(Planner):
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_)
         ended = over | np.asarray(out.truncateds, np.bool_)
+        # What terminated keeps these: its value is 0, and nothing is drawn from its policy.
         policy, value = np.full((len(going), num_actions), 1.0 / num_actions), np.zeros(len(going))
+        # Truncated ones are rated: their value is what would have come.
         on = np.flatnonzero(~over)
         if on.size:
             policy[on], value[on] = self._rated(rows_of(out.obs, on), len(on), num_actions)
@@ -118,7 +123,9 @@ class ParticleSearch(Planner):
             legal = action_masks(out.infos, ended, num_actions)
         discount = self.discount**step
         walkers.earned[going] += discount * rewards
+        # Replaced, not added to: `earned` holds the way, and only the value at its end counts.
         walkers.ahead[going] = discount * self.discount * value
+        # Before `move`, which replaces `value` by that of the new states.
         walkers.advantage[going] += rewards + self.discount * value - walkers.value[going]
         walkers.move(Arrivals(going, actions, out.states, policy, value, ended, legal))
         walkers.note(going, asked=going[on] if self.evaluator else going[:0])

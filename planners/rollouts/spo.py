@@ -46,6 +46,7 @@ class SPO(ParticleSearch):
         """Read off state b: where most weight began, and the mean return from there."""
         num_actions, origin = request.discrete_actions()
         weights, returns = walkers.weights(b, self.divergence), walkers.returns(b)
+        # None is -1: a root allows an action, so that every particle has taken its first step.
         first = walkers.first[walkers.members(b)]
         share = np.bincount(first, weights, num_actions)
         sums = np.bincount(first, weights * returns, num_actions)
@@ -59,6 +60,7 @@ class SPO(ParticleSearch):
                 seconds=seconds,
             ),
             visits=walkers.tried[b].copy(),
+            # The least divisor is only for actions without weight, of which `where` takes NaN.
             q=np.where(share > 0, sums / np.maximum(share, 1e-300), np.nan),
             weights=share / share.sum(),
             chosen_by_visits=False,

@@ -57,6 +57,7 @@ class TSMCTS(ParticleSearch):
         tally = _Tally(request.batch, prior.shape[1])
         while True:
             heats = [race.next_heat(tally.mean(b)) for b, race in enumerate(races)]
+            # `[G]`; a race that is over has no actions left to try, and so no group in this round.
             of = np.repeat(np.arange(request.batch), [len(heat.actions) for heat in heats])
             if not of.size:
                 break
@@ -124,8 +125,10 @@ class Race:
 
     def __init__(self, prior: Floats, rng: Rng, considered: int, particles: int) -> None:
         self.prior = prior
+        # log prior + Gumbel noise: the largest k are k draws without replacement from the prior.
         noise = rng.gumbel(size=len(prior))
         marks = np.where(prior > 0, np.log(np.maximum(prior, 1e-300)) + noise, -np.inf)
+        # With fewer particles than actions, some would be judged without ever being tried.
         most = min(considered, int((prior > 0).sum()), particles)
         # In the order of their marks, which also decides between equal values.
         self.actions = np.argsort(-marks, kind="stable")[:most]
@@ -136,6 +139,7 @@ class Race:
         if not self._schedule:
             return Heat(self.actions[:0], 0)
         left, each = self._schedule.pop(0)
+        # Never before the first round, in which q is NaN for all.
         if left < len(self.actions):
             self.actions = self.actions[np.argsort(-q[self.actions], kind="stable")][:left]
         return Heat(self.actions, each)
@@ -162,6 +166,7 @@ def schedule(considered: int, particles: int) -> list[tuple[int, int]]:
         rounds.append((left, each))
         over -= left * each
         left = max(2, (left + 1) // 2)
+    # Of the last two, or one, each has as many: a remainder of less than one each is not spent.
     if over >= left:
         rounds.append((left, over // left))
     return rounds
@@ -179,6 +184,7 @@ class _Tally:
         """Take in a round; group g of the particles began with `actions[g]`."""
         for group, (row, action) in enumerate(zip(walkers.of.tolist(), actions, strict=True)):
             value = float(walkers.weights(group, divergence) @ walkers.returns(group))
+            # Weighted by the particles, as rounds have different numbers of them.
             self.sums[row, action] += walkers.counts[group] * value
             self.counts[row, action] += walkers.counts[group]
         self.steps += walkers.steps

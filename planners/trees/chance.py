@@ -81,6 +81,7 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
             return node
         chance = int(np.int64(tree.children[b, node, action]))
         if chance == UNVISITED:
+            # Two: this node and its outcome. Draws in flight may turn into a node each.
             if tree.size[b] + chances.reserved[b] + 2 > capacity:
                 return FULL
             chance = int(np.int64(allocate(tree, b, node, action)))
@@ -89,6 +90,7 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
             tree.value[b, chance] = 0.0
             chances.first[b, chance] = UNVISITED
             chances.draws[b, chance] = chances.waiting[b, chance] = 0
+        # This simulation is counted, so that the first one always draws: the width is above 0.
         tries = tree.visits[b, chance] + tree.unobserved[b, chance] + 1
         drawn = chances.draws[b, chance] + chances.waiting[b, chance]
         if drawn < math.ceil(chances.width * tries**chances.growth):
@@ -96,6 +98,7 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
                 return FULL
             return chance
         node = due_outcome(tree, chances, b, chance)
+        # All its draws are in flight: which outcome to go on in is not known yet.
         if node == UNVISITED:
             return BLOCKED
     return node
@@ -135,6 +138,7 @@ def select_by_chance(
             if tree.kind[b, leaf] == CHANCE:
                 chances.waiting[b, leaf] += 1
                 chances.reserved[b] += 1
+            # Counted from the leaf up, as `backup` takes it off: outcomes are added below later.
             fly(tree, b, leaf, 1)
     return count
 
@@ -206,6 +210,7 @@ def place_draws(
 @kernel_inline
 def is_outcome(tree: Tree, b: int, node: int, states: Array, state: Array, result: Array) -> bool:
     """Return whether a draw gave what a node stands for: the state, the reward, the ending."""
+    # 0: it goes on; 1: terminated; 2: truncated; 3: both.
     ending = result[1] + 2.0 * result[2]
     known = tree.value[b, node]
     if tree.kind[b, node] != PENDING:

@@ -12,8 +12,10 @@ def exported(tree: Tree, b: int) -> SearchTree:
     """Return a copy of the nodes of tree b that are in use."""
     n = int(tree.size[b])
     prior = np.ones(n, np.float32)
+    # A node's prior lies at its parent, by action; the root has none and shows 1.
     prior[1:] = tree.prior[b, tree.parent[b, 1:n], tree.action[b, 1:n]]
     reward = tree.reward[b, :n].copy()
+    # In a tree that was kept the root still has the reward of the move that led to it.
     reward[ROOT] = 0.0
     return SearchTree(
         parent=tree.parent[b, :n].copy(),

@@ -47,6 +47,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
         ValueError: the file is no such tree, or it is damaged.
     """
     try:
+        # A tree is numbers: a file that holds pickled objects would run code as it is read.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             columns: dict[str, Any] = {name: found[name] for name in found.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:

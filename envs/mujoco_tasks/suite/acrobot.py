@@ -10,10 +10,10 @@ from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask
 from plangym_ext.envs.mujoco_tasks.walkers import norms
 from plangym_ext.native.mujoco.task import Rows
 
-_TARGET, _TIP = 0, 1
+_TARGET, _TIP = 0, 1  # sites
 _TARGET_RADIUS = 0.2
-_ARMS = slice(1, 3)
-_XZ, _ZZ = 2, 8
+_ARMS = slice(1, 3)  # bodies; 0 is the world
+_XZ, _ZZ = 2, 8  # of a rotation matrix, row by row
 
 
 class AcrobotSwingup(SuiteTask):

@@ -36,6 +36,7 @@ class CheetahRun(SuiteTask):
         # As dm_control does it: the first of these steps has the forces of where it was before.
         mujoco.mj_step2(model, data)
         mujoco.mj_step(model, data, nstep=_SETTLING_STEPS - 1)
+        # The fall is no part of the episode.
         data.time = 0
         mujoco.mj_forward(model, data)
 

@@ -55,6 +55,7 @@ class DogRun(SuiteTask):
         self._touch = sensor(model, "palm_L", "palm_R", "sole_L", "sole_R")
         data = mujoco.MjData(model)
         mujoco.mj_forward(model, data)
+        # `[2]` heights of torso and pelvis in the model's own pose, which is a stand.
         self._stand = data.xpos[self._heights, 2] * _STAND_FRACTION
         mass = model.body_subtreemass[self._heights[0]]
         self._weight = float(-model.opt.gravity[2] * mass)
@@ -74,6 +75,7 @@ class DogRun(SuiteTask):
         """Draw a direction, a push, and what the muscles do."""
         _forward_at_rest(model, data)
         azimuth = rng.uniform(0, 2 * np.pi)
+        # The quaternion of a turn about the vertical axis.
         data.qpos[3:7] = np.cos(azimuth / 2), 0, 0, np.sin(azimuth / 2)
         for k in (0, 1, 5):  # two directions, and a turn
             data.qvel[k] = 2 * rng.standard_normal()
@@ -106,6 +108,7 @@ class DogRun(SuiteTask):
         upright = self._projection(after)[..., _ZZ]
         standing = tolerance.linear(upright, _UPRIGHT, np.inf, _UPRIGHT + 1)
         factors += list(standing.T)
+        # Picked columns lie the other way round in memory, where numpy may add in another order.
         pressed = np.ascontiguousarray(after.sensordata[:, self._touch]).sum(axis=1)
         factors.append(tolerance.linear(pressed, self._weight, np.inf, self._weight, 0.9))
         moving = tolerance.linear(speed, _RUN_SPEED, 2 * _RUN_SPEED, _RUN_SPEED)

@@ -10,7 +10,7 @@ from plangym_ext.native.mujoco.task import Rows
 
 _STAND_HEIGHT, _MOST_HEIGHT = 0.6, 2
 _HOP_SPEED = 2
-_TORSO, _FOOT = 1, 5
+_TORSO, _FOOT = 1, 5  # bodies; 0 is the world
 
 
 class HopperHop(RandomJoints):
@@ -24,12 +24,14 @@ class HopperHop(RandomJoints):
     reads = ("qpos", "qvel", "sensordata", "xipos")
 
     def observation(self, after: Rows) -> np.ndarray:
+        # The first three are the velocity of the centre of mass, the others touch sensors.
         touch = np.log1p(after.sensordata[:, 3:])
         return np.concatenate((after.qpos[:, 1:], after.qvel, touch), axis=1)
 
     def reward(
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        # Of the centres of mass (`xipos`), as in the suite, not of the bodies' frames.
         height = after.xipos[:, _TORSO, 2] - after.xipos[:, _FOOT, 2]
         speed = after.sensordata[:, 0]
         standing = tolerance.within(height, _STAND_HEIGHT, _MOST_HEIGHT)

@@ -14,8 +14,8 @@ from plangym_ext.native.mujoco.task import Rows
 
 _STAND_HEIGHT = 1.4
 _RUN_SPEED = 10
-_TORSO, _HEAD = 1, 2
-_Z_ROW, _ZZ = slice(6, 9), 8
+_TORSO, _HEAD = 1, 2  # bodies; 0 is the world
+_Z_ROW, _ZZ = slice(6, 9), 8  # of a rotation matrix, row by row
 
 
 class HumanoidRun(RandomJoints):
@@ -41,6 +41,7 @@ class HumanoidRun(RandomJoints):
         mujoco.mj_forward(model, data)
         touching = True
         while touching:
+            # As in the suite: numbers from [0, 1) reach one orthant of the directions alone.
             turned = rng.random(4)
             data.qpos[3:7] = turned / np.linalg.norm(turned)
             data.qpos[places] = rng.uniform(low, high)
@@ -71,6 +72,7 @@ class HumanoidRun(RandomJoints):
         standing = tolerance.gaussian(height, _STAND_HEIGHT, np.inf, _STAND_HEIGHT / 4)
         upright = tolerance.linear(after.xmat[:, _TORSO, _ZZ], 0.9, np.inf, 1.9)
         small_control = (4 + tolerance.quadratic(after.ctrl, 1).mean(axis=1)) / 5
+        # The first two numbers are the centre of mass's velocity along the ground.
         speed = norms(np.ascontiguousarray(after.sensordata[:, :2]))
         moving = (5 * tolerance.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED) + 1) / 6
         return small_control * (standing * upright) * moving, {"height": height, "speed": speed}

@@ -39,6 +39,7 @@ class SuiteTask(ModelTask):
     @property
     def _start(self) -> tuple[np.ndarray, int]:
         model = self._compiled
+        # A copy: draws write to it, and the model has to keep its own.
         return model.qpos0.copy(), model.nv
 
 

@@ -26,6 +26,7 @@ def gaussian(
         margin: more than 0.
         at_margin: in (0, 1).
     """
+    # So that at distance 1 the curve is exp(log(at_margin)).
     scale = np.sqrt(-2 * np.log(at_margin))
     curve = np.exp(-0.5 * squares(_distance(values, low, high, margin) * scale))
     return np.where(_inside(values, low, high), 1.0, curve)
@@ -44,6 +45,7 @@ def linear(
         at_margin: in [0, 1).
     """
     scaled = _distance(values, low, high, margin) * (1 - at_margin)
+    # Inside the bounds the distance has no meaning: the last line takes 1 there.
     curve = np.where(np.abs(scaled) < 1, 1 - scaled, 0.0)
     return np.where(_inside(values, low, high), 1.0, curve)
 

@@ -10,8 +10,8 @@ from plangym_ext.native.mujoco.task import Rows
 
 _STAND_HEIGHT = 1.2
 _RUN_SPEED = 8
-_TORSO = 1
-_XX, _XZ, _ZZ = 0, 2, 8
+_TORSO = 1  # body; 0 is the world
+_XX, _XZ, _ZZ = 0, 2, 8  # of a rotation matrix, row by row
 
 
 class WalkerRun(RandomJoints):
