@@ -169,6 +169,7 @@ def _told(info: dict[str, Any], row: int) -> dict[str, Any]:
     """Return the fields of one plan that the infos of a step tell."""
     q, weights, value = (info.get(name) for name in ("q", "probabilities", "value"))
     if value is None:
+        # Long enough to be indexed by the row.
         value = np.full(row + 1, np.nan) if q is None else q.max(axis=1)
     return {
         "value": float(value[row]),

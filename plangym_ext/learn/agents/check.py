@@ -39,10 +39,12 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
     """
     name = _checked_name(agent)
     num_rows = at_least("check_agent: num_rows", num_rows, 1)
+    # First: a network of other spaces would fail somewhere inside.
     if hasattr(agent, "check_spaces"):
         agent.check_spaces(venv.single_observation_space, venv.single_action_space)
     carry = agent.initial_carry(num_rows)
     _check_rows(f"{name}.initial_carry({num_rows})", carry, num_rows)
+    # A copy: an agent that writes to what it is given would change both.
     before = None if carry is None else mapped(np.copy, carry)
     action_space = venv.single_action_space
     inputs = example_inputs(venv.single_observation_space, action_space, num_rows, noise)

@@ -65,6 +65,7 @@ class PolicyAgent(NetworkAgent):
 
     def state_dict(self) -> dict[str, Any]:
         """Return "version", "exploration", and the weights as arrays by name."""
+        # An array, as weights travel in shared memory.
         return {**super().state_dict(), "exploration": np.array(self.exploration)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -101,6 +101,7 @@ class ExpertIteration(AgentAlgorithm):
         found = {"policy": again.policy}
         if self.config.value_target == "root":
             found["value"] = again.value
+        # The n-th state that was ever added lies at n modulo the capacity.
         self.replay.replace(again.number % self.config.capacity, found)
 
     # Learning -------------------------------------------------------------------
@@ -216,6 +217,7 @@ class ExpertIteration(AgentAlgorithm):
                     f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "
                     f"Make the algorithm with the same config."
                 )
+        # Before anything is changed: a state that does not fit leaves all as it was.
         check_network_state(self.network, theirs["network"], where)
         self.replay.load_state_dict(state["replay"])
         self.network.load_state_dict(theirs["network"])

@@ -85,6 +85,7 @@ class CompiledLosses:
         distribution = self._network.distribution
         if isinstance(distribution, Gaussian):
             return np.ascontiguousarray(distribution.units.scaled_tensor(action).numpy())
+        # `[N, K]`, from 0 in each part, wherever its space begins.
         index = action.reshape(len(action), -1).long().numpy()
         parts = getattr(distribution, "parts", [distribution])
         return np.ascontiguousarray(index - [part.start for part in parts])
@@ -96,9 +97,12 @@ class CompiledLosses:
         params = masked(params, part.legal)
         advantage = part.advantage
         if terms.normalize:
+            # A minibatch is a view of the batch, whose next epochs need the advantages as they
+            # were.
             advantage = advantage.copy()
             policy_losses.standardize(advantage, 1e-6)
         d_params, d_value = np.empty_like(params), np.empty_like(value)
+        # Kernels know no None: a negative limit is none.
         clip, value_clip = (-1.0 if c is None else c for c in (terms.clip, terms.value_clip))
         policy_loss, entropy, kl = self._policy(
             params,

@@ -62,6 +62,7 @@ def _narrow(x: Any, weight: Any, bias: Any, out: Any) -> None:
     inner = x.shape[1]
     for n in range(x.shape[0]):
         for m in range(weight.shape[0]):
+            # A zero of the bias's dtype: a literal would make the sums float64.
             s0 = s1 = s2 = s3 = bias[m] - bias[m]
             k = 0
             while k + 4 <= inner:
@@ -89,6 +90,7 @@ def affine(x: Any, weight: Any, bias: Any, turned: Any, out: Any) -> None:
     if weight.shape[0] < NARROW:
         _narrow(x, weight, bias, out)
         return
+    # So that the inner loop of the product runs along rows of both.
     _transpose(weight, turned)
     for n in range(x.shape[0]):
         for m in range(weight.shape[0]):
@@ -111,6 +113,7 @@ def affine_gradient(x: Any, d_out: Any, turned: Any, d_weight: Any, d_bias: Any)
     for n in range(d_out.shape[0]):
         for m in range(d_out.shape[1]):
             d_bias[m] += d_out[n, m]
+    # The inner loop runs along the wider of the two: short ones are no vector instructions.
     if x.shape[1] < d_out.shape[1]:
         turned[:] = 0
         _add_product(x.T, d_out, turned)

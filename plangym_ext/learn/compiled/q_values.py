@@ -50,6 +50,7 @@ class CompiledQ:
         q = self.q(features)
         d_q, errors = np.empty_like(q), np.empty(len(q), np.float32)
         loss, mean = q_errors(q, index, target, weight, huber, d_q, errors)
+        # Else nothing is left: the caller looks at the loss first, and takes no step.
         if np.isfinite(loss):
             self._dense.backward(d_q * self._scale)
         return QLoss(loss, mean, errors)

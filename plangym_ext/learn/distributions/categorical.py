@@ -83,6 +83,7 @@ class Categorical(Distribution):
     def rdrawn(self, params: Any, uniform: Any) -> Any:
         """Return `[...]` int64, one action for each number of the tensor `[..., 1]`."""
         reached = torch.softmax(params.detach().double(), dim=-1).cumsum(dim=-1)
+        # Times the last sum, which rounding may keep from 1: else the index could be A.
         return self.start + (reached <= uniform * reached[..., -1:]).sum(dim=-1)
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
@@ -101,6 +102,7 @@ class Categorical(Distribution):
 
 def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return numbers in proportion to the probabilities, `[B, A]`."""
+    # The largest exponent of a row is 0, so none overflows.
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
 
 

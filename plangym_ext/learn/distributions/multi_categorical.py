@@ -37,6 +37,7 @@ class MultiCategorical(Distribution):
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *nvec.shape]` int64, part by part."""
+        # One call for all parts: each has a column of a row's numbers.
         uniform = noise.uniform(len(self.parts))
         parts = enumerate(self._split(np.asarray(params, np.float32)))
         return self._joined(

@@ -43,6 +43,7 @@ def vtrace_losses(
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.
     """
+    # Ratios weight the gradients, and are none of what is differentiated.
     log_ratio = (log_prob - old_log_prob).detach()
     advantage, target = vtrace_estimates(
         log_ratio,

@@ -79,6 +79,7 @@ class AgentNetwork(nn.Module):
             )
             self.value_core, _ = self._made_core(self.value_body, config)
             self.value_head = nn.Linear(width, 1)
+        # Last: it goes through all modules that were made.
         if config.init == "orthogonal":
             _orthogonal(self)
         else:
@@ -219,7 +220,9 @@ class AgentNetwork(nn.Module):
         """
         if core is None:
             return body(rows), {}
+        # Recurrent first: the dense layers come after the core, on what it puts out.
         x = body.joined(rows) if self._recurrent_first else body(rows)
+        # `[T, B]`: one step is a sequence of one.
         steps = first if first.ndim == 2 else first[None]
         before = {name: carry[prefix + name] for name in core.parts}
         out, after = core(x.reshape(*steps.shape, -1), before, steps)
@@ -234,6 +237,7 @@ class AgentNetwork(nn.Module):
             numbers: `[N, H]` that the layer of heads puts out; of a `QHead` what it returns.
             value: `[N]`, of a value head with a body of its own; None without.
         """
+        # A `QHead` has scaled what it returns.
         if isinstance(numbers, tuple):
             return NetworkOutput(None, None, *numbers)
         # Slices, which take a third of the time of a split.

@@ -53,6 +53,7 @@ class QuickForward:
         if network is not self._network:
             return False
         for parts, known, hooks, pre_hooks in self._parts:
+            # Anything that was added or replaced since then would be left out here.
             if hooks or pre_hooks or [*parts.values()] != known:
                 return False
         return True
@@ -61,6 +62,7 @@ class QuickForward:
         """Evaluate tensors `[B, *obs]`."""
         if self._normalizer is not None:
             obs = self._normalizer(obs)
+        # `is_simple` lets observations of one part pass only.
         (rows,) = self._layout.split(obs)
         if self._casts and rows.dtype is not _FLOAT:
             rows = rows.to(_FLOAT)
@@ -111,6 +113,7 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
         if not module.only_casts:
             yield _Scaled(module)
     elif type(module) is nn.Linear:
+        # The dict, not its tensors: weights that are replaced are found in it.
         yield functools.partial(_linear, module._parameters)
     elif not _only_casts(module):
         yield module.forward

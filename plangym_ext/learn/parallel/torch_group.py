@@ -71,6 +71,7 @@ class TorchGroup(LearnerGroup, Closing):
                 world_size=size,
                 timeout=timedelta(days=1) if timeout is None else timedelta(seconds=timeout),
             )
+            # From here on there is a group to leave: `close` before this has nothing to do.
             self._open = True
 
     def average(self, vectors: Sequence[Any]) -> None:
@@ -79,6 +80,7 @@ class TorchGroup(LearnerGroup, Closing):
             for vector in vectors:
                 torch.distributed.all_reduce(vector)
         for vector in vectors:
+            # After the sum: all learners divide the same numbers, and so have the same mean.
             vector.div_(self.size)
 
     def share(self, tensors: Iterable[Any]) -> None:

@@ -192,5 +192,6 @@ class RingReplay(ABC):
                 f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}. "
                 f"Make the replay with the options that it had."
             ) from error
+        # Last: a state that is refused leaves everything as it was.
         self._rng.bit_generator.state = rng
         self._ring, self._priorities = ring, priorities

@@ -44,6 +44,7 @@ class StepForm:
     def join(self, name: str, parts: list[Any]) -> Any:
         """Return the leaves of "obs", "action" or "carry", nested as in the tree."""
         form = getattr(self, name)
+        # A single array: what describes it is no mapping.
         if isinstance(form, list):
             return parts[0]
         remaining = iter(parts)

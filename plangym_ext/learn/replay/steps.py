@@ -29,6 +29,7 @@ class StepReplay(RingReplay):
         if ring is None:
             ring, priorities = self._make(StepForm.of(tree))
         places, drawn = ring.add(tree)
+        # Only now: a first fragment that is refused leaves the replay as if it had not come.
         self._ring, self._priorities = ring, priorities
         if self._priorities is not None:
             self._priorities.begin(places, drawn)
@@ -79,6 +80,7 @@ class StepReplay(RingReplay):
         """Return `[count]` places of steps that were played."""
         num = ring.num_steps * ring.envs
         places = ring.place_of(self._rng.integers(num, size=count))
+        # What was not played is drawn again, so that all that was is as likely as before.
         if ring.num_valid < num:
             while len(again := np.flatnonzero(~ring.valid_at(places))):
                 places[again] = ring.place_of(self._rng.integers(num, size=len(again)))

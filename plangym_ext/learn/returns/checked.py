@@ -68,6 +68,7 @@ def checked_rows(
     terminated = form.flags("terminated", terminated)
     # What is not to be read may be anything, and must not spoil a sum or raise a warning.
     if truncated is not None:
+        # With both flags a row is terminated: nothing is bootstrapped.
         truncated = form.flags("truncated", truncated) & ~terminated
         final_value = form.numbers("final_value", final_value, form.shape)
         final_value = form.only(truncated, final_value)

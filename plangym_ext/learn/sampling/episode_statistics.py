@@ -104,6 +104,7 @@ class EpisodeSums:
         count = count_episodes(
             reward, terminated, truncated, valid, going_on, self.sums, self._discount, self._out
         )
+        # A copy: the next fragment writes to the same memory.
         step, row, returns, length, discounted, ends = self._out[:count].T.copy()
         return {
             "step": step.astype(np.int64),
@@ -120,6 +121,7 @@ def merged_episodes(tables: list[dict[str, Ndarray]]) -> dict[str, Ndarray]:
     if len(tables) == 1:
         return tables[0]
     found = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    # By its last key first: by step, and by row within a step.
     order = np.lexsort((found["row"], found["step"]))
     return {name: column[order] for name, column in found.items()}
 

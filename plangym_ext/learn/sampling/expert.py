@@ -150,6 +150,7 @@ class ExpertSampler(LocalSampler):
         seeds = rng.integers(2**63, size=count, dtype=np.uint64)
         shown = self._nested(rows["obs"]), rows.get("legal")
         lessons = self._teacher.lessons(rows["state"], *shown, seeds)
+        # What is drawn are ages: 0 is the oldest that is stored, which came as number count - len.
         number = self._count - len(self._stored) + drawn
         return Again(number, lessons.policy, lessons.value), cost_of(lessons.cost)
 

@@ -16,6 +16,7 @@ def joined_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, first in states[0].items():
         parts = [state[name] for state in states]
+        # One actor without a state of its envs: the whole cannot be gone on from.
         if any(part is None for part in parts):
             found[name] = None
         elif name == "envs":  # widths may differ

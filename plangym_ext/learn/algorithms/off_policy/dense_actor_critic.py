@@ -61,6 +61,7 @@ class DenseActorCritic:
 
         def call(inputs: Any) -> Any:
             numbers, _ = stacks.forward(network.features(inputs))
+            # `[1, N, P]`: a stack of one network.
             return network.output_of(numbers[0], None), None
 
         return call
@@ -84,6 +85,7 @@ class DenseActorCritic:
         x = self._rows(steps.obs, self._critics_module.action(steps.action))
         q, tape = self._critics.forward(x)
         error = q[..., 0] - target
+        # `[E, N]`: a mean over the steps, a sum over the critics.
         weighted = error if steps.weight is None else error * steps.weight
         count = len(target)
         self._critics.backward(tape, (weighted / count)[..., None])
@@ -112,6 +114,7 @@ class DenseActorCritic:
     def action_gradient(self, tape: Tape, d_q: Any) -> Any:
         """Return `[N, D]`, the gradient of the action, given that of `values`, `[E, N]`."""
         width = self._critics_module.action.width
+        # What critics are shown ends with the action.
         begin = tape[0][0].shape[1] - width
         return self._critics.input_gradient(tape, d_q[..., None], begin)
 

@@ -32,6 +32,7 @@ def forked_rows(
     """
     device, count = rollout.value.device, forks.num_branches
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
+    # `[N, k]`: the branches of a state lie side by side.
     returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)
     target = returned.mean(dim=1, keepdim=True).expand(-1, count)
     step, row = (torch.from_numpy(part).to(device) for part in (forks.step, forks.row))

@@ -68,6 +68,7 @@ class ActorCriticLosses:
 
     def losses(self, part: Rows, terms: LossTerms) -> dict[str, Any]:
         """Return the losses; see `Gradients`."""
+        # Steps are taken in the optimiser's vector: autograd reads the network's own parameters.
         self._optimizer.write()
         out, _ = self._network(part.inputs, part.carry)
         distribution, valid = self._network.distribution, part.valid

@@ -79,11 +79,13 @@ class Columns:
 
     def find_legal(self) -> None:
         """Look whether the tree has masks of actions."""
+        # One array, or none.
         for array in self._arrays("action_mask", self.num_steps + 1):
             self.legal = array
             self.going_on = [self.first, self.prev_reward, array]
 
     def _following(self, steps: slice) -> Following:
+        # Step t is followed by row t + 1 of what is shown.
         told = self.terminated, self.truncated, self.reward, self.first[1:], self.prev_reward[1:]
         actions = zip(self._arrays("action"), self._arrays("prev_action", None, 1), strict=True)
         return Following(
