@@ -175,6 +175,7 @@ class NetworkEvaluator:
 
     def _answer(self, out: NetworkOutput) -> tuple[Any, Any]:
         """Return logits of the prior, or None, and values, or None."""
+        # Once: a network has the same heads in every call.
         if self._kind is None:
             self._kind = self._checked_kind(out)
         if self._kind == "q":
@@ -189,6 +190,7 @@ class NetworkEvaluator:
         there = {name: part for name, part in there.items() if part is not None}
         wanted = self.outputs
         if wanted == "auto":
+            # What there is of policy and value, in this order; Q values only where neither is.
             wanted = "-".join(name for name in there if name != "q") or "q"
         if not there.keys() >= set(wanted.split("-")):
             raise InvalidOption(

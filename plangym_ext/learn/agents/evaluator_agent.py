@@ -116,5 +116,6 @@ class EvaluatorAgent(Agent):
 def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
     """Return the actions, but the others in the rows that are True."""
     for mine, theirs in zip(leaves(actions), leaves(others), strict=True):
+        # In place, as distributions return fresh actions.
         mine[where] = theirs[where]
     return actions

@@ -100,7 +100,6 @@ def draw_gradient(
             d_params[n, d] = d_x
             # As torch's clamp: beyond the bounds the deviation does not move, and has no gradient.
             within = least <= log_std <= most
-            # By x = mean + exp(log_std) * noise, and by the -log_std of the density; noise is
-            # fixed.
+            # By x = mean + exp(log_std) * noise, and by the -log_std of the density.
             slope = d_x * math.exp(log_std) * noise[n, d] - d_log_prob
             d_params[n, width + d] = slope if within else 0.0

@@ -168,6 +168,7 @@ def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
             layers.append(nn.MaxPool2d(3, stride=2, padding=1))
         layers += [ResidualBlock(after, config.activation) for _ in range(config.blocks)]
         before = after
+    # A block ends with a sum: the activation after the last one is here.
     return nn.Sequential(*layers, _ACTIVATIONS[config.activation]())
 
 

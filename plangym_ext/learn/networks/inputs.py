@@ -198,6 +198,7 @@ def flattened(inputs: Inputs) -> Inputs:
     return Inputs(
         *(
             None if part is None else mapped(lambda leaf: leaf.flatten(0, 1), part)
+            # Not noise and masks: no network looks at them.
             for part in inputs[:4]
         )
     )

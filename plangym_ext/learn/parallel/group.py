@@ -61,8 +61,8 @@ class LearnerGroup(ABC):
             return list(mine)
         packed = self.rows(np.concatenate([_packed(one) for one in mine]))
         by_learner = [_unpacked(one, mine) for one in packed]
+        # In the order of learners: merging in another one would round otherwise.
         return [
-            # In the order of learners: merging in another one would round otherwise.
             functools.reduce(Moments.merged, of_all) for of_all in zip(*by_learner, strict=True)
         ]
 

@@ -62,8 +62,7 @@ def play_branches(
             over = found.terminateds | found.truncateds | (h + 1 == horizon)
             cut = np.flatnonzero(over & ~found.terminateds)
             if len(cut):
-                # Of the critic, also where the env truncated; terminated ones are worth nothing
-                # more.
+                # Also where the env truncated; what terminated is worth nothing more.
                 rest[going[cut]] = agent.value(some_inputs(shown, cut), None)
             on = np.flatnonzero(~over)
             if not len(on):

@@ -32,6 +32,7 @@ def uniform_at(key: Any, count: Any) -> Any:
     Source: SplitMix64; Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
     generators".
     """
+    # Sums and products wrap at 2**64: that is how the generator is defined.
     z = key + _GOLDEN * count
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND

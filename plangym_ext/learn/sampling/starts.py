@@ -238,6 +238,7 @@ class UnsureStarts(Starts):
 
     def weights(self) -> npt.NDArray[np.float64]:
         """See `Starts`."""
+        # Stable, so that states that nothing is known of are ranked in their order.
         order = np.argsort(-self.errors, kind="stable")
         ranked = np.empty(len(order))
         ranked[order] = np.arange(1, len(order) + 1.0) ** -self._sharpness

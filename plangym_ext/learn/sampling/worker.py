@@ -211,6 +211,7 @@ class WorkerSampler(Closing):
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
         self._taken += version > 0
+        # Before the next fragment is begun, which writes over it.
         if self.tree is not self._played:
             copy_tree(self._played, self.tree)
         if self._ahead and (self._taken + 1) * self._lead >= 1:
@@ -259,6 +260,7 @@ class WorkerSampler(Closing):
         state = None
         if self._states is not None and index in self._away:
             state = self._states[index]
+        # Whatever comes of the call: from here on the rows may have moved.
         self._away.add(index)
         return worker.call(name, state, *args)
 

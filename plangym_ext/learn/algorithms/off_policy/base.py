@@ -95,6 +95,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._device = next(network.parameters()).device
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
+        # Networks of the algorithm's own begin with weights of its own stream.
         with self._random.used():
             self._build()
         if config.compile:
@@ -140,6 +141,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
         """
         for module in (self.network, *self.modules.values()):
+            # They are the weights themselves, not copies: written in place, the module has them.
             group.share(module.state_dict().values())
         for optimizer in self.optimizers.values():
             optimizer.group = group
@@ -155,6 +157,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._seen.append(self.group.merged(normalizer.moments(collected.data)))
         self._age = self.updates - collected.version
         num = collected.cost.model_steps
+        # Of this fragment, the steps after `learning_starts`.
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
         self._owed += self._ratio * learned_from

@@ -300,6 +300,7 @@ class _Reader:
             self.observed(tree["final_obs"]),
             self.played(tree["action"]) if "action" in used else None,
             self.tensor(tree["reward"]) if "reward" in used else None,
+            # No first one: it is what the last action of the episode led to.
             torch.zeros_like(self.tensor(tree["first"])),
         )
 

@@ -247,6 +247,7 @@ class Actor:
             "legal": None if columns.legal is None else columns.legal[-1].copy(),
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
+            # `[b, 4]`: states are joined and split along their first axis.
             "sums": self._sums.sums.T.copy(),
             **self._restarts.state_dict(),
         }
@@ -287,6 +288,7 @@ def show_after(following: Following) -> None:
     for action, shown in following.actions:
         shown[...] = action
         if ended:
+            # The fourth is `first`, which `follow` has just written.
             shown[following.results[3]] = 0
 
 

@@ -61,7 +61,7 @@ class SharedWeights(Closing):
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Put weights there: of the names, shapes and dtypes that the block is laid out for."""
-        # Without a lock: samplers write only while no fragment is being played.
+        # Without a lock: workers copy it as a fragment begins, samplers write between fragments.
         for name, view in self._views().items():
             view[...] = state[name]
 
