@@ -98,7 +98,7 @@ def make(
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
     _check_cluster(backend, address, ray=ray)
-    build, family, frameskip = constructor_of(name, state, frameskip, kwargs)
+    build, family, frameskip = constructor_of(make, name, state, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
@@ -113,7 +113,7 @@ def make(
         from plangym_ext.workers.parallel_env import ParallelEnv
 
         return ParallelEnv(build, n_workers=n_workers, **settings)
-    env = _in_this_process(build, family, backend, threads, settings)
+    env = env_here(build, family, backend, threads, settings)
     if backend == "auto" and n_workers is None and env.backend == "serial":
         return _with_workers(env, name)
     return env
@@ -174,7 +174,7 @@ def _rows_of_actor(
     """Return the backend of an actor: a native one if there is one, else worker processes."""
     from plangym_ext.workers.parallel_env import ParallelEnv
 
-    env: Any = _in_this_process(build, family, "auto", n_workers, settings)
+    env: Any = env_here(build, family, "auto", n_workers, settings)
     if env.backend != "serial":
         return env
     found = ParallelEnv.around(env, n_workers, timeout=timeout)
@@ -183,13 +183,25 @@ def _rows_of_actor(
 
 
 def constructor_of(
-    name: str | Callable[[], Any], state: str, frameskip: Any, kwargs: dict[str, Any]
+    called: Callable[..., Any],
+    name: str | Callable[[], Any],
+    state: str,
+    frameskip: Any,
+    kwargs: dict[str, Any],
 ) -> tuple[Callable[[], Any], Family | None, Any]:
-    """Return what builds the gymnasium env, its family if the name tells it, and the frameskip."""
+    """Return what builds the gymnasium env, its family if the name tells it, and the frameskip.
+
+    Args:
+        called: `make` or `make_vec`, which was given the rest.
+        name: see `make`.
+        state: see `make`.
+        frameskip: see `make`.
+        kwargs: for the env's constructor.
+    """
     from plangym_ext.states.families import family_of_entry_point
 
     if not isinstance(name, str):
-        check_factory("make", name, kwargs)
+        check_factory(called.__name__, name, kwargs)
         return name, family_of_entry_point(name), 1 if frameskip is None else frameskip
     spec = find_spec(name)
     family = family_of_entry_point(spec.entry_point)
@@ -197,7 +209,7 @@ def constructor_of(
         kwargs = {**kwargs, family.frameskip_argument: frameskip}
         frameskip = None
     # The spec itself is sent, so an env that is registered here alone is found there.
-    build = functools.partial(make_gym, spec, state, **kwargs)
+    build = functools.partial(make_gym, spec, state, called, **kwargs)
     return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
 
 
@@ -222,7 +234,7 @@ def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
         )
 
 
-def _in_this_process(
+def env_here(
     build: Callable[[], Any],
     family: Family | None,
     backend: str,
@@ -291,12 +303,15 @@ def register(module: str, codec: Any, *, name: str | None = None, **options: Any
     register_family(Family(name or module, module, codec, **options))
 
 
-def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, Any]:
+def make_gym(
+    spec: Any, state: str = "off", called: Callable[..., Any] = make, /, **kwargs: Any
+) -> gym.Env[Any, Any]:
     """Return the gymnasium env that `make` builds on: quiet, and without the passive checker.
 
     Args:
         spec: of the env.
         state: how its state will be captured, as for `make`, or "off" if it will not be.
+        called: `make` or `make_vec`, which was given `kwargs`.
         kwargs: for its constructor, and the options of its family.
 
     Raises:
@@ -325,7 +340,7 @@ def make_gym(spec: Any, state: str = "off", /, **kwargs: Any) -> gym.Env[Any, An
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
             raise
-        raise _unknown_option(unknown[1], spec, names) from error
+        raise _unknown_option(called, unknown[1], spec, names) from error
     assert env.unwrapped.spec is not None
     env.unwrapped.spec.entry_point = spec.entry_point  # others may be built from it
     wrap = family.load_wrap() if family is not None else None
@@ -343,14 +358,26 @@ def _preparing(spec: Any, family: Family | None, state: str) -> Any:
     return spec
 
 
-def _unknown_option(name: str, spec: Any, options: tuple[str, ...]) -> UnknownName:
+def _unknown_option(called: Any, name: str, spec: Any, options: tuple[str, ...]) -> UnknownName:
+    """Return the error that names the closest argument of the call, or of the env."""
+    import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 
     entry = spec.entry_point
     constructor = load_env_creator(entry) if isinstance(entry, str) else entry
-    known = [*inspect.signature(constructor).parameters, *options]
-    known += inspect.signature(make).parameters
-    return UnknownName(f"make: {spec.id} has no option {name!r}{suggestion(name, known)}")
+    # The first argument of a call is the env's name, which was given.
+    known = [*_named(called)[1:], *options, *_named(constructor), *_named(gym.make)[1:]]
+    return UnknownName(
+        f"{called.__name__}: {spec.id} has no option {name!r}{suggestion(name, known)}"
+    )
+
+
+def _named(function: Any) -> list[str]:
+    """Return the arguments that a function can be given by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return [
+        one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
 
 
 def find_spec(name: str) -> Any:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.registry import (
     NATIVE,
     check_factory,
     constructor_of,
+    env_here,
     find_spec,
-    make,
-    make_gym,
     ray_env,
 )
 
@@ -73,7 +71,8 @@ def make_vec(
             shape of the space and be held by its type unchanged; "off" casts, as gymnasium's own
             vector envs do.
         address: of the cluster of the ray backend, as for `make`.
-        kwargs: for the env's constructor; only with a name.
+        kwargs: for the env's constructor; only with a name. Native backends take `frameskip`
+            and `threads` too, as `make` does.
 
     Returns:
         The vector env. Close it, or use it as a context manager.
@@ -113,8 +112,10 @@ def make_vec(
             "other than 'off'. Choose backend='process' or 'serial'."
         )
     if backend in ("auto", *NATIVE) and may_be_native:
-        arguments = {**settings, "invalid": invalid, **kwargs}
-        env, n_workers, note = _native_env(name_or_factories, backend, num_envs or 1, arguments)
+        arguments = {**settings, "invalid": invalid}
+        env, n_workers, note = _native_env(
+            name_or_factories, backend, num_envs or 1, arguments, kwargs
+        )
         if env is not None:
             return native_vector_env(env, num_envs, options)
         if here:
@@ -122,7 +123,7 @@ def make_vec(
         backend = "process" if n_workers else "serial"
     make: Any = name_or_factories
     if isinstance(name_or_factories, str):
-        make = functools.partial(make_gym, find_spec(name_or_factories), state, **kwargs)
+        make = constructor_of(make_vec, name_or_factories, state, None, kwargs)[0]
     else:
         check_factory("make_vec", make, kwargs)
     found = vector_env(
@@ -141,7 +142,7 @@ def make_vec(
 
 
 def _native_env(
-    name: Any, backend: str, num_envs: int, settings: dict[str, Any]
+    name: Any, backend: str, num_envs: int, settings: dict[str, Any], kwargs: dict[str, Any]
 ) -> tuple[PlanEnv | None, int | None, str]:
     """Return the env on a native backend; if it has none, the workers that pay for `num_envs` rows.
 
@@ -152,8 +153,12 @@ def _native_env(
     from plangym_ext.errors import IncompleteState
     from plangym_ext.workers.auto_backend import chosen_workers
 
+    own = dict(kwargs)
+    threads, frameskip = own.pop("threads", None), own.pop("frameskip", None)
+    build, family, frameskip = constructor_of(make_vec, name, settings["state"], frameskip, own)
+    settings = {**settings, "frameskip": frameskip}
     try:
-        env: Any = make(name, backend=backend, n_workers=0, **settings)
+        env: Any = env_here(build, family, backend, threads, settings)
     except IncompleteState:
         if backend in NATIVE:
             raise
@@ -185,7 +190,7 @@ def _ray_env(
             "than 'off'. Have a callable wrap the env, or choose backend='process'."
         )
     state = settings["state"]
-    build, family, frameskip = constructor_of(name_or_factory, state, None, dict(kwargs))
+    build, family, frameskip = constructor_of(make_vec, name_or_factory, state, None, kwargs)
     env = ray_env(build, family, {**settings, "frameskip": frameskip}, **options)
     try:
         env.check_live()

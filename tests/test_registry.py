@@ -165,6 +165,35 @@ def test_unknown_argument_is_refused():
         plangym_ext.make("CartPole-v1", no_such_argument=1)
 
 
+@pytest.mark.parametrize(
+    ("call", "given", "close"),
+    [
+        ("make_vec", {"num_env": 2}, "num_envs"),
+        ("make_vec", {"num_env": 2, "backend": "kernel"}, "num_envs"),
+        ("make_vec", {"num_env": 2, "backend": "serial"}, "num_envs"),
+        ("make_vec", {"autoreset": "disabled"}, "autoreset_mode"),
+        ("make_vec", {"suton_barto_reward": True, "n_workers": 0}, "sutton_barto_reward"),
+        ("make", {"frame_skip": 2}, "frameskip"),
+        ("make", {"max_episode_step": 2}, "max_episode_steps"),
+        # No argument of `make`, and its name was given.
+        ("make", {"nam": 2}, None),
+        ("make", {"kwarg": 2}, None),
+    ],
+)
+def test_an_unknown_argument_has_the_closest_one_of_the_call(call, given, close):
+    with pytest.raises(UnknownName) as caught:
+        getattr(plangym_ext, call)("CartPole-v1", **given)
+    meant = "" if close is None else f"; did you mean {close!r}?"
+    assert str(caught.value) == f"{call}: CartPole-v1 has no option {next(iter(given))!r}{meant}"
+
+
+def test_native_rows_take_the_frameskip_and_the_threads_of_make():
+    options = {"frameskip": 3, "threads": 1, "max_episode_steps": 3}
+    with plangym_ext.make_vec("CartPole-v1", 2, backend="kernel", **options) as venv:
+        venv.reset(seed=0)
+        assert venv.step([0, 1])[3].tolist() == [True, True]
+
+
 def test_env_that_the_caller_registered_is_found():
     gym.register("Mine-v3", CartPoleEnv, max_episode_steps=2)
     try:

@@ -1,6 +1,7 @@
 """What Go-Explore finds where rewards are sparse, and in how many steps.
 
     python tests/benchmarks/explore.py --page docs/benchmarks.md
+    python tests/benchmarks/explore.py --only memory --minutes 30 --frames 100000000
 
 Montezuma's Revenge: rooms, the first key and the first 2,500 points against frames, for archives
 and particles, whose cells are small screens or what the game's memory says. KeyCorridor of
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +50,7 @@ GAMES = (
     Game("screens, archive", "frames", "archive", "grayscale"),
     Game("screens, particles", "frames", "particles", "grayscale"),
 )
-_MARKS = (250_000, 500_000, 1_000_000, 2_000_000)
+_MARKS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
 MAZE = "MiniGrid-KeyCorridorS3R3-v0"
 _LIMIT = 120  # steps of an episode in the maze
 
@@ -60,6 +62,9 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="parts by name")
     parser.add_argument("--frames", type=int, default=2_000_000, help="of each Montezuma")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="of each Montezuma, at most"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--levels", nargs="+", type=int, default=[0, 1, 2], help="of the maze")
     parser.add_argument("--steps", type=int, default=150_000, help="of each run in the maze")
@@ -113,8 +118,9 @@ def explored(options: argparse.Namespace, game: Game, seed: int, stem: Path) -> 
             explorer = GoExplore.load(saved, env, cell=cell)
         else:
             explorer = GoExplore(env, cell, kind=game.kind, rows=options.rows, seed=seed)
-        keeper = _Keeper(explorer, game, found, saved, file)
-        explorer.run(-(-options.frames // _FRAMES_A_STEP), callback=keeper)
+        keeper = _Keeper(explorer, game, found, saved, file, 60 * options.minutes)
+        if not keeper.time_is_up:
+            explorer.run(-(-options.frames // _FRAMES_A_STEP), callback=keeper)
         verify(explorer, explorer.archive.best)
         found["verified"] = True
         keeper.save()
@@ -122,21 +128,27 @@ def explored(options: argparse.Namespace, game: Game, seed: int, stem: Path) -> 
 
 
 class _Keeper:
-    """Notes after each round what was found, and saves now and then."""
+    """Notes after each round what was found, saves now and then, and ends when the time is up."""
 
     def __init__(
-        self, explorer: GoExplore, game: Game, found: dict[str, Any], saved: Path, file: Path
+        self,
+        explorer: GoExplore,
+        game: Game,
+        found: dict[str, Any],
+        saved: Path,
+        file: Path,
+        seconds: float,
     ) -> None:
         self._explorer, self._game, self._found = explorer, game, found
-        self._saved, self._file = saved, file
+        self._saved, self._file, self._seconds = saved, file, seconds
         # The curve may be of later rounds than what was saved: both are written apart.
         curve = [one for one in found["curve"] if one["steps"] <= explorer.steps_taken]
         found["curve"] = curve
         self._before = curve[-1]["seconds"] if curve else 0.0
         self._next = time.monotonic() + _SAVE_EVERY
 
-    def __call__(self, progress: Any) -> None:
-        """Note a round."""
+    def __call__(self, progress: Any) -> bool:
+        """Note a round; return whether the time is up."""
         cell: Any = self._explorer.cell
         row = {
             "steps": progress.steps,
@@ -153,6 +165,13 @@ class _Keeper:
             print(
                 f"{self._game.name}: {_FRAMES_A_STEP * progress.steps:,} frames, {row}", flush=True
             )
+        return self.time_is_up
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether all rounds together took as long as they may."""
+        curve = self._found["curve"]
+        return bool(curve) and curve[-1]["seconds"] >= self._seconds
 
     def save(self) -> None:
         """Write the exploration, and what was found."""
@@ -317,13 +336,13 @@ def games_part(found: list[tuple[Game, int, dict[str, Any]]]) -> list[str]:
         "Frames are all that were emulated, and are looked at once a round of rows times 100",
         "steps; rooms are those that any row came through; the best trajectory was played again",
         "from the reset, bit for bit, by single steps. Frames a second are those of a machine of",
-        "two cores on which other programs ran.",
+        "two cores on which other programs ran; minutes are of the wall clock.",
         f"Cells of the memory are `{_MEMORY}`, of screens 11 by 8 pixels of 8 levels.",
         "",
         "| cells, kind | seed | first key | 2,500 points | rooms at "
         + " | ".join(f"{mark / 1e6:g} M" for mark in _MARKS)
-        + " | frames | best | cells | frames/s |",
-        "|---|---:|---:|---:|" + "---:|" * len(_MARKS) + "---:|---:|---:|---:|",
+        + " | rooms | frames | minutes | best | cells | frames/s |",
+        "|---|---:|---:|---:|" + "---:|" * len(_MARKS) + "---:|---:|---:|---:|---:|---:|",
     ]
     for game, seed, one in found:
         curve, last = one["curve"], one["curve"][-1]
@@ -331,8 +350,9 @@ def games_part(found: list[tuple[Game, int, dict[str, Any]]]) -> list[str]:
         rooms = " | ".join(_rooms(curve, mark) for mark in _MARKS)
         lines.append(
             f"| {game.name} | {seed} | {_first(curve, lambda o: o['keys'] > 0)} | "
-            f"{_first(curve, lambda o: o['score'] >= 2500)} | {rooms} | {frames:,} | "
-            f"{last['score']:,.0f} | {last['cells']:,} | {frames / last['seconds']:,.0f} |"
+            f"{_first(curve, lambda o: o['score'] >= 2500)} | {rooms} | {last['rooms']} | "
+            f"{frames:,} | {last['seconds'] / 60:.1f} | {last['score']:,.0f} | "
+            f"{last['cells']:,} | {frames / last['seconds']:,.0f} |"
         )
     return lines
 

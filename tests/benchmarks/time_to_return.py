@@ -9,23 +9,14 @@ stopped. Clocks stand still while episodes are played to see what was reached.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from agent_runs.bounds import BOUNDS, FIRST_SEED, Bound
-from agent_runs.cells import asked, file_name
-from stepping import machine
-from table.sections import write_section
+from agent_runs.bounds import BOUNDS, FIRST_SEED
+from agent_runs.comparing import Cell, parser, rows_of, run_apart, run_left, tell
 
-from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.settings import plain
 
 #: Who is compared, as the page has them.
@@ -33,51 +24,31 @@ _WHO = {"ours": "ours", "sb3": "SB3, rl-zoo3"}
 Rows = Mapping[str, Mapping[str, list[Mapping[str, Any]]]]
 
 
-def request_of(bound: Bound, who: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Return what the process is asked for."""
-    config = bound.config(seed)
-    ours = plain(config)
-    peers = bound.peer_settings(seed)
-    if quick:
-        ours["rounds"] = bound.every // config.steps_per_round
-        peers["steps"] = bound.every
+def run(cell: Cell, options: Any) -> None:
+    """Run a cell and write its file; see `run_apart`."""
+    bound = BOUNDS[cell.name]
+    config = bound.config(cell.seed)
+    settings = plain(config) if cell.who == "ours" else bound.peer_settings(cell.seed)
+    if options.quick:
+        ours = {"rounds": bound.every // config.steps_per_round}
+        settings |= ours if cell.who == "ours" else {"steps": bound.every}
+    request = {"settings": settings, "reached": bound.reached, "every": bound.every}
+    request |= {"episodes": bound.episodes, "seed": FIRST_SEED}
+    run_apart(cell, options, "bound", request, 1, {"bound": cell.name})
+
+
+def summary(rows: Rows) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return what is kept in the repository: of each run its last evaluation."""
+    kept = ("seed", "date", "load", "versions")
     return {
-        "settings": ours if who == "ours" else peers,
-        "reached": bound.reached,
-        "every": bound.every,
-        "episodes": bound.episodes,
-        "seed": FIRST_SEED,
+        name: {
+            who: [
+                {key: row[key] for key in kept} | {"last": row["evaluations"][-1]} for row in runs
+            ]
+            for who, runs in by_who.items()
+        }
+        for name, by_who in rows.items()
     }
-
-
-def run(name: str, who: str, seed: int, out: Path, python: str, *, quick: bool) -> None:
-    """Run a cell and write its file.
-
-    Raises:
-        subprocess.CalledProcessError: it failed; what it said is on standard error.
-    """
-    request = request_of(BOUNDS[name], who, seed, quick=quick)
-    partial = out.with_suffix(".run")
-    before = machine.load()
-    module = "agent_runs.our_bound" if who == "ours" else "agent_runs.sb3_bound"
-    interpreter = sys.executable if who == "ours" else python
-    asked(interpreter, module, {**request, "out": str(partial)}, 1)
-    found = json.loads(partial.read_text())
-    about = {"bound": name, "who": who, "seed": seed, "load": [before, machine.load()]}
-    day = datetime.date.today().isoformat()
-    write_json(out, {**about, "date": day, "settings": request["settings"], **found})
-    partial.unlink()
-
-
-def results(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return what the files of a folder say: by bound, and by who, in the order of seeds."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("*.json")):
-        row = json.loads(path.read_text())
-        kept = ("seed", "date", "load", "versions")
-        told = {key: row[key] for key in kept} | {"last": row["evaluations"][-1]}
-        found.setdefault(row["bound"], {}).setdefault(row["who"], []).append(told)
-    return {name: found[name] for name in BOUNDS if name in found}
 
 
 def page(rows: Rows) -> str:
@@ -147,47 +118,18 @@ def _ratio(by_who: Mapping[str, list[Mapping[str, Any]]], key: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="bounds whose name has it")
-    parser.add_argument("--who", nargs="+", choices=list(_WHO), default=list(_WHO))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument(
-        "--sb3-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="an interpreter with stable_baselines3 (default: this one)",
-    )
-    parser.add_argument("--quick", action="store_true", help="up to the first evaluation of each")
-    parser.add_argument(
-        "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/time_to_return"))
-    parser.add_argument("--json", type=Path, help="write the summary of all cells here")
-    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    options = parser(
+        __doc__,
+        out="runs/time_to_return",
+        seeds=3,
+        only="bounds whose name has it",
+        quick="up to the first evaluation of each",
+    ).parse_args()
     names = [n for n in BOUNDS if not options.only or any(text in n for text in options.only)]
-    failed, began = [], time.monotonic()
-    for name, seed, who in ((n, s, w) for n in names for s in options.seeds for w in options.who):
-        out = options.out / file_name(name, who, seed)
-        if out.exists() or time.monotonic() - began > options.stop_after:
-            continue
-        print(f"{name}, {who}, seed {seed}", flush=True)
-        try:
-            run(name, who, seed, out, options.sb3_python, quick=options.quick)
-        except subprocess.CalledProcessError as error:
-            failed.append(f"{out.name}: exit status {error.returncode}")
-    found = results(options.out)
-    print(page(found))
-    if options.json:
-        write_json(options.json, found)
-    if options.page:
-        write_section(options.page, "time_to_return", page(found))
-    for line in failed:
-        print(f"failed: {line}", file=sys.stderr)
-    return 1 if failed else 0
+    cells = [Cell(n, who, seed) for n in names for seed in options.seeds for who in options.who]
+    failed = run_left(cells, options, lambda cell: run(cell, options))
+    found = summary(rows_of(options.out, "bound", BOUNDS))
+    return tell(options, "time_to_return", page(found), found, failed)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from docs_fences import ROOT, pages, read_fences
+from forked_scripts import ScriptServer
 
 
 def pytest_generate_tests(metafunc):
@@ -22,3 +23,22 @@ def root() -> Path:
 def fences():
     """Return `read_fences`, as a fixture because test folders are not importable."""
     return read_fences
+
+
+@pytest.fixture(scope="session")
+def scripts():
+    """Run scripts in interpreters that have imported torch already."""
+    with ScriptServer() as server:
+        yield server
+
+
+@pytest.fixture
+def assert_program_runs(scripts):
+    """Run a program that users may run: it has to succeed and to say something."""
+
+    def run(path: Path, folder: Path, **env: str) -> None:
+        done = scripts.run(path, folder=folder, env=env, timeout=110)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+    return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import assert_program_runs
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
 
@@ -16,5 +15,5 @@ def test_there_are_examples():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(example, tmp_path):
+def test_example_runs(example, assert_program_runs, tmp_path):
     assert_program_runs(example, tmp_path, ROUNDS="2", TMPDIR=str(tmp_path))

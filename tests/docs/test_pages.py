@@ -7,8 +7,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,23 +17,10 @@ from published import console_commands
 RUNNER = Path(__file__).with_name("run_fences.py")
 
 
-def run_as_script(page, fences, cwd):
-    """Run fences in a fresh interpreter that leads a session of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-W", "error", str(RUNNER), str(page)],
-        cwd=cwd,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _, errors = process.communicate(json.dumps(fences), timeout=100)
-    finally:
-        process.kill()
-        process.wait()
-    return process, errors
+def run_as_script(scripts, page, fences, folder):
+    """Run fences in an interpreter that has seen nothing of this project."""
+    text = json.dumps(fences)
+    return scripts.run(RUNNER, [str(page)], folder=folder, stdin=text, warnings_are_errors=True)
 
 
 def session_members(session):
@@ -54,14 +39,14 @@ def session_members(session):
 
 
 @pytest.mark.slow
-def test_python_on_the_page_runs_and_leaves_no_process(page, fences, tmp_path):
+def test_python_on_the_page_runs_and_leaves_no_process(page, fences, scripts, tmp_path):
     blocks = [fence for fence in fences(page) if fence.tag in ("python", "output")]
     if not any(fence.tag == "python" for fence in blocks):
         pytest.skip("nothing to run")
-    process, errors = run_as_script(page, blocks, tmp_path)
-    assert process.returncode == 0, f"{page.name}: a python fence failed\n{errors}"
+    done = run_as_script(scripts, page, blocks, tmp_path)
+    assert done.returncode == 0, f"{page.name}: a python fence failed\n{done.stderr}"
     deadline = time.monotonic() + 1.0
-    while (left := session_members(process.pid)) and time.monotonic() < deadline:
+    while (left := session_members(done.pid)) and time.monotonic() < deadline:
         time.sleep(0.01)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -125,21 +110,21 @@ def test_console_fences_mark_commands_with_a_dollar(page, fences):
 # The tools above, on pages that are wrong ------------------------------------
 
 
-def test_a_failing_fence_is_named_by_page_and_line(fences, tmp_path):
+def test_a_failing_fence_is_named_by_page_and_line(fences, scripts, tmp_path):
     page = tmp_path / "broken.md"
     page.write_text("# Title\n\n```python\nx = 1\n```\n\nText.\n\n```python\n\nx + nope\n```\n")
-    process, errors = run_as_script(page, fences(page), tmp_path)
-    assert process.returncode == 1
-    assert f'File "{page}", line 11' in errors
-    assert "NameError: name 'nope' is not defined" in errors
+    done = run_as_script(scripts, page, fences(page), tmp_path)
+    assert done.returncode == 1
+    assert f'File "{page}", line 11' in done.stderr
+    assert "NameError: name 'nope' is not defined" in done.stderr
 
 
-def test_a_wrong_output_fence_is_named_by_page_and_line(fences, tmp_path):
+def test_a_wrong_output_fence_is_named_by_page_and_line(fences, scripts, tmp_path):
     page = tmp_path / "wrong.md"
     page.write_text("```python\nprint(2 * 2)\n```\n\n```output\n5\n```\n")
-    process, errors = run_as_script(page, fences(page), tmp_path)
-    assert process.returncode == 1
-    assert f'File "{page}", line 6: the page says\n5\n' in errors
+    done = run_as_script(scripts, page, fences(page), tmp_path)
+    assert done.returncode == 1
+    assert f'File "{page}", line 6: the page says\n5\n' in done.stderr
 
 
 def test_fences_of_other_tags_are_not_run(fences, tmp_path):

@@ -6,7 +6,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from programs import assert_program_runs
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 #: Recipe -> the package that it needs.
@@ -35,7 +34,7 @@ def is_installed(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", list(NEEDS))
-def test_recipe_runs(recipe, tmp_path):
+def test_recipe_runs(recipe, assert_program_runs, tmp_path):
     if not is_installed(NEEDS[recipe]):
         pytest.skip(f"{NEEDS[recipe]} is not installed")
     # Ray would otherwise leave a secret in the home folder.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
+from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn
 
 
@@ -20,13 +25,14 @@ class AgentAlgorithm(ABC):
     Args:
         network: that the agent plays; changed in place by `train`.
         config: None: the defaults of this algorithm.
-        seed: of what is drawn while learning.
+        seed: of what is drawn while learning, in minibatches or by the network.
 
     Attributes:
         config_class: a frozen dataclass, whose fields are the settings of the algorithm; among
-            them `discount`.
+            them `discount`. A `LearnerConfig` has all that this class reads.
         updates: how many were made, ever: the version of the weights, and the time of schedules.
         steps: steps of all envs that were taken in, ever.
+        replay: of what was taken in; None where nothing is kept from round to round.
         group: those that learn together; see `join`.
 
     Raises:
@@ -34,8 +40,9 @@ class AgentAlgorithm(ABC):
     """
 
     config_class: ClassVar[type[Any]]
+    replay: Any = None
 
-    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         self.network: Any = network
         self.config = config or self.config_class()
         if not isinstance(self.config, self.config_class):
@@ -45,6 +52,7 @@ class AgentAlgorithm(ABC):
             )
         self.updates = self.steps = 0
         self.group: LearnerGroup = ALONE
+        self._random = TorchRandom(seed)
 
     def join(self, group: LearnerGroup) -> None:  # noqa: ARG002
         """Learn together with the algorithms of other processes, from the weights of the first.
@@ -77,10 +85,97 @@ class AgentAlgorithm(ABC):
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Make the updates of a round; see `Algorithm.train`."""
 
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save; `["trainer"]["network"]` are the weights."""
+    def _step_down(
+        self, optimizer: FlatOptimizer, loss: Any = None, *, name: str = "", rate: Any = None
+    ) -> float:
+        """Take one step of an optimiser; return the norm of its gradient before clipping.
 
-    @abstractmethod
+        Args:
+            optimizer: of the network, or of a part of it.
+            loss: scalar tensor, whose gradient is worked out, and the network written; or a
+                number, or None, if the gradient is in the optimiser's vector already: then the
+                network is not written.
+            name: of the loss, for the message.
+            rate: learning rate, a `Number`; None: the config's.
+
+        Raises:
+            LossNotFinite: loss or gradient is NaN or infinite; the step was not taken.
+        """
+        config, updates = self.config, self.updates
+        most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, updates)
+        speed = at(config.learning_rate if rate is None else rate, updates)
+        # A number of its own, for an infinite Huber loss has a finite gradient.
+        given = loss is None or isinstance(loss, float)
+        height = loss if given else float(loss.detach())
+        norm = math.nan
+        if height is None or math.isfinite(height):
+            norm = optimizer.descend(speed, most) if given else optimizer.step(loss, speed, most)
+        if not math.isfinite(norm):
+            what = f"gradient; its norm is {norm}"
+            if height is not None:
+                called = f"{name} loss".lstrip()
+                what = (
+                    f"loss and gradient; the {called} is {height}, the norm of its gradient {norm}"
+                )
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: update {updates} must have a finite {what}. Look "
+                f"at rewards and observations for what is not finite; else lower learning_rate."
+            )
+        return norm
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
+
+        It is for the time between `train` and the next `collect`: what was taken in and not
+        trained on is part of it only where there is a replay. Tensors and arrays are the
+        algorithm's own: save or copy them before the next `take`.
+        """
+        state = {
+            "trainer": {
+                "trainer": type(self).__name__,
+                "optimizer": self.config.optimizer,
+                "updates": self.updates,
+                "steps": self.steps,
+                "network": self.network.state_dict(),
+                **self._own_state(),
+            },
+            "torch_random": self._random.state_dict(),
+        }
+        return state if self.replay is None else state | {"replay": self.replay.state_dict()}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit."""
+        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+
+        Raises:
+            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
+                changed.
+            InvalidSamples: its replay is of another capacity; nothing was changed.
+        """
+        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
+        for name, mine in (("trainer", type(self).__name__), ("optimizer", self.config.optimizer)):
+            if theirs[name] != mine:
+                raise ForeignNetwork(
+                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "
+                    f"Make the algorithm with the same config."
+                )
+        check_network_state(self.network, theirs["network"], where)
+        self._check_own_state(theirs, where)
+        if self.replay is not None:
+            # Before all that cannot fail: it may refuse the state.
+            self.replay.load_state_dict(state["replay"])
+        self.network.load_state_dict(theirs["network"])
+        self._load_own_state(theirs)
+        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
+        self._random.load_state_dict(state["torch_random"])
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return what an algorithm saves of its own, besides the network: moments of optimisers."""
+        return {}
+
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:  # noqa: B027
+        """Refuse a state whose `_own_state` cannot be loaded, before anything is changed."""
+
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:  # noqa: B027
+        """Go on from what `_own_state` returned, and forget what was taken in and not learned."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -10,15 +9,13 @@ import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.of_observations import OfObservations
-from plangym_ext.learn.networks.state import check_network_state
-from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.expert import Again, shown_rows, valid_rows
@@ -57,7 +54,6 @@ class ExpertIteration(AgentAlgorithm):
         self._asked = OfObservations(network)
         self.replay = ReplayBuffer(self.config.capacity, seed=seed)
         self.optimizer = flat_optimizer(network, self.config)
-        self._random = TorchRandom(seed)
         self._layout = SpaceLayout(self.network.observation_space, objects=True)
         self._scale = float(getattr(network, "value_scale", 1.0))
         self._seen: list[Any] = []
@@ -113,7 +109,7 @@ class ExpertIteration(AgentAlgorithm):
             "updates", "replay_rows" and, once something is learned, means such as "train/loss".
 
         Raises:
-            LossNotFinite: a gradient is NaN or infinite; that update was not made.
+            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
         """
         logged: list[dict[str, float]] = []
         if len(self.replay) >= self.config.learning_starts:
@@ -144,15 +140,7 @@ class ExpertIteration(AgentAlgorithm):
         config, updates = self.config, self.updates
         loss = losses["policy_loss"] + at(config.value_weight, updates) * losses["value_loss"]
         loss = loss - at(config.entropy_weight, updates) * losses["entropy"]
-        number = config.max_grad_norm
-        most = math.inf if number is None else at(number, updates)
-        norm = self.optimizer.step(loss, at(config.learning_rate, updates), most)
-        if not math.isfinite(norm):
-            raise LossNotFinite(
-                f"{type(self).__name__}.train: update {updates} must have a finite gradient; its "
-                f"norm is {norm}. Look at rewards and observations for what is not finite; else "
-                f"lower learning_rate."
-            )
+        norm = self._step_down(self.optimizer, loss)
         self.updates += 1
         found = {"loss": loss, **losses, "grad_norm": norm, "learning_rate": self.optimizer.rate}
         return {name: float(torch.as_tensor(one).detach()) for name, one in found.items()}
@@ -183,45 +171,9 @@ class ExpertIteration(AgentAlgorithm):
 
     # Saving ---------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimiser, counters, replay and chance; see `Algorithm.state_dict`.
+    def _own_state(self) -> dict[str, Any]:
+        return {"moments": self.optimizer.state_dict()}
 
-        It is for the time between `train` and the next `collect`. The tensors are the
-        algorithm's own: save or copy them before the next update.
-        """
-        return {
-            "trainer": {
-                "trainer": type(self).__name__,
-                "optimizer": self.config.optimizer,
-                "updates": self.updates,
-                "steps": self.steps,
-                "network": self.network.state_dict(),
-                "moments": self.optimizer.state_dict(),
-            },
-            "replay": self.replay.state_dict(),
-            "torch_random": self._random.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
-
-        Raises:
-            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
-                changed.
-            InvalidSamples: its replay is of another capacity; nothing was changed.
-        """
-        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
-        for name, mine in (("trainer", type(self).__name__), ("optimizer", self.config.optimizer)):
-            if theirs[name] != mine:
-                raise ForeignNetwork(
-                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "
-                    f"Make the algorithm with the same config."
-                )
-        # Before anything is changed: a state that does not fit leaves all as it was.
-        check_network_state(self.network, theirs["network"], where)
-        self.replay.load_state_dict(state["replay"])
-        self.network.load_state_dict(theirs["network"])
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         self.optimizer.load_state_dict(theirs["moments"])
-        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
-        self._random.load_state_dict(state["torch_random"])
         self._seen.clear()

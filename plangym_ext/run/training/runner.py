@@ -70,6 +70,7 @@ class Runner(Closing):
         evaluator: asks the network; in a run with an agent, that agent.
         sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
         algorithm: learns from what was played; see `plangym_ext.learn.algorithm.Algorithm`.
+        evaluation: plays the evaluation's episodes, whenever it is asked.
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
@@ -125,9 +126,7 @@ class Runner(Closing):
                 self.sampler = self._closed_later(
                     Learners(self._parts, self.folder, self.sampler, self.algorithm)
                 )
-            self._evaluation = self._closed_later(
-                Evaluation(self._parts, self._env, self.evaluator)
-            )
+            self.evaluation = self._closed_later(Evaluation(self._parts, self._env, self.evaluator))
             self._recording = self._recording_of(config.evaluation.record)
             # When all parts are there, so that a checkpoint that does not fit is refused before the
             # folder is written to.
@@ -288,7 +287,7 @@ class Runner(Closing):
     def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
         """Evaluate, and return what is logged of it."""
         with _timed(seconds, "evaluate"):
-            episodes = self._evaluation.episodes(callback=lambda _: self._show("evaluating"))
+            episodes = self.evaluation.episodes(callback=lambda _: self._show("evaluating"))
         self._call("on_evaluation", episodes)
         return summary(episodes)
 

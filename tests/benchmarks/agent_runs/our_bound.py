@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_runs.stop_clock import StopClock
-from plangym_ext import make
-from plangym_ext.learn.repeatable import fix_threads
-from plangym_ext.planners import play
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
@@ -23,41 +20,30 @@ from plangym_ext.run.training.versions import versions
 class _Reach(Callback):
     """Plays the best actions now and then, the clock stopped, and ends the run."""
 
-    def __init__(self, clock: StopClock, request: dict[str, Any], env: Any) -> None:
-        self._clock, self._request, self._env = clock, request, env
+    def __init__(self, clock: StopClock, request: dict[str, Any]) -> None:
+        self._clock, self._request = clock, request
         self.evaluations: list[dict[str, float]] = []
 
     def on_round(self, runner: Runner, values: Any) -> None:
         if runner.steps % self._request["every"]:
             return
         with self._clock.stopped():
-            mean = self._mean(runner)
+            returns = [episode.return_ for episode in runner.evaluation.episodes()]
+            mean = sum(returns) / len(returns)
         self.evaluations.append({"steps": runner.steps, "return": mean, **self._clock.read()})
         if mean >= self._request["reached"]:
             runner.stop("reached")
-
-    def _mean(self, runner: Runner) -> float:
-        agent, count = runner.evaluator, self._request["episodes"]
-        agent.set_mode("eval")
-        limit = runner.config.env.max_steps
-        episodes = play(
-            self._env,
-            agent.as_planner(),
-            seed=self._request["seed"],
-            max_steps=limit,
-            num_episodes=count,
-        )
-        return sum(episode.return_ for episode in episodes) / count
 
 
 def main() -> None:
     """Train until the return is reached, or the run is over."""
     request = json.load(sys.stdin)
-    config: RunConfig = build(RunConfig, request["settings"])
-    fix_threads(config.threads)
-    with make(config.env.id) as env, tempfile.TemporaryDirectory() as folder:
+    asked = {"episodes": request["episodes"], "seed": request["seed"]}
+    evaluation = request["settings"]["evaluation"] | asked
+    config: RunConfig = build(RunConfig, request["settings"] | {"evaluation": evaluation})
+    with tempfile.TemporaryDirectory() as folder:
         clock = StopClock()
-        reach = _Reach(clock, request, env)
+        reach = _Reach(clock, request)
         with Runner(config, folder, callbacks=[reach]) as runner:
             runner.run()
     found = {"evaluations": reach.evaluations, "versions": versions()}

@@ -12,7 +12,13 @@ torch = pytest.importorskip("torch")
 from gymnasium import spaces  # noqa: E402
 
 from plangym_ext import make, make_vec  # noqa: E402
-from plangym_ext.errors import IncompleteState, InvalidOption  # noqa: E402
+from plangym_ext.errors import (  # noqa: E402
+    ForeignNetwork,
+    IncompleteState,
+    InvalidOption,
+    InvalidSamples,
+    LossNotFinite,
+)
 from plangym_ext.learn import (  # noqa: E402
     ActorCriticAgent,
     AgentConfig,
@@ -219,6 +225,42 @@ def test_the_loss_is_cross_entropy_and_squared_error_of_what_is_known():
     assert float(losses["policy_loss"]) == pytest.approx(wanted, rel=1e-5)
     assert float(losses["entropy"]) == pytest.approx(wanted, rel=1e-5)
     assert float(losses["value_loss"]) == pytest.approx((3.0 / 2.0) ** 2)
+
+
+def taken(**settings):
+    """An algorithm that has taken in a fragment of 12 states."""
+    made = built(Numbered(), learner=ExpertConfig(learning_starts=1, **settings))
+    with made.sampler:
+        made.algorithm.take(made.sampler.collect())
+    made.env.close()
+    return made.algorithm
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "sgd"}, "ExpertIteration.load_state_dict: the state is of the optimizer "),
+        ({"capacity": 40}, "capacity"),
+    ],
+)
+def test_a_state_of_another_making_is_refused_and_changes_nothing(settings, message):
+    algorithm, other = taken(), taken(**settings)
+    other.train()
+    before = {name: part.clone() for name, part in algorithm.network.state_dict().items()}
+    with pytest.raises((ForeignNetwork, InvalidSamples), match=message):
+        algorithm.load_state_dict(other.state_dict())
+    assert algorithm.updates == 0 < other.updates
+    assert all(torch.equal(p, before[name]) for name, p in algorithm.network.state_dict().items())
+
+
+def test_a_loss_that_is_not_finite_changes_nothing():
+    algorithm = taken()
+    algorithm.replay.replace(np.arange(12), {"value": np.full(12, np.inf, np.float32)})
+    before = [part.clone() for part in algorithm.network.parameters()]
+    with pytest.raises(LossNotFinite, match="update 0 must have a finite loss and gradient; the l"):
+        algorithm.train()
+    assert algorithm.updates == 0
+    assert all(map(torch.equal, algorithm.network.parameters(), before))
 
 
 def test_a_planner_of_continuous_actions_teaches_by_what_it_plays():

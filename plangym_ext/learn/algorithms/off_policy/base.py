@@ -12,7 +12,7 @@ import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
@@ -20,7 +20,6 @@ from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compile
 from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
-from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay
@@ -80,14 +79,13 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         super().__init__(network, config, seed=seed)
         self._check_network()
         config = self.config
-        self.replay: RingReplay = self._make_replay(seed)
+        self.replay: RingReplay = self._make_replay(self._replay_options(seed))
         self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
         self._owed = Fraction(0)
         #: Updates that the weights had missed which played what was taken in last.
         self._age = 0
         #: Moments of the observations that were taken in since the last `train`.
         self._seen: list[Any] = []
-        self._random = TorchRandom(seed)
         self.optimizers: dict[str, FlatOptimizer] = {}
         self.modules: dict[str, nn.Module] = {}
         spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
@@ -111,17 +109,20 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 f"recurrent layer, previous_action and previous_reward."
             )
 
-    def _make_replay(self, seed: int) -> RingReplay:
+    def _make_replay(self, options: dict[str, Any]) -> RingReplay:
+        """Return the replay of so many steps, with these options of `RingReplay`."""
+        return StepReplay(self.config.capacity, **options)
+
+    def _replay_options(self, seed: int) -> dict[str, Any]:
         config = self.config
-        return StepReplay(
-            config.capacity,
-            n_steps=config.n_steps,
-            discount=config.discount,
-            alpha=config.alpha if config.prioritized else None,
-            seed=seed,
-            frames=config.frames,
-            clip_reward=config.clip_reward,
-        )
+        return {
+            "n_steps": config.n_steps,
+            "discount": config.discount,
+            "alpha": config.alpha if config.prioritized else None,
+            "seed": seed,
+            "frames": config.frames,
+            "clip_reward": config.clip_reward,
+        }
 
     @abstractmethod
     def _build(self) -> None:
@@ -256,34 +257,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
-        """Take one step of an optimiser down a gradient; return its norm before clipping.
-
-        Args:
-            name: of the optimiser.
-            loss: scalar tensor; or a number, if the gradient is in the optimiser's vector
-                already: then the network is not written.
-            rate: learning rate, a `Number`; None: the config's.
-
-        Raises:
-            LossNotFinite: loss or gradient is NaN or infinite; the step was not taken.
-        """
-        config, optimizer = self.config, self.optimizers[name]
-        most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, self.updates)
-        speed = at(config.learning_rate if rate is None else rate, self.updates)
-        # An infinite Huber loss has a finite gradient.
-        height = float(loss if isinstance(loss, float) else loss.detach())
-        norm = math.nan
-        if math.isfinite(height) and isinstance(loss, float):
-            norm = optimizer.descend(speed, most)
-        elif math.isfinite(height):
-            norm = optimizer.step(loss, speed, most)
-        if not math.isfinite(norm):
-            raise LossNotFinite(
-                f"{type(self).__name__}.train: update {self.updates} must have a finite loss and "
-                f"gradient; the {name} loss is {height}, the norm of its gradient {norm}. Look at "
-                f"rewards and observations for what is not finite; else lower learning_rate."
-            )
-        return norm
+        """Take one step of the optimiser of a name; see `_step_down`."""
+        return self._step_down(self.optimizers[name], loss, name=name, rate=rate)
 
     def _target_is_due(self) -> bool:
         """Return whether target networks follow after the update that is being made."""
@@ -291,60 +266,29 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     # Saving ---------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
-
-        It is for the time between `train` and the next `collect`.
-        Tensors and arrays are the algorithm's own: save or copy them before the next `take`.
-        """
-        owed = self._owed
+    def _own_state(self) -> dict[str, Any]:
         return {
-            "trainer": {
-                "trainer": type(self).__name__,
-                "optimizer": self.config.optimizer,
-                "updates": self.updates,
-                "steps": self.steps,
-                "owed": [owed.numerator, owed.denominator],
-                "network": self.network.state_dict(),
-                "modules": {name: part.state_dict() for name, part in self.modules.items()},
-                "moments": {name: part.state_dict() for name, part in self.optimizers.items()},
-            },
-            "replay": self.replay.state_dict(),
-            "torch_random": self._random.state_dict(),
+            "owed": [self._owed.numerator, self._owed.denominator],
+            "modules": {name: part.state_dict() for name, part in self.modules.items()},
+            "moments": {name: part.state_dict() for name, part in self.optimizers.items()},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
-
-        Raises:
-            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
-                changed.
-            InvalidSamples: its replay is of another capacity; nothing was changed.
-        """
-        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
-        for name, mine in (
-            ("trainer", type(self).__name__),
-            ("optimizer", self.config.optimizer),
-            ("modules", sorted(self.modules)),
-        ):
-            saved = sorted(theirs[name]) if name == "modules" else theirs[name]
-            if saved != mine:
-                raise ForeignNetwork(
-                    f"{where}: the state has the {name} {saved!r}; here it is {mine!r}. Make the "
-                    f"algorithm with the same config."
-                )
-        check_network_state(self.network, theirs["network"], where)
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
+        saved, mine = sorted(theirs["modules"]), sorted(self.modules)
+        if saved != mine:
+            raise ForeignNetwork(
+                f"{where}: the state has the modules {saved!r}; here they are {mine!r}. Make the "
+                f"algorithm with the same config."
+            )
         for name, module in self.modules.items():
             check_network_state(module, theirs["modules"][name], where)
-        self.replay.load_state_dict(state["replay"])
-        self.network.load_state_dict(theirs["network"])
+
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         for name, module in self.modules.items():
             module.load_state_dict(theirs["modules"][name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(theirs["moments"][name])
-        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._owed = Fraction(*map(int, theirs["owed"]))
-        self._random.load_state_dict(state["torch_random"])
         self._seen.clear()
 
 

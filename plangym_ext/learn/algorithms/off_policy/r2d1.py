@@ -74,18 +74,10 @@ class R2D1(QLearning):
                 "Make it with that."
             )
 
-    def _make_replay(self, seed: int) -> SequenceReplay:
+    def _make_replay(self, options: dict[str, Any]) -> SequenceReplay:
         config = self.config
         return SequenceReplay(
-            config.capacity,
-            burn_in=config.burn_in,
-            length=config.length,
-            n_steps=config.n_steps,
-            discount=config.discount,
-            alpha=config.alpha if config.prioritized else None,
-            seed=seed,
-            frames=config.frames,
-            clip_reward=config.clip_reward,
+            config.capacity, burn_in=config.burn_in, length=config.length, **options
         )
 
     def _steps_of(self, batch: Batch) -> Any:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from plangym_ext.errors import ForeignNetwork, LossNotFinite
+from plangym_ext.errors import ForeignNetwork
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.config import RolloutConfig
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows, rollout_of
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
-from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
-from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments
 from plangym_ext.learn.transforms.rewards import RewardNormalizer
@@ -48,7 +44,6 @@ class RolloutAlgorithm(AgentAlgorithm):
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
         self.optimizer = flat_optimizer(self.network, self.config)
-        self._random = TorchRandom(seed)
         self._forward = forward_of(network)
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
@@ -168,68 +163,30 @@ class RolloutAlgorithm(AgentAlgorithm):
         Raises:
             LossNotFinite: it is not finite; nothing was changed.
         """
-        number = self.config.max_grad_norm
-        most = math.inf if number is None else at(number, self.updates)
-        # It clips, and takes no step where the norm is not finite.
-        norm = self.optimizer.descend(at(self.config.learning_rate, self.updates), most)
-        if not math.isfinite(norm):
-            raise LossNotFinite(
-                f"{type(self).__name__}.train: update {self.updates} must have a finite gradient; "
-                f"its norm is {norm}. Look at rewards and observations for what is not finite; "
-                f"else lower learning_rate."
-            )
+        norm = self._step_down(self.optimizer)
         self.updates += 1
         return norm
 
     # Saving ---------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimiser, counters and random stream; see `Algorithm.state_dict`.
-
-        What was taken and not trained on is not part of it. The tensors are the algorithm's
-        own: save or copy them before the next update.
-        """
+    def _own_state(self) -> dict[str, Any]:
         return {
-            "trainer": {
-                "trainer": type(self).__name__,
-                "optimizer": self.config.optimizer,
-                "updates": self.updates,
-                "steps": self.steps,
-                "network": self.network.state_dict(),
-                "moments": self.optimizer.state_dict(),
-                "rewards": None if self._rewards is None else self._rewards.state_dict(),
-            },
-            "torch_random": self._random.state_dict(),
+            "moments": self.optimizer.state_dict(),
+            "rewards": None if self._rewards is None else self._rewards.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
-
-        Raises:
-            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
-                changed.
-        """
-        theirs = state["trainer"]
-        where, mine = f"{type(self).__name__}.load_state_dict", self.state_dict()["trainer"]
-        for name in ("trainer", "optimizer"):
-            if theirs[name] != mine[name]:
-                raise ForeignNetwork(
-                    f"{where}: the state is of the {name} {theirs[name]!r}; here it is "
-                    f"{mine[name]!r}. Make the algorithm with the same config."
-                )
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
         rewards = theirs.get("rewards")
         if (rewards is None) != (self._rewards is None):
             raise ForeignNetwork(
                 f"{where}: the state {'lacks' if rewards is None else 'has'} moments of rewards. "
                 f"Make the algorithm with normalize_reward={rewards is not None}."
             )
-        check_network_state(self.network, theirs["network"], where)
-        self.network.load_state_dict(theirs["network"])
+
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         self.optimizer.load_state_dict(theirs["moments"])
         if self._rewards is not None:
-            self._rewards.load_state_dict(rewards)
-        self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
-        self._random.load_state_dict(state["torch_random"])
+            self._rewards.load_state_dict(theirs["rewards"])
         self._rows = None
 
 

@@ -1,0 +1,149 @@
+"""Scripts in interpreters that have imported torch, numba and gymnasium already.
+
+Importing these takes a script three seconds, which dozens of pages and programs would pay. A
+server imports them once and forks a child for each script. The child has imported nothing of this
+project; it runs the script as `__main__`, in a session of its own, and ends as interpreters do.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_IMPORTED = ("numpy", "gymnasium", "numba", "torch")
+_STREAMS = ("stdin", "stdout", "stderr")
+
+
+class Finished(NamedTuple):
+    """A script that has ended."""
+
+    pid: int
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class ScriptServer:
+    """Runs one script at a time; a context manager, which ends the server."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # what `select` says of the pipe has to be all there is
+            # Read when torch is loaded: small networks are computed by one thread.
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def __enter__(self) -> ScriptServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            pipe.close()
+        self._process.wait()
+
+    def run(
+        self,
+        script: Path,
+        arguments: Sequence[str] = (),
+        *,
+        folder: Path,
+        stdin: str = "",
+        env: dict[str, str] | None = None,
+        warnings_are_errors: bool = False,
+        timeout: float = 100.0,
+    ) -> Finished:
+        """Run a script in a folder and wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it took too long; it and its session are killed.
+        """
+        with tempfile.TemporaryDirectory() as streams:
+            paths = {name: str(Path(streams) / name) for name in _STREAMS}
+            Path(paths["stdin"]).write_text(stdin)
+            job = {
+                "argv": [str(script), *arguments],
+                "folder": str(folder),
+                "env": {**os.environ, **(env or {})},
+                "warnings_are_errors": warnings_are_errors,
+                "streams": paths,
+            }
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            pid = self._answer(60.0)
+            assert pid is not None, "the server of scripts does not answer"
+            returncode = self._answer(timeout)
+            if returncode is None:
+                os.killpg(pid, signal.SIGKILL)
+                self._answer(10.0)
+                raise subprocess.TimeoutExpired(job["argv"], timeout)
+            texts = [Path(paths[name]).read_text() for name in ("stdout", "stderr")]
+        return Finished(pid, returncode, *texts)
+
+    def _answer(self, seconds: float) -> int | None:
+        """Return the next number from the server; None if it does not come in time."""
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return int(self._process.stdout.readline()) if ready else None
+
+
+# In the server -------------------------------------------------------------------------
+
+
+def _serve() -> dict[str, Any] | None:
+    """Fork a child for each job; return the job in the child, and None at the end of jobs."""
+    before = {**os.environ}
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    # Some set variables when they are imported, by which others know that they have been.
+    added = {name: text for name, text in os.environ.items() if name not in before}
+    # Collections in children would write to, and so copy, all that the server has imported.
+    gc.freeze()
+    # Without a buffer, of which a child would have a copy with the jobs that follow.
+    with open(0, "rb", buffering=0, closefd=False) as jobs:
+        for line in iter(jobs.readline, b""):
+            if (pid := os.fork()) == 0:
+                job = json.loads(line)
+                return {**job, "env": {**added, **job["env"]}}
+            print(pid, flush=True)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    return None
+
+
+def _become(job: dict[str, Any]) -> None:
+    """Run the job's script as if this interpreter had been started for it."""
+    os.setsid()
+    for number, name in enumerate(_STREAMS):
+        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT
+        opened = os.open(job["streams"][name], flags, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["env"])
+    tempfile.tempdir = None  # TMPDIR may be another
+    if job["warnings_are_errors"]:
+        warnings.simplefilter("error")
+    sys.argv = job["argv"]
+    main = types.ModuleType("__main__")
+    main.__file__ = sys.argv[0]
+    sys.modules["__main__"] = main
+    code = compile(Path(sys.argv[0]).read_text(), sys.argv[0], "exec")
+    exec(code, vars(main))
+
+
+if __name__ == "__main__":
+    if (_job := _serve()) is not None:
+        _become(_job)
