@@ -74,6 +74,7 @@ class NetworkEvaluator:
                 f"NetworkEvaluator: temperature must be above 0; got {temperature}."
             )
         check_device(device, "NetworkEvaluator")
+        # Dropout, or statistics of a batch, would make a row depend on chance or on the others.
         self.network = network.to(device).eval()
         self.outputs, self.temperature, self.version = outputs, float(temperature), version
         self.device = torch.device(device)

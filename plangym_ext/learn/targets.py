@@ -42,6 +42,7 @@ def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> F
     After the last step comes 0 or, if the episode was cut, its value.
     """
     tail = value_after_last(record, discount)
+    # `[T, 1]`, as the functions of returns take `[T, B]`.
     rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
     found: Floats = rows[:, 0]
     return found

@@ -158,6 +158,7 @@ class ExpertIteration(AgentAlgorithm):
         params = masked(out.policy_logits, legal)
         target = self._tensor(batch["value"])
         known = ~target.isnan()  # a teacher may not know what a state is worth
+        # In units of the network's output, so that large returns do not outweigh the policy's loss.
         error = torch.where(known, (out.value - target.nan_to_num()) / self._scale, 0.0)
         return {
             "policy_loss": distribution.loss(params, self._tensor(batch["policy"])).mean(),

@@ -59,6 +59,7 @@ class CompiledLosses:
         self._dense = DenseNetwork(network, optimizer)
         distribution = network.distribution
         self._policy: Any = policy_losses.categorical
+        # An array in any case: kernels have one type of argument. The Gaussian's looks at none.
         self._bounds = np.zeros(1, np.int64)
         if isinstance(distribution, Gaussian):
             self._policy = policy_losses.gaussian

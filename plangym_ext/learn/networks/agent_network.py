@@ -183,6 +183,8 @@ class AgentNetwork(nn.Module):
             Heads with the leading axes of the inputs, and the carry after the last step.
         """
         lead = inputs.first.shape
+        # Layers but the recurrent ones take rows alone: steps are joined with them, and parted
+        # last.
         rows = inputs if len(lead) == 1 else flattened(inputs)
         rows = self._normalized(rows)
         first = inputs.first
@@ -192,6 +194,7 @@ class AgentNetwork(nn.Module):
             apart, own = self._through(
                 self.value_body, self.value_core, rows, carry, first, _OF_VALUE
             )
+            # The prefix keeps the names of both carries apart.
             kept |= own
             value = self.value_head(apart)[:, 0]
         out = self.output_of(self.heads(x), value)

@@ -72,6 +72,7 @@ class DenseLayers(nn.Sequential):
             result: torch.Tensor = plain.forward(x)
             return result
         layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        # A stack of one.
         weights, biases = (
             [getattr(layer, n)[None] for layer in layers] for n in ("weight", "bias")
         )

@@ -116,6 +116,7 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
         # The dict, not its tensors: weights that are replaced are found in it.
         yield functools.partial(_linear, module._parameters)
     elif not _only_casts(module):
+        # Not the module: a call of it looks for hooks, and there are none.
         yield module.forward
 
 
@@ -130,6 +131,7 @@ class _Scaled:
         self._memory = torch.empty(0)
 
     def __call__(self, obs: Any) -> Any:
+        # Autograd keeps what layers are shown, which the next call must not overwrite.
         if not torch.is_inference_mode_enabled():
             return self._encoder(obs)
         if self._memory.shape != obs.shape or self._memory.device != obs.device:

@@ -69,6 +69,7 @@ class TorchGroup(LearnerGroup, Closing):
                 store=distributed.FileStore(str(path), size),
                 rank=rank,
                 world_size=size,
+                # None would be a default of torch: some minutes.
                 timeout=timedelta(days=1) if timeout is None else timedelta(seconds=timeout),
             )
             # From here on there is a group to leave: `close` before this has nothing to do.

@@ -75,6 +75,7 @@ class FrameObs:
 
     def _bytes(self, obs: Ndarray) -> npt.NDArray[np.uint8]:
         """Return `[N, B, F, bytes of a frame]`."""
+        # Bytes: one kernel compares frames of any dtype, and NaN is like itself.
         flat = np.ascontiguousarray(obs).reshape(*obs.shape[:2], self._stack, -1)
         return flat.view(np.uint8)
 

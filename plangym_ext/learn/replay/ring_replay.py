@@ -183,6 +183,7 @@ class RingReplay(ABC):
         try:
             rng = json.loads(state["rng"])
             if "ring" in state:
+                # New ones: what is here may be of other shapes, and stays if the state is refused.
                 ring, priorities = self._remake(StepForm.from_text(state["form"]), state)
                 ring.load_state_dict(state["ring"])
                 if priorities is not None:

@@ -21,6 +21,7 @@ def joined_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = None
         elif name == "envs":  # widths may differ
             found[name] = stacked_rows([row for part in parts for row in part])
+        # Leaves of something nested, each `[b, ...]`.
         elif isinstance(first, list):
             found[name] = [np.concatenate(leaf) for leaf in zip(*parts, strict=True)]
         else:

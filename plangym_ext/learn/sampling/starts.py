@@ -234,6 +234,7 @@ class UnsureStarts(Starts):
         self._value = value
         self._sharpness = finite_between(f"{name}: sharpness", sharpness, 0.0, 100.0)
         self._spread = finite_between(f"{name}: spread", spread, 0.0, 1.0)
+        # Infinite until an episode began there: such states are ranked first.
         self.errors = np.full(len(states), np.inf)
 
     def weights(self) -> npt.NDArray[np.float64]:

@@ -81,6 +81,7 @@ class A2CConfig(PolicyConfig):
         advantages: what they are estimated from; see `AdvantageConfig`.
     """
 
+    # Optimiser and rate of OpenAI's Baselines.
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
     gae_lambda: float = 1.0

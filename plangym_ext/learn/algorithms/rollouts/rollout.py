@@ -186,6 +186,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     final = torch.zeros(truncated.shape, dtype=bootstrap.dtype, device=bootstrap.device)
     if not bool(truncated.any()):
         return bootstrap, final
+    # A row with both flags is terminated; rows that wait have flags of nothing.
     wanted = truncated & ~read.tensor(tree["terminated"]) & valid
     if not bool(wanted.any()):
         return bootstrap, final
@@ -195,6 +196,8 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
         index = wanted.nonzero(as_tuple=True)
         final[index] = value_of(network, _at(after, index), None)
         return bootstrap, final
+    # Recurrent: the carry of each ending is that of its own step, so the fragment is gone through
+    # up to there, from one such step to the next.
     begin = 0
     for t in wanted.any(dim=1).nonzero()[:, 0].tolist():
         # The carry after step t: that of the final observations of step t.

@@ -60,6 +60,7 @@ class RemoteActor:
 
     def __init__(self, maker: RemoteActorMaker) -> None:
         self._maker = maker
+        # Asked for before there is shared memory to write it to, too.
         self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
         self._venv = maker.make_venv(maker.rows)
         check_vector_env(self._venv, "WorkerSampler")
