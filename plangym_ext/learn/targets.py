@@ -127,6 +127,7 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
             "plans have none. Pass final_value to the record."
         )
     # The search's value of the last state is r + gamma V of what follows, solved for V.
+    # With a discount of 0 nothing reads what follows.
     return (last - reward) / discount if discount > 0.0 else 0.0
 
 

@@ -79,6 +79,7 @@ class ExpertIteration(AgentAlgorithm):
         value = info["expert_value"].to_ndarray(copy=False)
         if self.config.value_target == "return":
             value = self._returned(tree)
+        # `[T, B, ...]` each; rows that waited are left out when they are added.
         rows = {**shown_rows(tree), "policy": info["expert_policy"].to_ndarray(copy=False)}
         valid = tree["valid"].to_ndarray(copy=False)
         self.replay.add(valid_rows(rows | {"value": value}, valid))

@@ -98,6 +98,7 @@ class AgentNetwork(nn.Module):
         num_actions = self.distribution.num_actions
         if "q" in config.heads and num_actions is None:
             raise _no_q_head(action_space)
+        # A value alone has the one body that there is.
         self._value_apart = (
             not config.shared_body and "value" in config.heads and len(config.heads) > 1
         )
@@ -108,6 +109,7 @@ class AgentNetwork(nn.Module):
             1 if "value" in config.heads and not self._value_apart else 0,
             num_actions or 0 if "q" in config.heads else 0,
         ]
+        # One layer for all heads, of as many columns as they have numbers.
         self.heads: Any = nn.Linear(width, sum(self._widths))
         self.log_std: nn.Parameter | None = None
         order = None

@@ -44,6 +44,7 @@ class QuickForward:
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(network.body.parts[0])
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
+        # Empty where heads share the body: the value is then a column of them.
         self._value: list[Layer] = []
         if network.value_body is not None and network.value_head is not None:
             self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]

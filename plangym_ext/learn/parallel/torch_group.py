@@ -88,6 +88,7 @@ class TorchGroup(LearnerGroup, Closing):
         """Bring tensors to those of learner 0, in place."""
         with self._exchange():
             for tensor in tensors:
+                # One after the other, in the order in which all learners name them.
                 torch.distributed.broadcast(tensor, 0)
 
     def rows(self, mine: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

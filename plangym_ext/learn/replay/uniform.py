@@ -45,6 +45,7 @@ class Ring:
     def check(self, samples: Mapping[str, Any]) -> int:
         """Return the number of rows in `samples`, or say why they cannot be added."""
         arrays = dict(leaves(samples))
+        # -1: a number without an axis has no rows.
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
         if len(set(lengths.values())) != 1 or -1 in lengths.values():
             raise InvalidSamples(

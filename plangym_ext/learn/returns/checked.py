@@ -90,6 +90,7 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
             rated, minus that under the policy that played.
         clip: the largest ratio; None for no limit.
     """
+    # Written so that NaN is refused as well.
     if clip is not None and not clip > 0:
         raise InvalidOption(f"{where}: {name} must be positive, or None for none; got {clip!r}.")
     xp = namespace_of(rows.reward)

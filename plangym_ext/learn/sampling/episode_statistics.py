@@ -100,6 +100,7 @@ class EpisodeSums:
             row): "step" and "row" int64, "return" and "discounted_return" float64, "length"
             int64, "terminated" bool. Fresh.
         """
+        # A line for every step: each may end an episode.
         if len(self._out) < reward.size:
             self._out = np.empty((reward.size, 6))
         count = count_episodes(

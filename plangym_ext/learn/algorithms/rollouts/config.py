@@ -172,6 +172,7 @@ class PPOConfig(PolicyConfig):
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
     clip: Number = 0.2
     value_clip: Number | None = None
+    # Epochs, batches and clip are those of Stable-Baselines3.
     epochs: int = 10
     batch_size: int = 64
     minibatch: str = "step"

@@ -108,8 +108,8 @@ class Columns:
         """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
         start, stop = self._rows.start, self._rows.stop
         end = first + (num_steps or self.num_steps)
+        # A slice of rows that goes on into the padding, where row T is.
         return [
-            # A slice of rows that goes on into the padding, where row T is.
             leaf[first:end].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
         ]
 
