@@ -53,6 +53,7 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
         raise InvalidAnswer(
             f"{name}.step: must return (action, info, carry); got {_kind(answer)}. Return an Acted."
         )
+    # A plain tuple will do, too.
     acted = Acted(*answer)
     check_actions(acted.action, action_space, num_rows, name)
     _check_info(name, acted.info, num_rows)

@@ -92,4 +92,5 @@ class MultiCategorical(Distribution):
         return [(part, params[..., low:high]) for part, low, high in ends]
 
     def _joined(self, columns: list[Any]) -> Any:
+        # `[B, K]`, in the shape of the space's array.
         return np.stack(columns, axis=1).reshape(-1, *self.shape)

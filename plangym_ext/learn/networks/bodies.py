@@ -147,6 +147,7 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
         if board or i > 1:
             layer = nn.Conv2d(before, after, 3, padding=1)
         else:
+            # Padded, so that an image shrinks by its stride exactly where that divides it.
             kernel, stride = ((8, 4), (4, 2))[i]
             layer = nn.Conv2d(before, after, kernel, stride, padding=stride // 2)
         layers += [layer, _ACTIVATIONS[config.activation]()]

@@ -205,4 +205,5 @@ def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
     """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
     if isinstance(rows, Mapping):
         return {name: valid_rows(part, valid) for name, part in rows.items()}
+    # A mask of the first two axes makes one of them.
     return rows[valid]

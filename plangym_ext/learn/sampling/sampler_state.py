@@ -35,6 +35,7 @@ def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[
     Raises:
         ForeignCheckpoint: it is of another number of rows.
     """
+    # Of all that is saved this is an array for every kind of agent and env.
     saved = len(state["first"])
     if saved != ranges[-1].stop:
         raise ForeignCheckpoint(

@@ -31,6 +31,7 @@ def forked_rows(
         `[1, N k]` single steps, all of which count.
     """
     device, count = rollout.value.device, forks.num_branches
+    # `[H, N k]`, `[N k]` and `[N k]`.
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
     # `[N, k]`: the branches of a state lie side by side.
     returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)

@@ -147,11 +147,13 @@ def rollout_of(
         )
     read = _Reader(tree, network)
     shown = read.shown()
+    # Likelihoods are of what was drawn, and not of what the bounds made of it.
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
     valid = read.tensor(tree["valid"])
     with torch.no_grad():
         bootstrap, final = _values_of_ends(read, forward or network, shown, valid)
     truncated = read.tensor(tree["truncated"])
+    # None, where all rows count, is quicker in all that follows.
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
     return Rollout(
@@ -316,4 +318,5 @@ class _Reader:
         if isinstance(found, ArrayDict):
             arrays = [leaf for _, leaf in found.leaves()]
         tensors = (torch.from_numpy(array.to_ndarray(copy=False)) for array in arrays)
+        # The leaves of the tree are in the order of the carry's own.
         return mapped(lambda _: next(tensors).to(self._device), self._carry_of_one)

@@ -53,4 +53,5 @@ def _arrays(part: Any) -> tuple[Any, Any]:
     if not isinstance(advantage, np.ndarray):
         advantage = advantage.cpu().numpy()
         valid = None if valid is None else valid.cpu().numpy()
+    # `[N, 1]` of single steps: moments are taken of `[T, B]`.
     return advantage.reshape(len(advantage), -1), valid

@@ -106,6 +106,7 @@ class Actor:
     def _show_first_legal(self) -> None:
         legal = self._columns.legal
         if legal is not None:
+            # Row T, which is the first one of the next fragment.
             legal[-1] = True if self._first_legal is None else self._first_legal
 
     # A fragment -------------------------------------------------------------------------
