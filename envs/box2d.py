@@ -176,6 +176,7 @@ class CarPlayback(Box2DPlayback):
     def prepare(self, carried: Any) -> None:
         """Put an empty world in place, and the colours of the episode before."""
         _new_world(self._env)
+        # None are carried where the reset draws them.
         for name, colour in zip(_CAR_COLOURS, carried or (), strict=False):
             setattr(self._env, name, colour)
 
@@ -238,6 +239,7 @@ class KinematicPart(StatePart):
         generator_at = offset
         origin, offset = get_block(buffer, offset + RNG_BYTES)
         scene, offset = get_block(buffer, offset)
+        # After the same reset the terrain is this very one.
         if origin != self._recorder.origin:
             with self._recorder.playback.unseen():
                 self._recorder.begin(origin)
@@ -335,7 +337,7 @@ class _WalkerScene(_Scene):
         return self.env.joints
 
     def own(self) -> Any:
-        # Upper and lower legs in turn; the lower ones alone count their contacts.
+        # Upper and lower legs in turn; the lower ones alone note their contacts.
         return [leg.ground_contact for leg in self.env.legs[1::2]]
 
     def set_own(self, own: Any) -> None:

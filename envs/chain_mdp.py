@@ -130,6 +130,7 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
                 f"ChainMDPEnv.set_state: expected a cell in [0, {self.n}]; got {cell}. "
                 "Pass a row from get_state of an env with this n."
             )
+        # The last check, before anything is changed.
         self._rng.check(self.np_random, data[_CELL_BYTES:], "ChainMDPEnv.set_state")
         self._rng.restore(self.np_random, memoryview(data), _CELL_BYTES)
         self.cell = cell

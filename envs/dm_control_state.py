@@ -52,6 +52,7 @@ class ModelArrays:
         at = 0
         for now, loaded in zip(self._now, self._loaded, strict=True):
             count = int.from_bytes(changes[at : at + 4], "little")
+            # Four bytes for the count; for each change four of the index and eight of the word.
             if at + 4 + 12 * count > len(changes):
                 raise DamagedState("dm_control: the changes of the model are cut off")
             where = np.frombuffer(changes, np.uint32, count, at + 4)
@@ -60,6 +61,7 @@ class ModelArrays:
             if count and where.max() >= len(now):
                 raise DamagedState("dm_control: a change lies outside of the model")
             now[:] = loaded
+            # A copy is aligned to eight bytes; where it lies in the row need not be.
             now[where] = words.copy().view(np.uint64)
 
     def digest(self) -> str:

@@ -162,6 +162,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def _has_line(self, cell: int) -> bool:
         """Return whether a stone is part of a line of its colour."""
         row, column = divmod(cell, self.columns)
+        # Through this stone alone: any other line would have ended the game before.
         for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
             count = 1 + self._run(row, column, down, right) + self._run(row, column, -down, -right)
             if count >= self.length:

@@ -80,6 +80,7 @@ class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):
         direction = check_action("Slide2048Env.step", action, 4)
         self._check_ready("step")
         cells, reward = self._slid(direction)
+        # A slide that moves nothing draws nothing.
         if cells != self._cells:
             self._cells = cells
             self._add_tile()

@@ -120,9 +120,11 @@ class BlackjackPart(StatePart):
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write generator and hands."""
         env = self._env
+        # 1 to 10, a byte each.
         cards = bytes(env.player + env.dealer)
         start = offset + self._layout.size + RNG_BYTES
         stop = start + len(cards)
+        # Before anything is written: the row is captured again with more room.
         if stop > end:
             raise StateTooWide(stop - end)
         self._layout.pack_into(

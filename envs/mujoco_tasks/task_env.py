@@ -44,6 +44,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         seen = self._observation()
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, seen.shape, seen.dtype)
         limits = self.model.actuator_ctrlrange.astype(np.float32)
+        # MuJoCo's range of an actuator without limits is [0, 0].
         limits[self.model.actuator_ctrllimited == 0] = -np.inf, np.inf
         self.action_space = gym.spaces.Box(limits[:, 0], limits[:, 1], dtype=np.float32)
 
@@ -63,6 +64,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         self.data.ctrl[:] = action
         mujoco.mj_step(self.model, self.data, nstep=self.frame_skip)
         if task.contact_forces:
+            # `mj_step` leaves contact forces out.
             mujoco.mj_rnePostConstraint(self.model, self.data)
         if task.derives_after:
             mujoco.mj_step1(self.model, self.data)
@@ -71,6 +73,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         ended = task.terminated(after)
         info = {name: np.array(values[0])[()] for name, values in infos.items()}
         terminated = ended is not None and bool(ended[0])
+        # A copy: the task may have returned views of the simulation, which moves on.
         return np.array(task.observation(after)[0]), rewards[0], terminated, False, info
 
     def render(self) -> Any:

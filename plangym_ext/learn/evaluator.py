@@ -74,6 +74,7 @@ class NetworkEvaluator:
                 f"NetworkEvaluator: temperature must be above 0; got {temperature}."
             )
         check_device(device, "NetworkEvaluator")
+        # Dropout, or statistics of a batch, would make a row depend on chance or on the others.
         self.network = network.to(device).eval()
         self.outputs, self.temperature, self.version = outputs, float(temperature), version
         self.device = torch.device(device)
@@ -175,9 +176,11 @@ class NetworkEvaluator:
 
     def _answer(self, out: NetworkOutput) -> tuple[Any, Any]:
         """Return logits of the prior, or None, and values, or None."""
+        # Once: a network has the same heads in every call.
         if self._kind is None:
             self._kind = self._checked_kind(out)
         if self._kind == "q":
+            # Q values are the logits of the prior, and the best of them is the value.
             return out.q, out.q.amax(dim=1)
         # Logits over actions that are not Discrete are no prior.
         logits = out.policy_logits if self._discrete and self._kind != "value" else None
@@ -189,6 +192,7 @@ class NetworkEvaluator:
         there = {name: part for name, part in there.items() if part is not None}
         wanted = self.outputs
         if wanted == "auto":
+            # What there is of policy and value, in this order; Q values only where neither is.
             wanted = "-".join(name for name in there if name != "q") or "q"
         if not there.keys() >= set(wanted.split("-")):
             raise InvalidOption(

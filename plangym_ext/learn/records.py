@@ -66,6 +66,7 @@ class EpisodeRecord:
     @property
     def return_(self) -> float:
         """The undiscounted sum of rewards."""
+        # One by one, as they were earned: numpy adds in pairs, which may round otherwise.
         return float(sum(self.rewards.tolist()))
 
 
@@ -165,6 +166,7 @@ class EpisodeRecorder:
             root_values=np.array([plan.value for plan in plans], np.float64),
             # None if a single plan has none: targets are of all steps or of none.
             policies=_stacked([plan.weights for plan in plans]),
+            # Counts of what was drawn say nothing of what is good: they are no target.
             visits=_stacked([plan.visits if plan.chosen_by_visits else None for plan in plans]),
             q=_stacked([plan.q for plan in plans]),
             # The mask of the last observation belongs to an action that was never taken.

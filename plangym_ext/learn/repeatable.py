@@ -14,6 +14,7 @@ from plangym_ext.learn.torch_extra import torch
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's generator, and put it back as it was when the block ends."""
+    # On the CPU alone: to fork the generators of GPUs would start CUDA.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -48,6 +49,7 @@ class TorchRandom:
             try:
                 yield
             finally:
+                # Also after an error: what was drawn until then was drawn.
                 self._state = torch.random.get_rng_state()
 
     def state_dict(self) -> Any:

@@ -93,6 +93,7 @@ def _check_seal(path: Path) -> None:
         seal, digest = file.read(len(_SEAL)), file.read()
         if seal != _SEAL:
             raise ValueError("its end is no seal: it was written by something else, or cut short")
+        # Of all but the digest itself: the name of the seal is covered, too.
         if _digest(file, size - _DIGEST_BYTES) != digest:
             raise ValueError("its bytes do not fit its seal")
 
@@ -106,6 +107,7 @@ def _packed(value: Any) -> Any:
         # A copy only where torch takes nothing else: large arrays would not fit in twice.
         fits = value.flags.c_contiguous and value.flags.writeable and value.ndim
         return {_ARRAY: torch.from_numpy(value if fits else np.array(value, order="C"))}
+    # Pickled, numpy's scalars would be objects that `weights_only` refuses.
     if isinstance(value, np.generic):
         return value.item()
     return value
@@ -123,4 +125,5 @@ def _unpacked(value: Any) -> Any:
 
 def tensors_of(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return a `state_dict` out of arrays by name."""
+    # Copies: a tensor shares the memory that it is made of.
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

@@ -137,6 +137,7 @@ class _KeptSteps(Kept):
     def put(self, carry: Any, action: Any) -> None:
         """Keep a carry (None: there is none) and the actions of a plan."""
         self._steps, self.rewards = (carry, action), None
+        # No row is in its first step any more, until `forget` says so.
         self._first = np.zeros(num_rows(action), np.bool_)
 
     def taken(self, batch: int) -> tuple[Any, Any, Any, Any] | None:
@@ -169,6 +170,7 @@ def _told(info: dict[str, Any], row: int) -> dict[str, Any]:
     """Return the fields of one plan that the infos of a step tell."""
     q, weights, value = (info.get(name) for name in ("q", "probabilities", "value"))
     if value is None:
+        # Long enough to be indexed by the row.
         value = np.full(row + 1, np.nan) if q is None else q.max(axis=1)
     return {
         "value": float(value[row]),

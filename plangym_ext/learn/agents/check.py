@@ -39,10 +39,12 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
     """
     name = _checked_name(agent)
     num_rows = at_least("check_agent: num_rows", num_rows, 1)
+    # First: a network of other spaces would fail somewhere inside.
     if hasattr(agent, "check_spaces"):
         agent.check_spaces(venv.single_observation_space, venv.single_action_space)
     carry = agent.initial_carry(num_rows)
     _check_rows(f"{name}.initial_carry({num_rows})", carry, num_rows)
+    # A copy: an agent that writes to what it is given would change both.
     before = None if carry is None else mapped(np.copy, carry)
     action_space = venv.single_action_space
     inputs = example_inputs(venv.single_observation_space, action_space, num_rows, noise)
@@ -51,6 +53,7 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
         raise InvalidAnswer(
             f"{name}.step: must return (action, info, carry); got {_kind(answer)}. Return an Acted."
         )
+    # A plain tuple will do, too.
     acted = Acted(*answer)
     check_actions(acted.action, action_space, num_rows, name)
     _check_info(name, acted.info, num_rows)
@@ -98,6 +101,7 @@ def check_actions(action: Any, space: spaces.Space[Any], num_rows: int, agent: s
     for leaf, part in zip(layout.leaves, parts, strict=True):
         rows = np.asarray(part)
         wanted = (num_rows, *leaf.shape)
+        # float64 serves a space of float32; numbers with a fraction do not serve one of integers.
         if rows.shape != wanted or not np.can_cast(rows.dtype, leaf.dtype, "same_kind"):
             raise InvalidAnswer(
                 f"{agent}.step: actions{leaf.name} must be {wanted} {leaf.dtype}, one row per "
@@ -153,6 +157,7 @@ def _check_carry(name: str, before: Any, given: Any, returned: Any) -> None:
     if before is None:
         return
     for old, now in zip(leaves(before), leaves(given), strict=True):
+        # A carry may hold NaN, which is unlike itself.
         if not np.array_equal(old, now, equal_nan=old.dtype.kind == "f"):
             raise InvalidAnswer(
                 f"{name}.step: the carry that it is given must not be changed, since a sampler "

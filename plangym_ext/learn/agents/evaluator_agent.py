@@ -70,6 +70,7 @@ class EvaluatorAgent(Agent):
         out = self.evaluator.ask(inputs.obs)
         if out.value is None and out.q is None:
             return super().value(inputs, carry)
+        # Of Q values alone the best is what a state is worth.
         return out.q.max(axis=1) if out.value is None else out.value
 
     def _distribution(self) -> Distribution:
@@ -116,5 +117,6 @@ class EvaluatorAgent(Agent):
 def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
     """Return the actions, but the others in the rows that are True."""
     for mine, theirs in zip(leaves(actions), leaves(others), strict=True):
+        # In place, as distributions return fresh actions.
         mine[where] = theirs[where]
     return actions

@@ -78,6 +78,7 @@ def example_inputs(
     rows = []
     for leaf in layout.leaves:
         low, high = (np.asarray(bound) for bound in leaf.bounds)
+        # 0, or what the bounds allow next to it.
         least = np.clip(np.zeros(leaf.shape), low, high).astype(leaf.dtype)
         rows.append(np.repeat(least[None], num_rows, axis=0))
     return first_inputs(layout.join(tuple(rows)), action_space, num_rows, noise=noise)

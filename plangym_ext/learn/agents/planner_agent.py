@@ -90,6 +90,7 @@ def _told(plans: list[Plan]) -> dict[str, Any]:
         "model_steps": np.array([plan.budget.model_steps for plan in plans], np.int64),
     }
     weights = [plan.weights for plan in plans if plan.weights is not None]
+    # Of all rows or of none: an array has a number everywhere.
     if len(weights) == len(plans):
         info["weights"] = np.stack(weights).astype(np.float32)
     return info

@@ -55,6 +55,7 @@ class PolicyAgent(NetworkAgent):
                 )
             params = out.policy_logits.numpy()
         refuse_infinite(params, type(self).__name__, "numbers of the policy")
+        # After the check, which is to see what the network said.
         params = masked(params, inputs.legal)
         if self.mode == "eval":
             action = self.distribution.greedy(params)
@@ -65,6 +66,7 @@ class PolicyAgent(NetworkAgent):
 
     def state_dict(self) -> dict[str, Any]:
         """Return "version", "exploration", and the weights as arrays by name."""
+        # An array, as weights travel in shared memory.
         return {**super().state_dict(), "exploration": np.array(self.exploration)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

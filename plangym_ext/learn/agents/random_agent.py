@@ -41,6 +41,7 @@ def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt
     else:
         low, high = leaf.bounds
         low, high = (np.broadcast_to(bound, leaf.shape).ravel() for bound in (low, high))
+        # Both bounds are elements of the space.
         rows = low + np.floor(noise.uniform(count) * (high - low + 1))
     return rows.astype(leaf.dtype).reshape(-1, *leaf.shape)
 
@@ -48,6 +49,7 @@ def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt
 def legal_index(uniform: npt.NDArray[Any], legal: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Return `[B]`, which action of those that a row allows; of all where it allows none."""
     allowed = legal | ~legal.any(axis=1, keepdims=True)
+    # The first place at which the count of allowed actions comes to a number is allowed itself.
     wanted = np.floor(uniform * allowed.sum(axis=1)) + 1
     return np.argmax(allowed.cumsum(axis=1) == wanted[:, None], axis=1)
 
@@ -61,9 +63,11 @@ def _in_box(space: spaces.Box, noise: Noise, count: int) -> npt.NDArray[np.float
     both, neither = below & above, ~below & ~above
     start = np.where(below, low, np.where(above, high, 0.0))
     with np.errstate(over="ignore", invalid="ignore"):
+        # Whole numbers are rounded down at the end, so the upper bound needs a width of its own.
         width = np.where(both, high - low + whole, 1.0)
         rows = np.where(both, start + uniform * width, start)
     if not both.all():
+        # Exponential, away from the only bound; 1 - u is never 0.
         tail = -np.log1p(-uniform) * np.where(below, 1.0, -1.0)
         rows = np.where(both, rows, start + np.where(neither, noise.normal(count), tail))
     return np.floor(rows) if whole else np.clip(rows, low, high)

@@ -59,6 +59,7 @@ class CompiledLosses:
         self._dense = DenseNetwork(network, optimizer)
         distribution = network.distribution
         self._policy: Any = policy_losses.categorical
+        # An array in any case: kernels have one type of argument. The Gaussian's looks at none.
         self._bounds = np.zeros(1, np.int64)
         if isinstance(distribution, Gaussian):
             self._policy = policy_losses.gaussian
@@ -85,6 +86,7 @@ class CompiledLosses:
         distribution = self._network.distribution
         if isinstance(distribution, Gaussian):
             return np.ascontiguousarray(distribution.units.scaled_tensor(action).numpy())
+        # `[N, K]`, from 0 in each part, wherever its space begins.
         index = action.reshape(len(action), -1).long().numpy()
         parts = getattr(distribution, "parts", [distribution])
         return np.ascontiguousarray(index - [part.start for part in parts])
@@ -96,9 +98,11 @@ class CompiledLosses:
         params = masked(params, part.legal)
         advantage = part.advantage
         if terms.normalize:
+            # A copy: a minibatch is a view of rows that are the caller's.
             advantage = advantage.copy()
             policy_losses.standardize(advantage, 1e-6)
         d_params, d_value = np.empty_like(params), np.empty_like(value)
+        # Kernels know no None: a negative limit is none.
         clip, value_clip = (-1.0 if c is None else c for c in (terms.clip, terms.value_clip))
         policy_loss, entropy, kl = self._policy(
             params,

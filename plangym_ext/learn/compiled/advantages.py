@@ -32,11 +32,14 @@ def gae(
         lam: λ.
         out: `[T, B]` float32, written.
     """
+    # Factors of the rewards' dtype: with float64 ones every sum would be rounded otherwise.
     kind = reward.dtype.type
     discount, decay = kind(gamma), kind(gamma * lam)
     for b in range(reward.shape[1]):
         following, advantage = bootstrap[b], kind(0)
         for t in range(reward.shape[0] - 1, -1, -1):
+            # First: a row with both flags bootstraps nothing. Either way the advantages of the next
+            # rows belong to another episode.
             if terminated[t, b]:
                 following, advantage = kind(0), kind(0)
             elif truncated[t, b]:
@@ -44,4 +47,5 @@ def gae(
             delta = reward[t, b] + discount * following - value[t, b]
             advantage = delta + decay * advantage
             out[t, b] = advantage
+            # Of row t - 1 it is what follows.
             following = value[t, b]

@@ -22,6 +22,7 @@ def _add_product(a: Any, b: Any, out: Any) -> None:
     width = b.shape[1]
     for n in range(0, rows - 1, 2):  # two rows at a time: what is read of b serves both
         k = 0
+        # Four products at a time: a row of the output is read and written once for them.
         while k + 4 <= inner:
             a0, a1, a2, a3 = a[n, k], a[n, k + 1], a[n, k + 2], a[n, k + 3]
             c0, c1, c2, c3 = a[n + 1, k], a[n + 1, k + 1], a[n + 1, k + 2], a[n + 1, k + 3]
@@ -35,6 +36,7 @@ def _add_product(a: Any, b: Any, out: Any) -> None:
             for m in range(width):
                 out[n, m] += a0 * b[rest, m]
                 out[n + 1, m] += c0 * b[rest, m]
+    # The last row alone, in the very order of additions: a row does not depend on its neighbour.
     if rows % 2:
         n, k = rows - 1, 0
         while k + 4 <= inner:
@@ -62,6 +64,7 @@ def _narrow(x: Any, weight: Any, bias: Any, out: Any) -> None:
     inner = x.shape[1]
     for n in range(x.shape[0]):
         for m in range(weight.shape[0]):
+            # A zero of the bias's dtype: a literal would make the sums float64.
             s0 = s1 = s2 = s3 = bias[m] - bias[m]
             k = 0
             while k + 4 <= inner:
@@ -89,6 +92,7 @@ def affine(x: Any, weight: Any, bias: Any, turned: Any, out: Any) -> None:
     if weight.shape[0] < NARROW:
         _narrow(x, weight, bias, out)
         return
+    # So that the inner loop of the product runs along rows of both.
     _transpose(weight, turned)
     for n in range(x.shape[0]):
         for m in range(weight.shape[0]):
@@ -111,6 +115,7 @@ def affine_gradient(x: Any, d_out: Any, turned: Any, d_weight: Any, d_bias: Any)
     for n in range(d_out.shape[0]):
         for m in range(d_out.shape[1]):
             d_bias[m] += d_out[n, m]
+    # The inner loop runs along the wider of the two: short ones become no vector instructions.
     if x.shape[1] < d_out.shape[1]:
         turned[:] = 0
         _add_product(x.T, d_out, turned)

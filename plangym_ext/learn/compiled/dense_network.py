@@ -34,6 +34,7 @@ def has_dense_layers(network: Any) -> bool:
     known = (nn.Linear, nn.Tanh, nn.ReLU)
     return (
         not any(list(body.parts.parameters()) for body in bodies)
+        # Noisy and normalising layers have gradients that are not written here.
         and all(isinstance(layer, known) for body in bodies for layer in body.dense)
         and all(
             part.dtype == torch.float32 and part.device.type == "cpu" and part.requires_grad
@@ -70,12 +71,14 @@ class DenseNetwork:
         self._tapes = tape, value_tape
         out = self._heads.forward(tape[-1])
         if self._value_head is None:
+            # Heads on one body are one layer, whose last column is the value.
             params, value = out[:, :-1], np.ascontiguousarray(out[:, -1:])
         else:
             params, value = out, self._value_head.forward(value_tape[-1])
         if self._scale != 1:
             value *= self._scale
         if self._log_std is not None:
+            # Deviations that no observation changes: the same in all rows.
             free = np.broadcast_to(self._log_std[0], (len(x), len(self._log_std[0])))
             params = np.concatenate([params, free], axis=1)
         return np.ascontiguousarray(params), value
@@ -84,9 +87,11 @@ class DenseNetwork:
         """Write the gradient of all weights, given those of what `forward` returned last."""
         tape, value_tape = self._tapes
         if self._scale != 1:
+            # Not in place: it is the caller's.
             d_value = d_value * self._scale
         if self._log_std is not None:
             size = len(self._log_std[0])
+            # One parameter serves all rows, so its gradient is the sum over them.
             np.add.reduce(d_params[:, -size:], axis=0, out=self._log_std[1])
             d_params = d_params[:, :-size]
         if self._value_head is None or self._value_body is None:
@@ -167,6 +172,7 @@ class _Body:
 
     def __init__(self, modules: Any, layer: _Layers) -> None:
         found = list(modules)
+        # Linear layers and activations in turn, as `dense_layers` makes them without normalisation.
         self._layers = [layer(module) for module in found[::2]]
         self._tanh = [isinstance(module, nn.Tanh) for module in found[1::2]]
 
@@ -175,6 +181,7 @@ class _Body:
         tape = [x]
         for layer, tanh in zip(self._layers, self._tanh, strict=True):
             out = layer.forward(tape[-1])
+            # In place: gradients are worked out of what an activation puts out alone.
             tape.append(np.tanh(out, out=out) if tanh else np.maximum(out, 0, out=out))
         return tape
 

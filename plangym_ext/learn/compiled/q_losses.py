@@ -28,6 +28,7 @@ def q_errors(
     """
     count = len(index)
     loss = total = 0.0
+    # Actions that were not played have no part in the loss.
     d_q[:] = 0
     for n in range(count):
         value = q[n, index[n]]
@@ -36,10 +37,12 @@ def q_errors(
         errors[n] = size
         total += value
         slope = error
+        # NaN is not above 1: it takes the other branch, and shows in the loss.
         if huber and size > 1:
             slope = error / size
             loss += weight[n] * (size - 0.5)
         else:
             loss += weight[n] * 0.5 * size * size
+        # A mean over the rows: weights are at most 1 as they come, and are not normalised here.
         d_q[n, index[n]] = weight[n] * slope / count
     return loss / count, total / count

@@ -50,6 +50,7 @@ class CompiledQ:
         q = self.q(features)
         d_q, errors = np.empty_like(q), np.empty(len(q), np.float32)
         loss, mean = q_errors(q, index, target, weight, huber, d_q, errors)
+        # Else nothing is left: the caller looks at the loss first, and takes no step.
         if np.isfinite(loss):
             self._dense.backward(d_q * self._scale)
         return QLoss(loss, mean, errors)
@@ -60,6 +61,7 @@ def can_compile_q(network: Any) -> bool:
     return (
         has_dense_layers(network)
         and type(network.heads) is nn.Linear
+        # Q values alone: other heads would be columns of the same layer.
         and network.heads.out_features == network.distribution.num_actions
         and network.has_q
         and not network.has_value

@@ -60,7 +60,9 @@ def draw(params: Any, noise: Any, least: float, most: float, action: Any, log_pr
             log_std = min(max(params[n, width + d], least), most)
             x = params[n, d] + math.exp(log_std) * noise[n, d]
             action[n, d] = math.tanh(x)
+            # log(1 + exp(-2 x)), with an exponent that is never positive.
             softplus = max(-2.0 * x, 0.0) + math.log1p(math.exp(-abs(2.0 * x)))
+            # log(1 - tanh(x)^2) in this form is finite where float32's tanh is 1 exactly.
             density += log_std + 2.0 * (_LOG_2 - x - softplus)
             density += 0.5 * noise[n, d] * noise[n, d] + _HALF_LOG_2PI
         log_prob[n] = -density
@@ -96,6 +98,8 @@ def draw_gradient(
             # The log density has -log(1 - tanh(x)^2) in it, whose slope is 2 tanh(x).
             d_x = d_action[n, d] * (1.0 - a * a) + d_log_prob * 2.0 * a
             d_params[n, d] = d_x
+            # As torch's clamp: beyond the bounds the deviation does not move, and has no gradient.
             within = least <= log_std <= most
+            # By x = mean + exp(log_std) * noise, and by the -log_std of the density.
             slope = d_x * math.exp(log_std) * noise[n, d] - d_log_prob
             d_params[n, width + d] = slope if within else 0.0

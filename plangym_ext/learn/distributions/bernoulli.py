@@ -35,6 +35,7 @@ class Bernoulli(Distribution):
         temperature: float = 1.0,
     ) -> Any:
         """Draw `[B, *shape]` int8."""
+        # The sigmoid by tanh, which cannot overflow.
         logits = np.asarray(params, np.float64) / temperature
         return self._actions(noise.uniform(self.width) < 0.5 * (1.0 + np.tanh(0.5 * logits)))
 
@@ -48,10 +49,12 @@ class Bernoulli(Distribution):
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the switches."""
+        # KL(p || q) = H(p, q) - H(p).
         return self._cross_entropy(others, torch.sigmoid(params)) - self.entropy(params)
 
     def rsample(self, params: Any, noise: Noise) -> Any:
         """Draw `[..., *shape]` int8, without gradients."""
+        # In float64, as the numbers that it is compared with.
         ones = noise.uniform(self.width) < torch.sigmoid(params.detach().double())
         return ones.to(torch.int8).reshape(*params.shape[:-1], *self.shape)
 
@@ -70,6 +73,7 @@ class Bernoulli(Distribution):
     @staticmethod
     def _cross_entropy(logits: Any, ones: Any) -> Any:
         """Return `[...]`: minus the mean log probability where a share `ones` is 1."""
+        # -y log p - (1 - y) log(1 - p), of logits: finite however sure the policy is.
         return (functional.softplus(logits) - ones * logits).sum(dim=-1)
 
     def _actions(self, ones: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:

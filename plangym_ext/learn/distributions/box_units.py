@@ -30,9 +30,11 @@ class BoxUnits:
     def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: Any) -> None:
         self.low, self.high, self.dtype = low, high, np.dtype(dtype)
         self.shape, self.size = low.shape, int(np.prod(low.shape))
+        # Equal bounds have no width to divide by: such numbers are taken as they are.
         finite = np.isfinite(low) & np.isfinite(high) & (high > low)
         self.bounded = bool(finite.all())
         self.any_bound = bool((np.isfinite(low) | np.isfinite(high)).any())
+        # Infinite bounds come to NaN, of which `where` takes nothing.
         with np.errstate(over="ignore", invalid="ignore"):
             low64, high64 = low.astype(np.float64), high.astype(np.float64)
             self._middle = np.where(finite, (low64 + high64) / 2, 0.0)

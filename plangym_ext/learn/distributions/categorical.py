@@ -61,6 +61,7 @@ class Categorical(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`."""
+        # `gather` takes int64 alone; actions have the dtype of their space.
         index = (actions - self.start if self.start else actions).long()
         logs = torch.log_softmax(params, -1)
         return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
@@ -68,6 +69,7 @@ class Categorical(Distribution):
     def entropy(self, params: Any) -> Any:
         """Return `[...]`."""
         logs = functional.log_softmax(params, dim=-1)
+        # Masked logits are finite: what is forbidden adds 0, and no NaN.
         return -(logs.exp() * logs).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
@@ -83,6 +85,7 @@ class Categorical(Distribution):
     def rdrawn(self, params: Any, uniform: Any) -> Any:
         """Return `[...]` int64, one action for each number of the tensor `[..., 1]`."""
         reached = torch.softmax(params.detach().double(), dim=-1).cumsum(dim=-1)
+        # Times the last sum, which rounding may keep from 1: else the index could be A.
         return self.start + (reached <= uniform * reached[..., -1:]).sum(dim=-1)
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
@@ -101,6 +104,7 @@ class Categorical(Distribution):
 
 def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return numbers in proportion to the probabilities, `[B, A]`."""
+    # The largest exponent of a row is 0, so none overflows.
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
 
 

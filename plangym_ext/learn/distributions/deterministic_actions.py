@@ -96,6 +96,7 @@ class DeterministicActions(Distribution):
     def _arrays(self, params: Params) -> npt.NDArray[np.float64]:
         """Return `[B, 2 D]`, what the Gaussian has for numbers."""
         means = np.tanh(np.asarray(params, np.float64))
+        # The zeros are logarithms: deviations of 1, which the temperature scales.
         return np.concatenate([means, np.zeros_like(means)], axis=1)
 
     def _tensors(self, params: Any) -> Any:

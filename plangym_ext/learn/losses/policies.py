@@ -53,6 +53,7 @@ def clipped_policy_loss(
     """
     ratio = (log_prob - old_log_prob).exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
+    # The minimum, not the clipped one alone: a ratio that moved to the worse side has a gradient.
     return -mean_of(torch.minimum(ratio * advantage, clipped * advantage), valid)
 
 
@@ -86,6 +87,7 @@ def approximate_kl(log_prob: Any, old_log_prob: Any, valid: Any = None) -> Any:
     Source: Schulman 2020, "Approximating KL divergence", estimator k3.
     """
     log_ratio = log_prob - old_log_prob
+    # r - 1 would lose its digits where the policies hardly differ, as after one update.
     return mean_of(torch.expm1(log_ratio) - log_ratio, valid)
 
 

@@ -79,6 +79,7 @@ class AgentNetwork(nn.Module):
             )
             self.value_core, _ = self._made_core(self.value_body, config)
             self.value_head = nn.Linear(width, 1)
+        # Last: it goes through all modules that were made.
         if config.init == "orthogonal":
             _orthogonal(self)
         else:
@@ -97,6 +98,7 @@ class AgentNetwork(nn.Module):
         num_actions = self.distribution.num_actions
         if "q" in config.heads and num_actions is None:
             raise _no_q_head(action_space)
+        # A value alone has the one body that there is.
         self._value_apart = (
             not config.shared_body and "value" in config.heads and len(config.heads) > 1
         )
@@ -107,6 +109,7 @@ class AgentNetwork(nn.Module):
             1 if "value" in config.heads and not self._value_apart else 0,
             num_actions or 0 if "q" in config.heads else 0,
         ]
+        # One layer for all heads, of as many columns as they have numbers.
         self.heads: Any = nn.Linear(width, sum(self._widths))
         self.log_std: nn.Parameter | None = None
         order = None
@@ -182,6 +185,8 @@ class AgentNetwork(nn.Module):
             Heads with the leading axes of the inputs, and the carry after the last step.
         """
         lead = inputs.first.shape
+        # Layers but the recurrent ones take rows alone: steps are joined with them, and parted
+        # last.
         rows = inputs if len(lead) == 1 else flattened(inputs)
         rows = self._normalized(rows)
         first = inputs.first
@@ -191,6 +196,7 @@ class AgentNetwork(nn.Module):
             apart, own = self._through(
                 self.value_body, self.value_core, rows, carry, first, _OF_VALUE
             )
+            # The prefix keeps the names of both carries apart.
             kept |= own
             value = self.value_head(apart)[:, 0]
         out = self.output_of(self.heads(x), value)
@@ -219,7 +225,9 @@ class AgentNetwork(nn.Module):
         """
         if core is None:
             return body(rows), {}
+        # Recurrent first: the dense layers come after the core, on what it puts out.
         x = body.joined(rows) if self._recurrent_first else body(rows)
+        # `[T, B]`: one step is a sequence of one.
         steps = first if first.ndim == 2 else first[None]
         before = {name: carry[prefix + name] for name in core.parts}
         out, after = core(x.reshape(*steps.shape, -1), before, steps)
@@ -234,6 +242,7 @@ class AgentNetwork(nn.Module):
             numbers: `[N, H]` that the layer of heads puts out; of a `QHead` what it returns.
             value: `[N]`, of a value head with a body of its own; None without.
         """
+        # A `QHead` has scaled what it returns.
         if isinstance(numbers, tuple):
             return NetworkOutput(None, None, *numbers)
         # Slices, which take a third of the time of a split.

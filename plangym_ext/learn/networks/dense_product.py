@@ -43,6 +43,7 @@ class _DenseLayers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any, half: bool, rectify_last: bool, depth: int, *rest: Any) -> Any:
         """Return `[E, N, out]`; see `dense_layers_product`."""
+        # Weights are rounded anew in every call: the float32 ones are what learns.
         if half:
             x, rest = x.bfloat16(), tuple(part.bfloat16() for part in rest)
         stacked = [part.unbind(0) for part in rest]
@@ -62,13 +63,16 @@ class _DenseLayers(torch.autograd.Function):
         """Return the gradients of x, weights and biases that are needed."""
         depth = len(ctx.weights)
         of_x, of_weights, of_biases = ctx.needs_input_grad[0], [], []
+        # After x, half, rectify_last and depth: weights of all layers, then biases.
         needed = ctx.needs_input_grad[4:]
+        # Below the lowest layer that learns no gradient is passed on, unless x needs one.
         lowest = min([i % depth for i in range(2 * depth) if needed[i]], default=depth)
         total, found = None, []
         for e, rows in enumerate(ctx.kept):
             dy, grads = gradient[e].to(rows[0].dtype), {}
             for i in reversed(range(depth)):
                 if ctx.rectify_last or i < depth - 1:
+                    # By the rectifier's output, which is all that was saved.
                     dy = torch.ops.aten.threshold_backward(dy, rows[i + 1], 0)
                 if needed[i]:
                     grads[i] = product(dy.t(), rows[i].t())

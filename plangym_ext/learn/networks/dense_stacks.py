@@ -37,6 +37,7 @@ class DenseStacks:
         self._dtype = torch.bfloat16 if self._half else torch.float32
         stacked = weights[0].ndim == 3
         whole = [p.detach() if stacked else p.detach()[None] for p in (*weights, *biases)]
+        # Views: steps of an optimiser show here, but for the copies in bfloat16; see `refresh`.
         self._theirs = whole
         self._mine = [p.bfloat16() for p in whole] if self._half else whole
         self._depth = len(weights)
@@ -81,6 +82,7 @@ class DenseStacks:
         """
         joined = self._inwards(tape, d_out, learn=True)
         of_weights, of_biases = self._gradients[0], self._gradients[self._depth]
+        # `[F, E * out]`: the first layers of all stacks in one product.
         turned = product(tape[0][0].t(), joined.t())
         of_weights.flatten(0, 1).copy_(turned.t())
         of_biases.flatten().copy_(joined.sum(0))
@@ -88,6 +90,7 @@ class DenseStacks:
     def input_gradient(self, tape: Tape, d_out: Any, begin: int = 0) -> Any:
         """Return `[N, F - begin]` float32, the gradient of the rows from a column on."""
         joined = self._inwards(tape, d_out, learn=False)
+        # Where only the first stacks were asked, their rows come first.
         weight = self._mine[0].flatten(0, 1)[: joined.shape[1], begin:]
         return product(joined, weight.t()).float()
 
@@ -109,6 +112,7 @@ class DenseStacks:
                 weight = self._mine[i][e]
                 # A product of one column takes longer than to multiply it.
                 dy = dy * weight if len(weight) == 1 else product(dy, weight.t())
+                # What layer i was shown is what the rectifier before it has put out.
                 dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
             parts.append(dy)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

@@ -183,6 +183,7 @@ class _ActionPart:
         if self._units is not None:
             return self._units.scaled_tensor(rows)
         flat = rows.reshape(len(rows), -1)
+        # Of MultiBinary: zeros and ones as they are.
         if not self._counts:
             return flat.to(torch.float32)
         # Not functional.one_hot, which refuses the zeros that a first step has for an action.
@@ -198,6 +199,7 @@ def flattened(inputs: Inputs) -> Inputs:
     return Inputs(
         *(
             None if part is None else mapped(lambda leaf: leaf.flatten(0, 1), part)
+            # Not noise and masks: no network looks at them.
             for part in inputs[:4]
         )
     )

@@ -55,6 +55,7 @@ class ObservationEncoder(nn.Module):
         self.only_casts = not (scaled or moved or self._counts)
 
     def _one_hot(self, counts: list[int], origins: list[int]) -> None:
+        # No buffer: it follows from the space, and no checkpoint has to hold it.
         self._counts, self._origins = counts, torch.tensor(origins)
         self.shape = (sum(counts),)
 
@@ -63,6 +64,7 @@ class ObservationEncoder(nn.Module):
         if bounds is not None:
             self._low, self._scale = bounds[0], 1.0 / (bounds[1] - bounds[0])
         rank = len(self.obs_shape)
+        # A narrow matrix is a table of numbers, and no image.
         if rank not in (2, 3, 4) or (rank == 2 and min(self.obs_shape) < 8):
             self.shape = (int(np.prod(self.obs_shape)),)
             return
@@ -100,6 +102,7 @@ class ObservationEncoder(nn.Module):
         as_it_is = obs.dtype is torch.float32 and self._low == 0.0 and self._scale == 1.0
         # In place: of pictures a fresh result takes longer to be given memory than to be computed.
         x = obs if as_it_is else out.copy_(obs)
+        # Where the observations are used as they are, none of this changes them.
         if self._low != 0.0:
             x -= self._low
         if self._scale != 1.0:

@@ -72,5 +72,6 @@ class QHead(nn.Module):
         for stream in (self.advantage, self.value):
             if stream is not None:
                 last: Any = stream[-1]
+                # The mean weights of a noisy layer have this name, too.
                 nn.init.zeros_(last.weight)
                 nn.init.zeros_(last.bias)

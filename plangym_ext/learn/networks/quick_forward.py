@@ -44,6 +44,7 @@ class QuickForward:
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(network.body.parts[0])
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
+        # Empty where heads share the body: the value is then a column of them.
         self._value: list[Layer] = []
         if network.value_body is not None and network.value_head is not None:
             self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
@@ -53,6 +54,7 @@ class QuickForward:
         if network is not self._network:
             return False
         for parts, known, hooks, pre_hooks in self._parts:
+            # Anything that was added or replaced since then would be left out here.
             if hooks or pre_hooks or [*parts.values()] != known:
                 return False
         return True
@@ -61,6 +63,7 @@ class QuickForward:
         """Evaluate tensors `[B, *obs]`."""
         if self._normalizer is not None:
             obs = self._normalizer(obs)
+        # `is_simple` lets observations of one part pass only.
         (rows,) = self._layout.split(obs)
         if self._casts and rows.dtype is not _FLOAT:
             rows = rows.to(_FLOAT)
@@ -111,8 +114,10 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
         if not module.only_casts:
             yield _Scaled(module)
     elif type(module) is nn.Linear:
+        # The dict, not its tensors: weights that are replaced are found in it.
         yield functools.partial(_linear, module._parameters)
     elif not _only_casts(module):
+        # Not the module: a call of it looks for hooks, and there are none.
         yield module.forward
 
 
@@ -127,6 +132,7 @@ class _Scaled:
         self._memory = torch.empty(0)
 
     def __call__(self, obs: Any) -> Any:
+        # Autograd keeps what layers are shown, which the next call must not overwrite.
         if not torch.is_inference_mode_enabled():
             return self._encoder(obs)
         if self._memory.shape != obs.shape or self._memory.device != obs.device:

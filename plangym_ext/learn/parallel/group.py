@@ -50,6 +50,7 @@ class LearnerGroup(ABC):
         """Return the mean over the learners of each number; all have the same names."""
         if self.size == 1 or not mine:
             return dict(mine)
+        # All numbers in one exchange, and in float64.
         mean = self.rows(np.array(list(mine.values()), np.float64)).mean(axis=0)
         return dict(zip(mine, mean.tolist(), strict=True))
 
@@ -60,6 +61,7 @@ class LearnerGroup(ABC):
             return list(mine)
         packed = self.rows(np.concatenate([_packed(one) for one in mine]))
         by_learner = [_unpacked(one, mine) for one in packed]
+        # In the order of learners: merging in another one would round otherwise.
         return [
             functools.reduce(Moments.merged, of_all) for of_all in zip(*by_learner, strict=True)
         ]
@@ -92,6 +94,7 @@ ALONE = Alone()
 
 def learner_seed(seed: int, rank: int) -> int:
     """Return what learner `rank` of a run draws by while it learns; of learner 0, the run's."""
+    # A run of one learner, and the first of several, draw alike.
     if rank == 0:
         return seed
     sequence = np.random.SeedSequence(seed, spawn_key=(rank,))
@@ -106,6 +109,7 @@ def _unpacked(packed: Ndarray, like: Sequence[Moments]) -> list[Moments]:
     found, begin = [], 0
     for one in like:
         size = one.mean.size
+        # After the count come the means and then the squares, as many as the part has numbers.
         mean, squares = np.split(packed[begin + 1 : begin + 1 + 2 * size], 2)
         shape = one.mean.shape
         found.append(Moments(float(packed[begin]), mean.reshape(shape), squares.reshape(shape)))

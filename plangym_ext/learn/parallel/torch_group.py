@@ -69,8 +69,10 @@ class TorchGroup(LearnerGroup, Closing):
                 store=distributed.FileStore(str(path), size),
                 rank=rank,
                 world_size=size,
+                # None would be a default of torch: some minutes.
                 timeout=timedelta(days=1) if timeout is None else timedelta(seconds=timeout),
             )
+            # From here on there is a group to leave: `close` before this has nothing to do.
             self._open = True
 
     def average(self, vectors: Sequence[Any]) -> None:
@@ -79,12 +81,14 @@ class TorchGroup(LearnerGroup, Closing):
             for vector in vectors:
                 torch.distributed.all_reduce(vector)
         for vector in vectors:
+            # After the sum: all learners divide the same numbers, and so have the same mean.
             vector.div_(self.size)
 
     def share(self, tensors: Iterable[Any]) -> None:
         """Bring tensors to those of learner 0, in place."""
         with self._exchange():
             for tensor in tensors:
+                # One after the other, in the order in which all learners name them.
                 torch.distributed.broadcast(tensor, 0)
 
     def rows(self, mine: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

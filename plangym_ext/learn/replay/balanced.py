@@ -62,6 +62,7 @@ class BalancedReplay(Replay):
             ring, ages = self._buckets[group]
             rows = np.flatnonzero((levels == group).all(axis=1))
             places = ring.add(mapped(samples, lambda array, rows=rows: array[rows]))  # type: ignore[misc]
+            # Of more rows than a ring has room for, the last ones are there.
             ages[places] = self._added + rows[len(rows) - len(places) :]
         self._added += len(levels)
 

@@ -49,6 +49,7 @@ class FrameObs:
     def step_bytes(part: Part) -> int:
         """Return the bytes that one takes, if it continues the one before."""
         shape, dtype = part
+        # A frame, and the 8 bytes of its serial number.
         return int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize + 8
 
     def write(self, slots: Places, obs: Ndarray) -> None:
@@ -63,8 +64,10 @@ class FrameObs:
         else:
             continues[0] = False
         mark_continued(stacks, continues)
+        # The slots that are overwritten held the oldest steps: whole stacks up to theirs may go.
         self._whole.drop_before(int(self._serials[slots[1:]].max(initial=-1)) + 1)
         self._serials[slots[1:]] = -1
+        # Of every stack, whole ones too: the stacks after it read this frame from here.
         self._frames[slots] = stacks[:, :, -1]
         n, b = np.nonzero(~continues)
         if len(n):
@@ -73,6 +76,7 @@ class FrameObs:
 
     def _bytes(self, obs: Ndarray) -> npt.NDArray[np.uint8]:
         """Return `[N, B, F, bytes of a frame]`."""
+        # Bytes: one kernel compares frames of any dtype, and NaN is like itself.
         flat = np.ascontiguousarray(obs).reshape(*obs.shape[:2], self._stack, -1)
         return flat.view(np.uint8)
 
@@ -146,6 +150,7 @@ def write_stacks(frames: Any, serials: Any, whole: Any, places: Any, stacks: Any
     for n in range(len(places)):
         slot, env = places[n] // envs, places[n] % envs
         row, older = -1, 0
+        # From the newest frame back, until a stack that is kept whole has all that is older.
         for f in range(stacks.shape[1] - 1, -1, -1):
             if row >= 0:
                 older -= 1

@@ -39,6 +39,7 @@ class Priorities:
     @property
     def masses(self) -> npt.NDArray[np.float64]:
         """`[count]` p^α of every place, a view; change it by the methods."""
+        # Leaves are the second half of the tree.
         size = len(self._tree.sums) // 2
         return self._tree.sums[size : size + self._count]
 
@@ -82,6 +83,7 @@ class Priorities:
             raise ReplayEmpty(
                 f"{self._where}: some step must have a positive priority; none has. Collect first."
             )
+        # `[N]`, one number in each of N equal parts of [0, N).
         parts = np.arange(count) + rng.random(count)
         places = np.empty(count, np.int64)
         draw(self._tree, parts * (total / count), places)
@@ -93,6 +95,7 @@ class Priorities:
         The least positive priority of all counts, not that of the batch: so the largest weight
         that could be drawn is 1, and a row's weight does not depend on those drawn with it.
         """
+        # Masses are p^α already. The sum of all masses cancels.
         found = (self._tree.least[ROOT] / self.masses[places]) ** beta
         return found.astype(np.float32)
 

@@ -44,6 +44,7 @@ class StepForm:
     def join(self, name: str, parts: list[Any]) -> Any:
         """Return the leaves of "obs", "action" or "carry", nested as in the tree."""
         form = getattr(self, name)
+        # A single array: what describes it is no mapping.
         if isinstance(form, list):
             return parts[0]
         remaining = iter(parts)
@@ -68,4 +69,5 @@ def _described(value: Any, axes: int) -> Any:
     """Return shape and dtype of every leaf, without so many leading axes."""
     if isinstance(value, ArrayDict):
         return value.apply(_described, axes)
+    # A list and a text, as JSON returns them: forms are compared with those that were saved.
     return [list(value.shape[axes:]), str(value.dtype)]

@@ -29,6 +29,7 @@ class StepReplay(RingReplay):
         if ring is None:
             ring, priorities = self._make(StepForm.of(tree))
         places, drawn = ring.add(tree)
+        # Only now: a first fragment that is refused leaves the replay as if it had not come.
         self._ring, self._priorities = ring, priorities
         if self._priorities is not None:
             self._priorities.begin(places, drawn)
@@ -65,6 +66,7 @@ class StepReplay(RingReplay):
         else:
             places = priorities.draw(batch_size, self._rng)
             weights = priorities.weights(places, self.beta)
+        # Worked out when drawn: what follows a step may have come after it was added.
         found = n_step_returns(ring.steps, places, self.n_steps, self.discount, ring.cursor)
         samples = {
             "obs": ring.obs_at(places),
@@ -79,6 +81,7 @@ class StepReplay(RingReplay):
         """Return `[count]` places of steps that were played."""
         num = ring.num_steps * ring.envs
         places = ring.place_of(self._rng.integers(num, size=count))
+        # What was not played is drawn again, so that all that was is as likely as before.
         if ring.num_valid < num:
             while len(again := np.flatnonzero(~ring.valid_at(places))):
                 places[again] = ring.place_of(self._rng.integers(num, size=len(again)))

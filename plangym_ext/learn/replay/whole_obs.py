@@ -32,6 +32,7 @@ class WholeObs:
         shape, dtype = part
         array = Array((slots, envs), dtype, feature_shape=shape, storage=storage)
         self._ring = array.to_ndarray(copy=False)
+        # The same memory by place: slot * B + env.
         self._rows = self._ring.reshape(slots * envs, *shape)
 
     @staticmethod

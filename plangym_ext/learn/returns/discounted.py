@@ -56,6 +56,7 @@ def returns(
     if log_ratio is not None:
         decay = decay * clipped_ratio("returns", "ratio_clip", rows, log_ratio, ratio_clip)
     step = rows.reward
+    # What follows a truncation is added to the row itself: `fold` carries nothing over an ending.
     if rows.truncated is not None:
         step = step + namespace_of(step).where(rows.truncated, decay * rows.final_value, 0.0)
     return rows.fold(step, decay, rows.bootstrap)
@@ -93,6 +94,7 @@ def multistep(
     if log_ratio is not None:
         decay = decay * clipped_ratio("multistep", "ratio_clip", rows, log_ratio, ratio_clip)
     found = rows.value
+    # After T passes nothing changes: every row has come to an ending, or to the bootstrap.
     for _ in range(len(found) if n is None else min(n, len(found))):
         found = rows.reward + decay * rows.following(found)
     return rows.masked(found)
@@ -119,6 +121,7 @@ def past_returns(
     rows = checked_rows("past_returns", reward, None, ended, gamma, {"bootstrap": before})
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
+    # In the shape and dtype of the rewards, which may have more axes than the flags.
     ended = xp.zeros_like(rows.reward) + rows.terminated
     begins = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
     past = recurrence(

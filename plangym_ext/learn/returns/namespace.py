@@ -27,6 +27,7 @@ def converter(*values: Any) -> Any:
     xp = namespace_of(*values)
     if xp is np:
         return np.asarray
+    # Arrays of numpy among tensors are brought to the first tensor's device.
     device = next(value.device for value in values if isinstance(value, xp.Tensor))
     return lambda value: xp.as_tensor(value, device=device).detach()
 

@@ -55,17 +55,20 @@ def play_branches(
         env.states[slots] = states
         going, steps = np.arange(count), noise.steps
         for h in range(horizon):
+            # From a slot into itself: the states before are not needed any more.
             found = env.step_slots(actions, slots[going], slots[going])
             reward[h, going], length[going] = found.rewards, h + 1
             shown = _shown(env, found, actions)
             over = found.terminateds | found.truncateds | (h + 1 == horizon)
             cut = np.flatnonzero(over & ~found.terminateds)
             if len(cut):
+                # Also where the env truncated; what terminated is worth nothing more.
                 rest[going[cut]] = agent.value(some_inputs(shown, cut), None)
             on = np.flatnonzero(~over)
             if not len(on):
                 break
             going, drawn = going[on], noise.of(going[on])
+            # Each branch at its own step h, however many of the others have ended.
             drawn.move_to(steps[going] + np.uint64(h + 1))
             shown = some_inputs(shown, on)._replace(noise=drawn)
             actions = agent.step(shown, None).action

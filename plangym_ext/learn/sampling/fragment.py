@@ -42,5 +42,6 @@ def collected(
     seconds = time.perf_counter() - began
     valid = tree["valid"].to_ndarray(copy=False)
     steps = int(np.count_nonzero(valid))
+    # The agent answers for rows that wait, too: they are rows of its batch.
     cost = Budget(model_steps=steps, evaluator_rows=valid.size, restores=restores, seconds=seconds)
     return Collected(tree, episodes, cost, version)

@@ -24,6 +24,7 @@ def tree_memory(tree: ArrayDict) -> dict[str, int]:
 def array_bytes(array: Array) -> int:
     """Return the bytes of an array and of its padding."""
     found: Any = array.to_ndarray(copy=False)
+    # Up to the array that owns the memory: the view that is used leaves out the padding.
     while isinstance(found.base, np.ndarray):
         found = found.base
     return int(found.nbytes)

@@ -21,6 +21,7 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _DRAWS = np.uint64(DRAWS)
 _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+# 53 bits are what a float64 holds: the lower 11 are shifted out.
 _ULP = 2.0**-53
 
 
@@ -31,6 +32,7 @@ def uniform_at(key: Any, count: Any) -> Any:
     Source: SplitMix64; Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
     generators".
     """
+    # Sums and products wrap at 2**64: that is how the generator is defined.
     z = key + _GOLDEN * count
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
@@ -49,6 +51,7 @@ def fill_uniform(keys: Any, steps: Any, drawn: Any, out: Any) -> None:
         out: `[B, k]` float64, written.
     """
     for row in range(out.shape[0]):
+        # Steps have ranges of numbers of their own: how many one step draws moves no other.
         count = steps[row] * _DRAWS + drawn
         for i in range(out.shape[1]):
             out[row, i] = uniform_at(keys[row], count + np.uint64(i))
@@ -144,6 +147,7 @@ class RowNoise:
                 f"RowNoise: a row draws at most {DRAWS} numbers in a step; {drawn} are drawn, and "
                 f"{count} more were asked for. Seed a generator with one of them instead."
             )
+        # One count for all rows: they draw side by side.
         self._drawn = drawn + count
         return drawn
 
@@ -165,6 +169,7 @@ def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any], steps: Any = No
 
 
 def _key(seed: int, stream: int, row: int) -> int:
+    # 1, as seeds of envs have keys that begin with 0: no row draws the numbers of its env.
     return _word(seed, (1, stream, row), np.uint64)
 
 

@@ -103,6 +103,7 @@ class WorkerSampler(PastSampler):
         self.num_envs = at_least(f"{where}: num_envs", num_envs, 1)
         self._workplace = place = ThisMachine() if workplace is None else workplace
         wanted = place.default_workers() if n_workers is None else n_workers
+        # No worker is without rows.
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
         self._options, self._agent, self._timeout = SamplerOptions(**options), agent, timeout
         self._ranges = [
@@ -209,6 +210,7 @@ class WorkerSampler(PastSampler):
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
         self._taken += version > 0
+        # Before the next fragment is begun, which writes over it.
         if self.tree is not self._played:
             copy_tree(self._played, self.tree)
         if self._ahead and (self._taken + 1) * self._lead >= 1:
@@ -257,6 +259,7 @@ class WorkerSampler(PastSampler):
         state = None
         if self._states is not None and index in self._away:
             state = self._states[index]
+        # Whatever comes of the call: from here on the rows may have moved.
         self._away.add(index)
         return worker.call(name, state, *args)
 
@@ -269,6 +272,7 @@ class WorkerSampler(PastSampler):
         """Wait for an answer as long as the worker's steps go on."""
         limit = self._timeout
         reached, since = -1, time.monotonic()
+        # By steps, not by the fragment: a worker is hung if it takes none for so long.
         while not promise.poll(_LOOK if limit is None else min(_LOOK, limit)):
             now = self._steps_done(index)
             if now != reached:

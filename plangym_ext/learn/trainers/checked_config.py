@@ -41,6 +41,7 @@ class CheckedConfig:
         self, name: str, value: Any, low: float, high: float, *, whole: bool = False
     ) -> None:
         good = isinstance(value, int if whole else int | float) and math.isfinite(value)
+        # Python's bools are ints; NaN is not finite, and so is refused before it is compared.
         if isinstance(value, bool) or not good or not low <= value <= high:
             kind = "an integer" if whole else "a finite number"
             raise InvalidOption(

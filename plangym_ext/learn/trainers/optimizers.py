@@ -59,6 +59,7 @@ def set_rates(optimizer: torch.optim.Optimizer, config: TrainerConfig, updates: 
     rate = learning_rate(config, updates)
     for group in optimizer.param_groups:
         group["lr"] = rate
+        # One tells of all: a group has weights alone, or what does not decay.
         if group["params"][0].ndim > 1:
             group["weight_decay"] = at(config.l2, updates)
     return rate

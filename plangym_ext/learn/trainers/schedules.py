@@ -11,6 +11,7 @@ from plangym_ext.learn.trainers.config import TrainerConfig
 
 def learning_rate(config: TrainerConfig, updates: int) -> float:
     """Return the rate of the update after `updates` others."""
+    # Plus 1, or the first update would have a rate of 0.
     warm = min(1.0, (updates + 1) / config.warmup_updates) if config.warmup_updates else 1.0
     share = _SHARES[config.schedule](updates / config.schedule_updates, config.final_rate)
     return at(config.learning_rate, updates) * warm * share

@@ -86,6 +86,7 @@ class _Part(nn.Module):
         zeros = torch.zeros((1, *shape), dtype=torch.float64)
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", zeros)
+        # Memory of its own: both are written in place.
         self.register_buffer("squares", zeros.clone())
         self.register_buffer("scale", torch.ones_like(zeros))
 
@@ -99,6 +100,7 @@ class _Part(nn.Module):
             float(self.count), self.mean[0].cpu().numpy(), self.squares[0].cpu().numpy()
         )
         after = before.merged(seen)
+        # No row counted: the variance of none is no number.
         if not after.num_rows:
             return
         scale = 1.0 / np.sqrt(after.variance + _EPSILON)

@@ -93,6 +93,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._device = next(network.parameters()).device
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
+        # Networks of the algorithm's own begin with weights of its own stream.
         with self._random.used():
             self._build()
         if config.compile:
@@ -141,6 +142,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
         """
         for module in (self.network, *self.modules.values()):
+            # They are the weights themselves, not copies: written in place, the module has them.
             group.share(module.state_dict().values())
         for optimizer in self.optimizers.values():
             optimizer.group = group
@@ -156,6 +158,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._seen.append(self.group.merged(normalizer.moments(collected.data)))
         self._age = self.updates - collected.version
         num = collected.cost.model_steps
+        # Of this fragment, the steps after `learning_starts`.
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
         self._owed += self._ratio * learned_from
@@ -177,6 +180,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:
             found["policy_age"] = self._age
+        # What is left, less than one, is owed to later rounds.
         count = math.floor(self._owed)
         sums: dict[str, Any] = {}
         if count:
@@ -190,6 +194,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 for optimizer in self.optimizers.values():
                     optimizer.write()
                 self.network.eval()
+        # After the updates: what observations are normalised by holds still within a round.
         for moments in self._seen:
             self.network.normalizer.add(moments)
         self._seen.clear()
@@ -208,6 +213,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 self.updates += 1
                 self._owed -= 1
                 for name, number in updated.logged.items():
+                    # Tensors are summed as they are: to read each one would be to wait for the
+                    # device.
                     sums[name] = sums.get(name, 0.0) + number
                 done += 1
                 if progress is not None:

@@ -61,6 +61,7 @@ class DenseActorCritic:
 
         def call(inputs: Any) -> Any:
             numbers, _ = stacks.forward(network.features(inputs))
+            # `[1, N, P]`: a stack of one network.
             return network.output_of(numbers[0], None), None
 
         return call
@@ -82,8 +83,10 @@ class DenseActorCritic:
     def learn_critics(self, steps: Steps, target: Any) -> tuple[Any, float]:
         """Leave the gradient of `critic_loss` with the optimiser; return q `[E, N]` and loss."""
         x = self._rows(steps.obs, self._critics_module.action(steps.action))
+        # `[E, N, 1]`
         q, tape = self._critics.forward(x)
         error = q[..., 0] - target
+        # `[E, N]`: a mean over the steps, a sum over the critics.
         weighted = error if steps.weight is None else error * steps.weight
         count = len(target)
         self._critics.backward(tape, (weighted / count)[..., None])
@@ -96,6 +99,7 @@ class DenseActorCritic:
 
     def learn_policy(self, tape: Tape, d_params: Any) -> None:
         """Leave the gradient of the policy with the optimiser, given that of its numbers."""
+        # As a stack of one.
         self._policy.backward(tape, d_params[None])
 
     def values(self, obs: Any, action: Any, first: int | None = None) -> tuple[Any, Tape]:
@@ -112,6 +116,7 @@ class DenseActorCritic:
     def action_gradient(self, tape: Tape, d_q: Any) -> Any:
         """Return `[N, D]`, the gradient of the action, given that of `values`, `[E, N]`."""
         width = self._critics_module.action.width
+        # What critics are shown ends with the action.
         begin = tape[0][0].shape[1] - width
         return self._critics.input_gradient(tape, d_q[..., None], begin)
 

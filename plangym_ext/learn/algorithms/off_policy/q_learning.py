@@ -59,6 +59,7 @@ class QLearning(OffPolicyAlgorithm):
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Make all updates that are owed; see `OffPolicyAlgorithm.train`."""
         if self._noisy:
+            # An agent that was evaluated since has left the noise of this very network off.
             use_noise(self.network, True)
         return super().train(progress)
 

@@ -33,6 +33,7 @@ def _steps(rows: Any, batch_size: int) -> Iterator[Any]:
 def _columns(rows: Any, batch_size: int) -> Iterator[Any]:
     steps, count = rows.target.shape
     parts = -(-count // max(1, batch_size // steps))
+    # Drawn on the CPU, so that the order is the same wherever the network is.
     order = torch.randperm(count).to(rows.target.device)
     for index in torch.tensor_split(order, parts):
         yield rows.columns(index)

@@ -72,6 +72,7 @@ class PQN(RolloutAlgorithm):
         logged: list[dict[str, Any]] = []
         for _ in range(config.epochs):
             for part in minibatches(batch, config.batch_size, by_step=by_step):
+                # The last step was taken in the optimiser's vector; autograd reads the network.
                 self.optimizer.write()
                 value = self._chosen(part)
                 loss = value_loss(value, part.target, part.valid)

@@ -31,6 +31,7 @@ class REINFORCE(PolicyGradient):
         if rollout.value is not None:
             return rollout.rows(target - rollout.value, target)
         ended = rollout.ended if rollout.valid is None else rollout.ended & rollout.valid
+        # Where an ending is still to come in this fragment: counted from its last row back.
         whole = ended.flip(0).cumsum(0).flip(0) > 0
         valid = whole if rollout.valid is None else whole & rollout.valid
         return rollout.rows(target, target)._replace(valid=valid)

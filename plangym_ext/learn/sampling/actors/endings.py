@@ -52,12 +52,15 @@ class Endings:
         told, known = info_column(finals, GAME_OVER)
         if told is None and not self._fields:
             return
+        # Infos have the rows that were stepped alone.
         entries, over = stepped.where(rows), np.ones(len(rows), bool)
         if told is not None:
+            # A row that says nothing of it has ended its game.
             over = told[entries].astype(bool) | ~known[entries]
             self.going_on[t, rows] = ~over
         for name in self._fields:
             values, known = info_column(finals, name)
+            # Where the game goes on no episode ends for the table, so its fields are not missed.
             missing = entries[over] if values is None else entries[over & ~known[entries]]
             if len(missing):
                 raise missing_info(name, finals, "episode_fields")

@@ -30,6 +30,7 @@ class Nest:
         Raises:
             KeyError, IndexError, TypeError: it has another form.
         """
+        # Most carries are one dict or tuple of arrays, and this is done in every step.
         if self._is_flat:
             return [value[name] for name in self._names]
         found = []
@@ -63,5 +64,6 @@ def _joined(value: Any, left: Any) -> Any:
         return {key: _joined(part, left) for key, part in value.items()}
     if isinstance(value, tuple):
         parts = [_joined(part, left) for part in value]
+        # Named tuples take their parts one by one.
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return next(left)

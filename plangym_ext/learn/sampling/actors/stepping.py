@@ -30,6 +30,7 @@ class Stepped(NamedTuple):
 
     def where(self, chosen: Ndarray) -> Ndarray:
         """Return `[m]`, at which entries of the infos the chosen rows are; all were stepped."""
+        # The rows are ascending.
         return chosen if self.rows is None else np.searchsorted(self.rows, chosen)
 
 
@@ -121,6 +122,7 @@ class EnvSteps:
             target[rows] = part
         for target, values in zip(columns.env_info[t], self._infos.values(), strict=True):
             target[rows] = values
+        # Entries count the rows that were stepped, of which `rows` says where they are.
         for entry in np.flatnonzero(infos["_final_obs"]) if "final_obs" in infos else ():
             parts = self._layout.split(infos["final_obs"][entry])
             for target, part in zip(leaves(columns.final_obs[t]), parts, strict=True):

@@ -96,6 +96,7 @@ class VenvRows:
         self._finish = None
         # An interrupt may have come at any moment, so only the vector env knows.
         with contextlib.suppress(gym.error.NoAsyncCallError):
+            # Two halves at most may be in flight.
             for _ in range(2):
                 try:
                     self.venv.step_wait()

@@ -37,10 +37,12 @@ class Waiting:
     def add(self, t: int, rows: npt.NDArray[Any]) -> None:
         """Have rows wait that ended in step t; they show what the next fragment begins with."""
         columns = self._columns
+        # Nothing is left to wait for: row T already shows what the next fragment begins with.
         if t + 1 == columns.num_steps:
             return
         self._waits[rows] = True
         columns.valid[t + 1 :, rows] = False
+        # Row T keeps it, for `show` and for the next fragment.
         for shown, kept in zip(self._shown(t + 1), self._shown(columns.num_steps), strict=True):
             kept[rows] = shown[rows]
 
@@ -62,6 +64,7 @@ class Waiting:
         """Have waiting rows show at t what they show while they wait."""
         columns, waits = self._columns, self._waits
         last = t == columns.num_steps
+        # Row T begins an episode of the next fragment, whatever was shown while waiting.
         columns.first[t, waits] = last or self._sticky
         columns.prev_reward[t, waits] = 0
         for leaf in leaves(columns.prev_action[t]):

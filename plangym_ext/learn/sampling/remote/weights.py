@@ -13,6 +13,7 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import WrongKind
 from plangym_ext.learn.sampling.memory import array_bytes
 
+# Bytes of a cache line, at which every array begins.
 _LINE = 64
 
 
@@ -60,6 +61,7 @@ class SharedWeights(Closing):
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Put weights there: of the names, shapes and dtypes that the block is laid out for."""
+        # Without a lock: workers copy it as a fragment begins, samplers write between fragments.
         for name, view in self._views().items():
             view[...] = state[name]
 
