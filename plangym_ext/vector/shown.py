@@ -16,8 +16,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.nested_values import is_nested
 from plangym_ext.vector.results import StepResults
-from plangym_ext.vector.spaces import is_nested
 
 #: Adds one env's info to those of all: gymnasium's `VectorEnv._add_info`.
 AddInfo = Callable[[dict[str, Any], dict[str, Any], int], dict[str, Any]]

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.vector.spaces import is_nested
+from plangym_ext.vector.nested_values import is_nested
 
 #: Bytes of the widest number. A slot has as many for each number of an action.
 _WIDEST = 8
