@@ -79,6 +79,7 @@ class DMControlEnv(gym.Env[Any, np.ndarray]):
         """Start an episode; with a seed, the one that `suite.load` starts with it."""
         super().reset(seed=seed, options=options)
         random = getattr(self.environment.task, "random", None)
+        # The generator of the task, which `suite.load` would have made of the seed.
         if random is not None and seed is not None:
             random.seed(seed)
         # Later resets without a seed go on with the task's generator, as gymnasium's own envs do.

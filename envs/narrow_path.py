@@ -82,6 +82,7 @@ class NarrowPathEnv(gymnasium.Env[Any, np.int64]):
 
     def get_state(self) -> NDArray[np.uint8]:
         """Return the cell, `[4]` uint8, little-endian, fresh; no step reads `np_random`."""
+        # Through a bytearray: an array over bytes could not be written to.
         return np.frombuffer(bytearray(self.cell.to_bytes(_STATE_BYTES, "little")), np.uint8)
 
     def set_state(self, state: NDArray[np.uint8]) -> None:

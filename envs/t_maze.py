@@ -83,6 +83,7 @@ class TMazeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """
         move = check_action("TMazeEnv.step", action, 4)
         self._check_ready("step")
+        # Anywhere but at the junction these are walls, and cost as much as the wrong side.
         if move in (_NORTH, _SOUTH):
             ended = self.cell == self.n
             # Both sides as bools: they agree where the move goes to the goal's side.

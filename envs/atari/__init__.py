@@ -63,6 +63,7 @@ class AtariPart(StatePart):
         rom = Path(str(ale_py.roms.get_rom_path(self._env._game))).read_bytes()
         # An env that was built without gymnasium's registry has no spec to tell them from.
         arguments = dict(self._env._ezpickle_kwargs)
+        # Pictures change nothing of the game: states fit envs that draw and envs that do not.
         arguments.pop("render_mode", None)
         console = self._emulator.first_console_text
         return {

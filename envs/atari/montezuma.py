@@ -55,6 +55,7 @@ class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         self.visited |= 1 << min(level * _ROOMS_A_LEVEL + room, _MOST_ROOMS - 1)
         score = 0
         for address in _SCORE:
+            # Binary-coded decimals: a digit in each half of a byte.
             tens, ones = divmod(int(memory[address]), 16)
             score = 100 * score + 10 * tens + ones
         return {

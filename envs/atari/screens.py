@@ -137,6 +137,7 @@ class Shrunk:
         # Of eight pixels in one comparison, where bands divide into eights.
         self._word = np.uint64 if self._tall * shape[1] % 8 == 0 else np.uint8
         self._picture = np.zeros(shape, np.uint8)
+        # A black picture is black when it is small: both begin alike.
         self._small = np.zeros((rows, self._columns), np.uint8)
 
     def of(self, picture: np.ndarray) -> np.ndarray:

@@ -100,6 +100,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
             state[cell] = 1 + player
             if _has_line(state, params, cell):
                 reward = 1.0
+        # A full board is over, too: a draw, if no stone has just won.
         over = True
         for k in range(last):
             over = over and state[k] != EMPTY

@@ -51,6 +51,7 @@ class Sokoban(NamedTuple):
 def kernel(env: Any) -> Kernel:
     """Return the kernel of a `SokobanEnv`."""
     height, width = env.dim
+    # `[L, C]` below, also of no levels: a kernel's arguments have one type each.
     boards = [] if env.levels is None else [board.reshape(-1) for board in env.levels]
     params = Sokoban(
         height=int(height),

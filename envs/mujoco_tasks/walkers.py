@@ -54,6 +54,7 @@ class _Runner(MujocoTask):
         return np.concatenate((after.qpos[:, self._hidden :], after.qvel), axis=1)
 
     def _speed(self, before: Rows, after: Rows) -> np.ndarray:
+        # `qpos` and not `xpos`, which is older by a simulation step: as each env has it.
         speed: np.ndarray = (after.qpos[:, 0] - before.qpos[:, 0]) / self._dt
         return speed
 

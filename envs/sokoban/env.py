@@ -139,6 +139,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
                 level for this `dim` and `num_boxes`.
         """
         super().reset(seed=seed, options=options)
+        # What a seed begins does not depend on the levels that were played before.
         if seed is not None:
             self._cursor = 0
         self._place(self._next_board(options or {}).tobytes())
@@ -316,6 +317,7 @@ def _load(levels: LevelSource) -> Levels:
         return levels
     if isinstance(levels, str | os.PathLike):
         return read_levels(levels)
+    # A blank line ends a level.
     return parse_levels("\n\n".join(text.strip("\n") for text in levels), source="levels")
 
 

@@ -121,6 +121,7 @@ def _flood(work: Work, width: int, player: int) -> int:
         code = work.cells[cell]
         is_free = (code == FLOOR) | (code == TARGET)
         work.arrived[cell] = _UNREACHED if is_free else _CLOSED
+    # No action: walks that are read backwards end here.
     work.arrived[player] = 4
     work.queue[0] = player
     head, tail = 0, 1
@@ -144,6 +145,7 @@ def _walk(work: Work, width: int, player: int, goal: int, length: int) -> int:
 
     `arrived` is of `_flood` from `player`, and `goal` was reached.
     """
+    # Gone through twice: it is found from its end, and is written from its beginning.
     steps = 0
     cell = goal
     while cell != player:

@@ -74,6 +74,7 @@ class NetworkEvaluator:
                 f"NetworkEvaluator: temperature must be above 0; got {temperature}."
             )
         check_device(device, "NetworkEvaluator")
+        # Dropout, or statistics of a batch, would make a row depend on chance or on the others.
         self.network = network.to(device).eval()
         self.outputs, self.temperature, self.version = outputs, float(temperature), version
         self.device = torch.device(device)
@@ -179,6 +180,7 @@ class NetworkEvaluator:
         if self._kind is None:
             self._kind = self._checked_kind(out)
         if self._kind == "q":
+            # Q values are the logits of the prior, and the best of them is the value.
             return out.q, out.q.amax(dim=1)
         # Logits over actions that are not Discrete are no prior.
         logits = out.policy_logits if self._discrete and self._kind != "value" else None

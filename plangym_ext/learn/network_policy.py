@@ -65,6 +65,7 @@ class NetworkPolicy(AgentPlanner):
                 network does not have.
         """
         rows = num_rows(obs)
+        # Before the network is asked: without a choice to draw no generator is needed.
         if (self.temperature or self.epsilon) and (rngs is None or len(rngs) != rows):
             raise InvalidOption(
                 f"{type(self).__name__}: with a temperature or an epsilon it needs one generator "

@@ -42,6 +42,7 @@ def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> F
     After the last step comes 0 or, if the episode was cut, its value.
     """
     tail = value_after_last(record, discount)
+    # `[T, 1]`, as the functions of returns take `[T, B]`.
     rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
     found: Floats = rows[:, 0]
     return found
@@ -126,6 +127,7 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
             "plans have none. Pass final_value to the record."
         )
     # The search's value of the last state is r + gamma V of what follows, solved for V.
+    # With a discount of 0 nothing reads what follows.
     return (last - reward) / discount if discount > 0.0 else 0.0
 
 

@@ -125,4 +125,5 @@ def _unpacked(value: Any) -> Any:
 
 def tensors_of(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return a `state_dict` out of arrays by name."""
+    # Copies: a tensor shares the memory that it is made of.
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

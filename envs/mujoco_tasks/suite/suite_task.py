@@ -63,6 +63,7 @@ class RandomJoints(SuiteTask):
         chosen = limited | (model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE)
         low = np.where(limited, model.jnt_range[:, 0], -np.pi)[chosen]
         high = np.where(limited, model.jnt_range[:, 1], np.pi)[chosen]
+        # One position per joint: a free root has seven, and is neither limited nor a hinge.
         return model.jnt_qposadr[chosen], low, high
 
 

@@ -18,9 +18,15 @@ from plangym_ext.core.compiling.kernel_cache import KernelCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Whether parts are compiled as `parts` says: that is written for the insides of one version of
-#: numba. Under any other they are kernels, which compute the same and take longer to compile.
+#: Whether parts are compiled as `parts` says, and `shortcuts` taken: both are written for the
+#: insides of one version of numba. Under any other parts are kernels, which compute the same
+#: and take longer to compile.
 HAS_PARTS = numba.version_info[:2] == (0, 68)
+
+if HAS_PARTS:
+    from plangym_ext.core.compiling import shortcuts
+
+    shortcuts.take()
 
 # `Any`, as the stubs of numba do not know all of its options.
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}

@@ -137,6 +137,7 @@ class _KeptSteps(Kept):
     def put(self, carry: Any, action: Any) -> None:
         """Keep a carry (None: there is none) and the actions of a plan."""
         self._steps, self.rewards = (carry, action), None
+        # No row is in its first step any more, until `forget` says so.
         self._first = np.zeros(num_rows(action), np.bool_)
 
     def taken(self, batch: int) -> tuple[Any, Any, Any, Any] | None:

@@ -53,6 +53,7 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
         raise InvalidAnswer(
             f"{name}.step: must return (action, info, carry); got {_kind(answer)}. Return an Acted."
         )
+    # A plain tuple will do, too.
     acted = Acted(*answer)
     check_actions(acted.action, action_space, num_rows, name)
     _check_info(name, acted.info, num_rows)
@@ -100,6 +101,7 @@ def check_actions(action: Any, space: spaces.Space[Any], num_rows: int, agent: s
     for leaf, part in zip(layout.leaves, parts, strict=True):
         rows = np.asarray(part)
         wanted = (num_rows, *leaf.shape)
+        # float64 serves a space of float32; numbers with a fraction do not serve one of integers.
         if rows.shape != wanted or not np.can_cast(rows.dtype, leaf.dtype, "same_kind"):
             raise InvalidAnswer(
                 f"{agent}.step: actions{leaf.name} must be {wanted} {leaf.dtype}, one row per "
@@ -155,6 +157,7 @@ def _check_carry(name: str, before: Any, given: Any, returned: Any) -> None:
     if before is None:
         return
     for old, now in zip(leaves(before), leaves(given), strict=True):
+        # A carry may hold NaN, which is unlike itself.
         if not np.array_equal(old, now, equal_nan=old.dtype.kind == "f"):
             raise InvalidAnswer(
                 f"{name}.step: the carry that it is given must not be changed, since a sampler "

@@ -70,6 +70,7 @@ class EvaluatorAgent(Agent):
         out = self.evaluator.ask(inputs.obs)
         if out.value is None and out.q is None:
             return super().value(inputs, carry)
+        # Of Q values alone the best is what a state is worth.
         return out.q.max(axis=1) if out.value is None else out.value
 
     def _distribution(self) -> Distribution:

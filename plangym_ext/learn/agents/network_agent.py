@@ -131,6 +131,7 @@ class NetworkAgent(Agent):
         # Filled up to a multiple: products add in an order that depends on the number of rows,
         # which so is the same for all callers.
         more = -rows % ROWS
+        # The quick way knows no carry; it has the same numbers to the last bit.
         if self._quick is not None and carry is None:
             heads = self._quick(self._tensors(inputs.obs, more))
             return _first_rows(heads, rows, more, self.device), None

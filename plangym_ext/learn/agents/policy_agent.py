@@ -55,6 +55,7 @@ class PolicyAgent(NetworkAgent):
                 )
             params = out.policy_logits.numpy()
         refuse_infinite(params, type(self).__name__, "numbers of the policy")
+        # After the check, which is to see what the network said.
         params = masked(params, inputs.legal)
         if self.mode == "eval":
             action = self.distribution.greedy(params)

@@ -72,6 +72,7 @@ class QAgent(NetworkAgent):
             q = self._q(out).numpy()
         refuse_infinite(q, type(self).__name__, "Q values")
         legal = inputs.legal
+        # Masked after the check above, which is to see what the network said.
         index = np.argmax(masked(q, legal), axis=1)
         epsilon = self.eval_epsilon if self.mode == "eval" else self._epsilons(inputs)
         if np.any(epsilon):

@@ -63,6 +63,7 @@ def _in_box(space: spaces.Box, noise: Noise, count: int) -> npt.NDArray[np.float
     both, neither = below & above, ~below & ~above
     start = np.where(below, low, np.where(above, high, 0.0))
     with np.errstate(over="ignore", invalid="ignore"):
+        # Whole numbers are rounded down at the end, so the upper bound needs a width of its own.
         width = np.where(both, high - low + whole, 1.0)
         rows = np.where(both, start + uniform * width, start)
     if not both.all():

@@ -75,6 +75,7 @@ class Teacher:
         plans = self.planner.plan_batch(
             self.env,
             states,
+            # One for each state: no search depends on the others of the batch.
             rngs=[np.random.default_rng(seed) for seed in seeds],
             obs=obs,
             legal=legal,

@@ -160,6 +160,7 @@ class AgentAlgorithm(ABC):
                     f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "
                     f"Make the algorithm with the same config."
                 )
+        # All that may refuse the state comes before the first change.
         check_network_state(self.network, theirs["network"], where)
         self._check_own_state(theirs, where)
         if self.replay is not None:

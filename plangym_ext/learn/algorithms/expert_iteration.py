@@ -79,6 +79,7 @@ class ExpertIteration(AgentAlgorithm):
         value = info["expert_value"].to_ndarray(copy=False)
         if self.config.value_target == "return":
             value = self._returned(tree)
+        # `[T, B, ...]` each; rows that waited are left out when they are added.
         rows = {**shown_rows(tree), "policy": info["expert_policy"].to_ndarray(copy=False)}
         valid = tree["valid"].to_ndarray(copy=False)
         self.replay.add(valid_rows(rows | {"value": value}, valid))
@@ -158,6 +159,7 @@ class ExpertIteration(AgentAlgorithm):
         params = masked(out.policy_logits, legal)
         target = self._tensor(batch["value"])
         known = ~target.isnan()  # a teacher may not know what a state is worth
+        # In units of the network's output, so that large returns do not outweigh the policy's loss.
         error = torch.where(known, (out.value - target.nan_to_num()) / self._scale, 0.0)
         return {
             "policy_loss": distribution.loss(params, self._tensor(batch["policy"])).mean(),

@@ -20,6 +20,7 @@ _SMALL = 200_000
 def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
     """Return the optimiser that a config names, of all parameters of a network."""
     options: dict[str, Any] = {}
+    # SGD divides by nothing.
     if config.optimizer != "sgd":
         options["eps"] = config.epsilon
     if config.optimizer != "rmsprop":
@@ -94,6 +95,7 @@ class FlatOptimizer:
 
     def differentiate(self, loss: Any) -> None:
         """Put the gradient of a scalar into the vector."""
+        # Zeros for what the loss does not reach: the vector has a place for each parameter.
         gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
         begin = 0
         for part in self._parts:
@@ -111,6 +113,7 @@ class FlatOptimizer:
         Returns:
             The norm of the gradient before; if it is not finite, no step was taken.
         """
+        # Before the norm, so that all learners shorten the same gradient.
         self.group.average(self._gradients)
         norm: float = self._steps.norm()
         if not math.isfinite(norm):

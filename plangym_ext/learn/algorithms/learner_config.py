@@ -27,6 +27,7 @@ class LearnerConfig(CheckedConfig):
 
     optimizer: str = "adam"
     learning_rate: Number = 3e-4
+    # Of OpenAI's Baselines for PPO and A2C; torch's own is 1e-8.
     epsilon: float = 1e-5
     l2: float = 0.0
     max_grad_norm: Number | None = 0.5

@@ -59,6 +59,7 @@ class CompiledLosses:
         self._dense = DenseNetwork(network, optimizer)
         distribution = network.distribution
         self._policy: Any = policy_losses.categorical
+        # An array in any case: kernels have one type of argument. The Gaussian's looks at none.
         self._bounds = np.zeros(1, np.int64)
         if isinstance(distribution, Gaussian):
             self._policy = policy_losses.gaussian
@@ -97,7 +98,7 @@ class CompiledLosses:
         params = masked(params, part.legal)
         advantage = part.advantage
         if terms.normalize:
-            # A minibatch is a view of the batch, which the next epochs need as it was.
+            # A copy: a minibatch is a view of rows that are the caller's.
             advantage = advantage.copy()
             policy_losses.standardize(advantage, 1e-6)
         d_params, d_value = np.empty_like(params), np.empty_like(value)

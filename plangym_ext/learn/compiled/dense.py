@@ -22,6 +22,7 @@ def _add_product(a: Any, b: Any, out: Any) -> None:
     width = b.shape[1]
     for n in range(0, rows - 1, 2):  # two rows at a time: what is read of b serves both
         k = 0
+        # Four products at a time: a row of the output is read and written once for them.
         while k + 4 <= inner:
             a0, a1, a2, a3 = a[n, k], a[n, k + 1], a[n, k + 2], a[n, k + 3]
             c0, c1, c2, c3 = a[n + 1, k], a[n + 1, k + 1], a[n + 1, k + 2], a[n + 1, k + 3]
@@ -35,6 +36,7 @@ def _add_product(a: Any, b: Any, out: Any) -> None:
             for m in range(width):
                 out[n, m] += a0 * b[rest, m]
                 out[n + 1, m] += c0 * b[rest, m]
+    # The last row alone, in the very order of additions: a row does not depend on its neighbour.
     if rows % 2:
         n, k = rows - 1, 0
         while k + 4 <= inner:
@@ -113,7 +115,7 @@ def affine_gradient(x: Any, d_out: Any, turned: Any, d_weight: Any, d_bias: Any)
     for n in range(d_out.shape[0]):
         for m in range(d_out.shape[1]):
             d_bias[m] += d_out[n, m]
-    # The inner loop runs along the wider of the two: short ones are no vector instructions.
+    # The inner loop runs along the wider of the two: short ones become no vector instructions.
     if x.shape[1] < d_out.shape[1]:
         turned[:] = 0
         _add_product(x.T, d_out, turned)

@@ -172,6 +172,7 @@ class _Body:
 
     def __init__(self, modules: Any, layer: _Layers) -> None:
         found = list(modules)
+        # Linear layers and activations in turn, as `dense_layers` makes them without normalisation.
         self._layers = [layer(module) for module in found[::2]]
         self._tanh = [isinstance(module, nn.Tanh) for module in found[1::2]]
 
@@ -180,6 +181,7 @@ class _Body:
         tape = [x]
         for layer, tanh in zip(self._layers, self._tanh, strict=True):
             out = layer.forward(tape[-1])
+            # In place: gradients are worked out of what an activation puts out alone.
             tape.append(np.tanh(out, out=out) if tanh else np.maximum(out, 0, out=out))
         return tape
 

@@ -61,6 +61,7 @@ def can_compile_q(network: Any) -> bool:
     return (
         has_dense_layers(network)
         and type(network.heads) is nn.Linear
+        # Q values alone: other heads would be columns of the same layer.
         and network.heads.out_features == network.distribution.num_actions
         and network.has_q
         and not network.has_value

@@ -83,6 +83,7 @@ class VectorSteps:
             return {}
         found: dict[int, dict[str, Any]] = {}
         for k, memory in enumerate(self._memory):
+            # torch's SGD counts no steps.
             found[k] = {} if self._kind == "sgd" else {"step": torch.tensor(float(self._count))}
             tensors = map(torch.from_numpy, memory)
             found[k] |= dict(zip(_MEMORY[self._kind], tensors, strict=True))

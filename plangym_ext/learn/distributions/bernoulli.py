@@ -49,6 +49,7 @@ class Bernoulli(Distribution):
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the switches."""
+        # KL(p || q) = H(p, q) - H(p).
         return self._cross_entropy(others, torch.sigmoid(params)) - self.entropy(params)
 
     def rsample(self, params: Any, noise: Noise) -> Any:

@@ -61,6 +61,7 @@ class Categorical(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`."""
+        # `gather` takes int64 alone; actions have the dtype of their space.
         index = (actions - self.start if self.start else actions).long()
         logs = torch.log_softmax(params, -1)
         return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
@@ -68,6 +69,7 @@ class Categorical(Distribution):
     def entropy(self, params: Any) -> Any:
         """Return `[...]`."""
         logs = functional.log_softmax(params, dim=-1)
+        # Masked logits are finite: what is forbidden adds 0, and no NaN.
         return -(logs.exp() * logs).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:

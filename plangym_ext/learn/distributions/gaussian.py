@@ -93,6 +93,7 @@ class Gaussian(Distribution):
 
 def mean_and_log_std(params: Any) -> tuple[Any, Any]:
     """Return the halves of tensors `[..., 2 D]`, the second within `LOG_STD`."""
+    # Clamped: the exponential of whatever a network puts out may be 0 or infinite.
     mean, log_std = params.chunk(2, dim=-1)
     return mean, log_std.clamp(*LOG_STD)
 

@@ -27,6 +27,8 @@ class Joint(Distribution):
         self._widths = [part.width for part in parts]
         self._target_widths = [part.target_width for part in parts]
         self.width, self.target_width = sum(self._widths), sum(self._target_widths)
+        # Parts say which of their own columns are deviations: here these are moved to where a part
+        # lies.
         starts = np.cumsum([0, *self._widths])[:-1].tolist()
         self.log_std_columns = tuple(
             start + column

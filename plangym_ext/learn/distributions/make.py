@@ -46,6 +46,7 @@ def distribution_of(
         return gaussian(space.low, space.high, space.dtype)
     if isinstance(space, spaces.Dict | spaces.Tuple):
         layout = SpaceLayout(space, objects=True)
+        # In the order of the layout, by which `Joint` splits parameters.
         parts = [
             distribution_of(leaf.space, squash=squash, deterministic=deterministic)
             for leaf in layout.leaves

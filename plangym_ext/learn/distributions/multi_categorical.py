@@ -23,6 +23,7 @@ class MultiCategorical(Distribution):
         self.shape = counts.shape
         pairs = zip(counts.ravel().tolist(), start.ravel().tolist(), strict=True)
         self.parts = [Categorical(n, origin) for n, origin in pairs]
+        # `[K + 1]`: where the logits of each part begin, and where the last ones end.
         self.bounds = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
         self.width = self.target_width = self.bounds[-1]
 
@@ -49,6 +50,7 @@ class MultiCategorical(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the parts."""
+        # `[..., K]`
         flat = actions.reshape(*params.shape[:-1], len(self.parts))
         parts = enumerate(self._split(params))
         return sum(part.log_prob(p, flat[..., i]) for i, (part, p) in parts)
@@ -90,4 +92,5 @@ class MultiCategorical(Distribution):
         return [(part, params[..., low:high]) for part, low, high in ends]
 
     def _joined(self, columns: list[Any]) -> Any:
+        # `[B, K]`, in the shape of the space's array.
         return np.stack(columns, axis=1).reshape(-1, *self.shape)

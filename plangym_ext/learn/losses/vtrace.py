@@ -96,6 +96,7 @@ def vtrace_estimates(
     )
     # Of one step: the reward, and the target of what follows it.
     quality = multistep(reward, target, terminated, gamma=gamma, n=1, **ends)
+    # An infinite ratio comes down to the limit here; without a limit it shows in the loss.
     ratio = log_ratio.exp()
     if ratio_clip is not None:
         ratio = ratio.clamp(max=ratio_clip)

@@ -98,6 +98,7 @@ class AgentNetwork(nn.Module):
         num_actions = self.distribution.num_actions
         if "q" in config.heads and num_actions is None:
             raise _no_q_head(action_space)
+        # A value alone has the one body that there is.
         self._value_apart = (
             not config.shared_body and "value" in config.heads and len(config.heads) > 1
         )
@@ -108,6 +109,7 @@ class AgentNetwork(nn.Module):
             1 if "value" in config.heads and not self._value_apart else 0,
             num_actions or 0 if "q" in config.heads else 0,
         ]
+        # One layer for all heads, of as many columns as they have numbers.
         self.heads: Any = nn.Linear(width, sum(self._widths))
         self.log_std: nn.Parameter | None = None
         order = None
@@ -183,6 +185,8 @@ class AgentNetwork(nn.Module):
             Heads with the leading axes of the inputs, and the carry after the last step.
         """
         lead = inputs.first.shape
+        # Layers but the recurrent ones take rows alone: steps are joined with them, and parted
+        # last.
         rows = inputs if len(lead) == 1 else flattened(inputs)
         rows = self._normalized(rows)
         first = inputs.first
@@ -192,6 +196,7 @@ class AgentNetwork(nn.Module):
             apart, own = self._through(
                 self.value_body, self.value_core, rows, carry, first, _OF_VALUE
             )
+            # The prefix keeps the names of both carries apart.
             kept |= own
             value = self.value_head(apart)[:, 0]
         out = self.output_of(self.heads(x), value)

@@ -72,6 +72,7 @@ class DenseLayers(nn.Sequential):
             result: torch.Tensor = plain.forward(x)
             return result
         layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        # A stack of one.
         weights, biases = (
             [getattr(layer, n)[None] for layer in layers] for n in ("weight", "bias")
         )
@@ -146,6 +147,7 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
         if board or i > 1:
             layer = nn.Conv2d(before, after, 3, padding=1)
         else:
+            # Padded, so that an image shrinks by its stride exactly where that divides it.
             kernel, stride = ((8, 4), (4, 2))[i]
             layer = nn.Conv2d(before, after, kernel, stride, padding=stride // 2)
         layers += [layer, _ACTIVATIONS[config.activation]()]

@@ -58,6 +58,7 @@ class Critics(nn.Module):
         else:
             self.action = ActionEncoder(action_space)
             width += self.action.width
+        # Stacked, so that the first layers of all critics are one product.
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for inputs, outputs in zip([width, *hidden], [*hidden, out], strict=True):
             # As torch begins a linear layer.

@@ -82,6 +82,7 @@ class DenseStacks:
         """
         joined = self._inwards(tape, d_out, learn=True)
         of_weights, of_biases = self._gradients[0], self._gradients[self._depth]
+        # `[F, E * out]`: the first layers of all stacks in one product.
         turned = product(tape[0][0].t(), joined.t())
         of_weights.flatten(0, 1).copy_(turned.t())
         of_biases.flatten().copy_(joined.sum(0))

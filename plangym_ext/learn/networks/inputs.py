@@ -183,6 +183,7 @@ class _ActionPart:
         if self._units is not None:
             return self._units.scaled_tensor(rows)
         flat = rows.reshape(len(rows), -1)
+        # Of MultiBinary: zeros and ones as they are.
         if not self._counts:
             return flat.to(torch.float32)
         # Not functional.one_hot, which refuses the zeros that a first step has for an action.

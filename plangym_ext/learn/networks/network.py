@@ -56,6 +56,7 @@ class Network(nn.Module):
     def forward(self, obs: torch.Tensor) -> NetworkOutput:
         """Evaluate `[B, *obs]`."""
         out = self.heads(self.body(self.encoder(obs)))
+        # Heads that are left out have a width of 0: a slice of nothing.
         policy, value, q = torch.split(out, self._widths, dim=1)
         return NetworkOutput(
             policy if self._widths[0] else None,

@@ -44,6 +44,7 @@ class QuickForward:
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(network.body.parts[0])
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
+        # Empty where heads share the body: the value is then a column of them.
         self._value: list[Layer] = []
         if network.value_body is not None and network.value_head is not None:
             self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
@@ -116,6 +117,7 @@ def _leaves(module: nn.Module) -> Iterator[Layer]:
         # The dict, not its tensors: weights that are replaced are found in it.
         yield functools.partial(_linear, module._parameters)
     elif not _only_casts(module):
+        # Not the module: a call of it looks for hooks, and there are none.
         yield module.forward
 
 
@@ -130,6 +132,7 @@ class _Scaled:
         self._memory = torch.empty(0)
 
     def __call__(self, obs: Any) -> Any:
+        # Autograd keeps what layers are shown, which the next call must not overwrite.
         if not torch.is_inference_mode_enabled():
             return self._encoder(obs)
         if self._memory.shape != obs.shape or self._memory.device != obs.device:

@@ -45,6 +45,7 @@ def check_network_state(network: nn.Module, state: Mapping[str, Any], where: str
 
 
 def _kind(tensor: Any) -> str:
+    # A file from elsewhere may hold anything by these names.
     if not hasattr(tensor, "shape"):
         return f"a {type(tensor).__name__}"
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -109,6 +109,7 @@ def _unpacked(packed: Ndarray, like: Sequence[Moments]) -> list[Moments]:
     found, begin = [], 0
     for one in like:
         size = one.mean.size
+        # After the count come the means and then the squares, as many as the part has numbers.
         mean, squares = np.split(packed[begin + 1 : begin + 1 + 2 * size], 2)
         shape = one.mean.shape
         found.append(Moments(float(packed[begin]), mean.reshape(shape), squares.reshape(shape)))

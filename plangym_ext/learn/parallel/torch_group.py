@@ -69,6 +69,7 @@ class TorchGroup(LearnerGroup, Closing):
                 store=distributed.FileStore(str(path), size),
                 rank=rank,
                 world_size=size,
+                # None would be a default of torch: some minutes.
                 timeout=timedelta(days=1) if timeout is None else timedelta(seconds=timeout),
             )
             # From here on there is a group to leave: `close` before this has nothing to do.
@@ -87,6 +88,7 @@ class TorchGroup(LearnerGroup, Closing):
         """Bring tensors to those of learner 0, in place."""
         with self._exchange():
             for tensor in tensors:
+                # One after the other, in the order in which all learners name them.
                 torch.distributed.broadcast(tensor, 0)
 
     def rows(self, mine: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -53,4 +53,5 @@ def steps_within(capacity: Capacity, step_bytes: int) -> int:
     found = _SIZE.fullmatch(capacity)
     assert found is not None
     number, unit = found.groups()
+    # Rounded down: the replay stays below what it may take.
     return int(float(number) * _UNITS[(unit or "").upper()]) // step_bytes

@@ -67,6 +67,7 @@ class FrameObs:
         # The slots that are overwritten held the oldest steps: whole stacks up to theirs may go.
         self._whole.drop_before(int(self._serials[slots[1:]].max(initial=-1)) + 1)
         self._serials[slots[1:]] = -1
+        # Of every stack, whole ones too: the stacks after it read this frame from here.
         self._frames[slots] = stacks[:, :, -1]
         n, b = np.nonzero(~continues)
         if len(n):
@@ -75,6 +76,7 @@ class FrameObs:
 
     def _bytes(self, obs: Ndarray) -> npt.NDArray[np.uint8]:
         """Return `[N, B, F, bytes of a frame]`."""
+        # Bytes: one kernel compares frames of any dtype, and NaN is like itself.
         flat = np.ascontiguousarray(obs).reshape(*obs.shape[:2], self._stack, -1)
         return flat.view(np.uint8)
 

@@ -83,6 +83,7 @@ class Priorities:
             raise ReplayEmpty(
                 f"{self._where}: some step must have a positive priority; none has. Collect first."
             )
+        # `[N]`, one number in each of N equal parts of [0, N).
         parts = np.arange(count) + rng.random(count)
         places = np.empty(count, np.int64)
         draw(self._tree, parts * (total / count), places)

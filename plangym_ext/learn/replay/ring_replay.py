@@ -146,6 +146,7 @@ class RingReplay(ABC):
             "capacity": self.capacity,
             "rng": json.dumps(self._rng.bit_generator.state),  # its numbers have 128 bits
         }
+        # Before the first `add`, which decides on names and shapes, there are options alone.
         if self._ring is not None:
             found["form"] = self._ring.form.to_text()
             found["ring"] = self._ring.state_dict()
@@ -183,6 +184,7 @@ class RingReplay(ABC):
         try:
             rng = json.loads(state["rng"])
             if "ring" in state:
+                # New ones: what is here may be of other shapes, and stays if the state is refused.
                 ring, priorities = self._remake(StepForm.from_text(state["form"]), state)
                 ring.load_state_dict(state["ring"])
                 if priorities is not None:

@@ -69,4 +69,5 @@ def _described(value: Any, axes: int) -> Any:
     """Return shape and dtype of every leaf, without so many leading axes."""
     if isinstance(value, ArrayDict):
         return value.apply(_described, axes)
+    # A list and a text, as JSON returns them: forms are compared with those that were saved.
     return [list(value.shape[axes:]), str(value.dtype)]

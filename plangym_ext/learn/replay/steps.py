@@ -66,6 +66,7 @@ class StepReplay(RingReplay):
         else:
             places = priorities.draw(batch_size, self._rng)
             weights = priorities.weights(places, self.beta)
+        # Worked out when drawn: what follows a step may have come after it was added.
         found = n_step_returns(ring.steps, places, self.n_steps, self.discount, ring.cursor)
         samples = {
             "obs": ring.obs_at(places),

@@ -45,6 +45,7 @@ class Ring:
     def check(self, samples: Mapping[str, Any]) -> int:
         """Return the number of rows in `samples`, or say why they cannot be added."""
         arrays = dict(leaves(samples))
+        # -1: a number without an axis has no rows.
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
         if len(set(lengths.values())) != 1 or -1 in lengths.values():
             raise InvalidSamples(
@@ -84,6 +85,7 @@ class Ring:
     def _room_for(self, samples: Mapping[str, Any]) -> ArrayDict:
         one = mapped(samples, lambda array: np.zeros(array.shape[1:], array.dtype))
         try:
+            # Dtypes as they came: numbers of 64 bits are not cut to 32.
             return ArrayDict.from_example(one, (self.capacity,), force_32bit=False)
         except (TypeError, ValueError) as error:
             raise InvalidSamples(f"{self._where}: {error}") from error
@@ -120,6 +122,7 @@ class Ring:
         if state["rows"]:
             ring.check(state["rows"])
             ring.add(state["rows"])
+        # `add` has put it after the rows, where it was only if the ring was not full yet.
         ring._cursor = int(state["cursor"])
         return ring
 

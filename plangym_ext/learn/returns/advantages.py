@@ -136,4 +136,5 @@ def _deltas(rows: Rows) -> Any:
 
 
 def _gae(rows: Rows, lam: float) -> Any:
+    # From 0: the last row's δ has the bootstrap already.
     return rows.fold(_deltas(rows), rows.gamma * lam, rows.nothing)

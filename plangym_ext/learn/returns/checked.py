@@ -57,6 +57,7 @@ def checked_rows(
             f"from the value of the observation it ended with, which is in no row of value; "
             f"pass 0.0 if it is worth nothing."
         )
+    # All in one library and on one device before anything is compared.
     convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
     reward = floating(convert(reward))
     zeros = namespace_of(reward).zeros_like
@@ -89,6 +90,7 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
             rated, minus that under the policy that played.
         clip: the largest ratio; None for no limit.
     """
+    # Written so that NaN is refused as well.
     if clip is not None and not clip > 0:
         raise InvalidOption(f"{where}: {name} must be positive, or None for none; got {clip!r}.")
     xp = namespace_of(rows.reward)
@@ -144,6 +146,7 @@ def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:
     """Return (T, B, *K), common to both."""
     ndim = max(reward.ndim, value.ndim)
     if min(reward.ndim, value.ndim) >= 2 and len(reward) and reward.shape[:2] == value.shape[:2]:
+        # Rewards may have more axes than values, or fewer: both are widened at their ends.
         with contextlib.suppress(ValueError):
             return np.broadcast_shapes(*(_widened(array, ndim).shape for array in (reward, value)))
     raise InvalidSamples(

@@ -31,5 +31,6 @@ class AlternatingSampler(LocalSampler):
                 "AlternatingSampler: the vector env must have two envs or more; it has one. Use "
                 "a SerialSampler."
             )
+        # Adjoining rows, so that the columns of a half are views of the tree.
         halves = [range(count // 2), range(count // 2, count)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), halves)

@@ -51,6 +51,7 @@ def count_episodes(
                 continue
             sums[0, row] += reward[t, row]
             sums[1, row] += 1.0
+            # The discount of this reward, and only then that of the next one.
             sums[2, row] += sums[3, row] * reward[t, row]
             sums[3, row] *= discount
             if (terminated[t, row] or truncated[t, row]) and not going_on[t, row]:
@@ -99,6 +100,7 @@ class EpisodeSums:
             row): "step" and "row" int64, "return" and "discounted_return" float64, "length"
             int64, "terminated" bool. Fresh.
         """
+        # A line for every step: each may end an episode.
         if len(self._out) < reward.size:
             self._out = np.empty((reward.size, 6))
         count = count_episodes(
@@ -107,6 +109,7 @@ class EpisodeSums:
         # A copy: the next fragment writes to the same memory.
         step, row, returns, length, discounted, ends = self._out[:count].T.copy()
         return {
+            # They were written as float64, in which whole numbers are exact up to 2**53.
             "step": step.astype(np.int64),
             "row": row.astype(np.int64),
             "return": returns,

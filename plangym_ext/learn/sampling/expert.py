@@ -113,10 +113,12 @@ class ExpertSampler(LocalSampler):
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
     ) -> Collected:
         """Play T steps in every env, and search; see `SerialSampler.collect`."""
+        # By the updates: they are the version of the weights.
         self._expert.share = at(self._share, version)
         found = super().collect(n, version, progress)
         taught, self._taught = self._taught, None
         assert taught is not None
+        # After the searches: the states of this fragment are searched again from the next one on.
         self._store()
         return found._replace(taught=taught, cost=found.cost + taught.cost)
 
@@ -203,4 +205,5 @@ def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
     """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
     if isinstance(rows, Mapping):
         return {name: valid_rows(part, valid) for name, part in rows.items()}
+    # A mask of the first two axes makes one of them.
     return rows[valid]

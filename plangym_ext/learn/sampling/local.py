@@ -51,6 +51,7 @@ class LocalSampler(Closing):
             env_info=options.env_info,
         )
         venvs = [VenvRows(venv, rows) for rows in ranges]
+        # To bring a row to a stored state, what other halves have in flight is waited for.
         for one in venvs:
             one.others = [other for other in venvs if other is not one]
         self._actors = [

@@ -169,6 +169,7 @@ def row_seeds(seed: int, rows: Sequence[int] | npt.NDArray[Any], steps: Any = No
 
 
 def _key(seed: int, stream: int, row: int) -> int:
+    # 1, as seeds of envs have keys that begin with 0: no row draws the numbers of its env.
     return _word(seed, (1, stream, row), np.uint64)
 
 

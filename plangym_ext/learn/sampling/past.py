@@ -29,6 +29,7 @@ class Past(NamedTuple):
         if state is None:
             return cls(Window(options.window), options.starts)
         starts = options.starts
+        # A run that was saved before it had stored states begins with these.
         if starts is not None and "starts" in state:
             starts = starts.loaded(state["starts"])
         return cls(Window(options.window, state["window"]), starts)

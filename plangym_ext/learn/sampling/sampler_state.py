@@ -21,6 +21,7 @@ def joined_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = None
         elif name == "envs":  # widths may differ
             found[name] = stacked_rows([row for part in parts for row in part])
+        # Leaves of something nested, each `[b, ...]`.
         elif isinstance(first, list):
             found[name] = [np.concatenate(leaf) for leaf in zip(*parts, strict=True)]
         else:
@@ -34,6 +35,7 @@ def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[
     Raises:
         ForeignCheckpoint: it is of another number of rows.
     """
+    # Of all that is saved this is an array for every kind of agent and env.
     saved = len(state["first"])
     if saved != ranges[-1].stop:
         raise ForeignCheckpoint(

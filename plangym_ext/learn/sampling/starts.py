@@ -187,6 +187,7 @@ class BackwardStarts(Starts):
         own = (start >= self.place) & (start < self.place + self._window)
         reached = returns[own] >= self._needed[start[own]]
         last = np.concatenate([self._last, reached])[-self._episodes :]
+        # By so many episodes at least: a few that succeed by chance do not move the window.
         if len(last) < self._episodes or last.mean() < self._success or self.place == 0:
             return self._with(_last=last)
         return self._with(place=max(0, self.place - self._step), _last=last[:0])
@@ -234,6 +235,7 @@ class UnsureStarts(Starts):
         self._value = value
         self._sharpness = finite_between(f"{name}: sharpness", sharpness, 0.0, 100.0)
         self._spread = finite_between(f"{name}: spread", spread, 0.0, 1.0)
+        # Infinite until an episode began there: such states are ranked first.
         self.errors = np.full(len(states), np.inf)
 
     def weights(self) -> npt.NDArray[np.float64]:

@@ -78,7 +78,9 @@ def build_sample_tree(
     at_least(f"{where}: num_steps", num_steps, 1)
     at_least(f"{where}: num_rows", num_rows, 1)
     row = RowSpaces(env)
+    # All rows: an agent may have something for each, such as its share of random actions.
     acted = check_agent(agent, row, num_rows, RowNoise(0, range(num_rows)))
+    # One row is enough: shapes and dtypes are looked at.
     obs, action = zeros_of(row.obs.space, 1), zeros_of(row.action.space, 1)
     shape = (num_steps, num_rows)
 

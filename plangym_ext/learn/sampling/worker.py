@@ -105,6 +105,7 @@ class WorkerSampler(Closing):
         self.num_envs = at_least(f"{where}: num_envs", num_envs, 1)
         self._workplace = place = ThisMachine() if workplace is None else workplace
         wanted = place.default_workers() if n_workers is None else n_workers
+        # No worker is without rows.
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
         self._options, self._agent, self._timeout = SamplerOptions(**options), agent, timeout
         self._ranges = [
@@ -273,6 +274,7 @@ class WorkerSampler(Closing):
         """Wait for an answer as long as the worker's steps go on."""
         limit = self._timeout
         reached, since = -1, time.monotonic()
+        # By steps, not by the fragment: a worker is hung if it takes none for so long.
         while not promise.poll(_LOOK if limit is None else min(_LOOK, limit)):
             now = self._steps_done(index)
             if now != reached:

@@ -193,6 +193,7 @@ class Trainer(ABC):
         wrong = {name: number for name, number in found.items() if not math.isfinite(number)}
         if not wrong:
             return
+        # What is not finite must not be left for a later step.
         self.optimizer.zero_grad()
         parts = ", ".join(f"{name} is {number}" for name, number in wrong.items())
         fields = [name for name, rows in batch.items() if not np.isfinite(rows).all()]

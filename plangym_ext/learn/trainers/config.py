@@ -68,6 +68,7 @@ class TrainerConfig(CheckedConfig):
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.augment is not None:
+            # Loaded now: a name that is wrong is found before anything is played.
             self.augmentation()
         self._choice("optimizer", OPTIMIZERS)
         self._choice("schedule", SCHEDULES)

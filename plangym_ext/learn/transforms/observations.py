@@ -100,6 +100,7 @@ class _Part(nn.Module):
             float(self.count), self.mean[0].cpu().numpy(), self.squares[0].cpu().numpy()
         )
         after = before.merged(seen)
+        # No row counted: the variance of none is no number.
         if not after.num_rows:
             return
         scale = 1.0 / np.sqrt(after.variance + _EPSILON)

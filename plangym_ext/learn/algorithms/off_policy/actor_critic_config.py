@@ -104,6 +104,7 @@ class TD3Config(DeterministicConfig):
     """TD3: the lower of two critics counts, and the policy learns half as often."""
 
     learning_rate: Number = 1e-3
+    # These and the noise of the targets as in Fujimoto et al. 2018, section 6.1.
     policy_every: int = 2
     target_every: int = 2
     target_noise: float = 0.2

@@ -180,6 +180,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:
             found["policy_age"] = self._age
+        # What is left, less than one, is owed to later rounds.
         count = math.floor(self._owed)
         sums: dict[str, Any] = {}
         if count:
@@ -193,6 +194,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 for optimizer in self.optimizers.values():
                     optimizer.write()
                 self.network.eval()
+        # After the updates: what observations are normalised by holds still within a round.
         for moments in self._seen:
             self.network.normalizer.add(moments)
         self._seen.clear()
@@ -211,6 +213,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 self.updates += 1
                 self._owed -= 1
                 for name, number in updated.logged.items():
+                    # Tensors are summed as they are: to read each one would be to wait for the
+                    # device.
                     sums[name] = sums.get(name, 0.0) + number
                 done += 1
                 if progress is not None:

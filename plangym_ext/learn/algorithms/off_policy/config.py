@@ -86,6 +86,7 @@ class DQNConfig(OffPolicyConfig):
     learning_rate: Number = 1e-4
     max_grad_norm: Number | None = 10.0
     learning_starts: int = 10_000
+    # One for four steps, as in Mnih et al. 2015.
     updates_per_step: float = 0.25
     batch_size: int = 32
     target_every: int = 1_000
@@ -115,6 +116,7 @@ class C51Config(DQNConfig):
     """
 
     learning_rate: Number = 2.5e-4
+    # As the paper has it for batches of 32.
     epsilon: float = 0.01 / 32
 
 
@@ -140,6 +142,7 @@ class QRDQNConfig(DQNConfig):
 class RainbowConfig(C51Config):
     """Rainbow: C51 that is double, over 3 steps and prioritised; noise is what explores."""
 
+    # These, and the exponents of priorities, as in Hessel et al. 2018, table 1.
     learning_rate: Number = 6.25e-5
     epsilon: float = 1.5e-4
     double: bool = True
@@ -163,6 +166,7 @@ class R2D1Config(DQNConfig):
 
     epsilon: float = 1e-3
     max_grad_norm: Number | None = 80.0
+    # Discount, n_steps, and exponents of priorities as in Kapturowski et al. 2019.
     discount: float = 0.997
     batch_size: int = 64
     n_steps: int = 5

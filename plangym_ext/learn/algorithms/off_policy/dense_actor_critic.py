@@ -83,6 +83,7 @@ class DenseActorCritic:
     def learn_critics(self, steps: Steps, target: Any) -> tuple[Any, float]:
         """Leave the gradient of `critic_loss` with the optimiser; return q `[E, N]` and loss."""
         x = self._rows(steps.obs, self._critics_module.action(steps.action))
+        # `[E, N, 1]`
         q, tape = self._critics.forward(x)
         error = q[..., 0] - target
         # `[E, N]`: a mean over the steps, a sum over the critics.
@@ -98,6 +99,7 @@ class DenseActorCritic:
 
     def learn_policy(self, tape: Tape, d_params: Any) -> None:
         """Leave the gradient of the policy with the optimiser, given that of its numbers."""
+        # As a stack of one.
         self._policy.backward(tape, d_params[None])
 
     def values(self, obs: Any, action: Any, first: int | None = None) -> tuple[Any, Tape]:

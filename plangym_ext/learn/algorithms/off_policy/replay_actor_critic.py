@@ -44,6 +44,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         self._check_policy()
         for module in self.network.modules():
             if isinstance(module, DenseLayers):
+                # In training mode alone: what is played, and how likely it was, stays of float32.
                 module.use(config.precision)
         self._critics = make_critics(
             self.network,
@@ -119,6 +120,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         drawn = self._steps_of(self._sample(count))
         for begin in range(0, count * size, size):
             part = slice(begin, begin + size)
+            # Not weights and indices, which only draws by priorities have.
             fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
             yield Steps._make([*fields, None, None])
 
@@ -147,6 +149,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         """Return `[E, N]` of `[E, N, A]`: of the actions that were played."""
         # A Discrete space may begin elsewhere than at 0.
         index = (action - self.network.distribution.start).long()
+        # `[E, N, 1]`: all critics are asked about the same actions.
         return q.gather(2, index.expand(len(q), -1)[..., None])[..., 0]
 
     def _has_policy(self) -> bool:
@@ -154,6 +157,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         if space is None:
             return True
         with torch.no_grad():
+            # Asked: a network of one's own need not say which heads it has.
             example = mapped(self._tensor, zeros_of(space, 1))
             return self._params(self.network, example) is not None
 

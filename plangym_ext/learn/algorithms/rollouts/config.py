@@ -81,6 +81,7 @@ class A2CConfig(PolicyConfig):
         advantages: what they are estimated from; see `AdvantageConfig`.
     """
 
+    # Optimiser and rate of OpenAI's Baselines.
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
     gae_lambda: float = 1.0
@@ -171,6 +172,7 @@ class PPOConfig(PolicyConfig):
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
     clip: Number = 0.2
     value_clip: Number | None = None
+    # Epochs, batches and clip are those of Stable-Baselines3.
     epochs: int = 10
     batch_size: int = 64
     minibatch: str = "step"

@@ -31,9 +31,11 @@ def forked_rows(
         `[1, N k]` single steps, all of which count.
     """
     device, count = rollout.value.device, forks.num_branches
+    # `[H, N k]`, `[N k]` and `[N k]`.
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
     # `[N, k]`: the branches of a state lie side by side.
     returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)
+    # `[N, k]`: all branches of a state teach its value the same.
     target = returned.mean(dim=1, keepdim=True).expand(-1, count)
     step, row = (torch.from_numpy(part).to(device) for part in (forks.step, forks.row))
 

@@ -82,6 +82,7 @@ class ActorCriticLosses:
         else:
             old = part.log_prob
             policy = clipped_policy_loss(log_prob, old, advantage, terms.clip, valid)
+            # Looked at alone, not minimised.
             found["kl"] = approximate_kl(log_prob.detach(), old, valid)
         value = self._value_loss(out.value, part, terms)
         self._loss = policy + terms.value_weight * value - terms.entropy_weight * entropy

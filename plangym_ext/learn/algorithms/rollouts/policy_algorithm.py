@@ -89,6 +89,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
                 f"{type(self).__name__}: forked advantages need branches, and the fragment has "
                 f"none. Sample with a ForkingSampler, or set AdvantageConfig(name='gae')."
             )
+        # By the deviation of the fragment's rewards, to which those of branches add nothing.
         return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
 
     def _update(self) -> float:

@@ -147,11 +147,13 @@ def rollout_of(
         )
     read = _Reader(tree, network)
     shown = read.shown()
+    # Likelihoods are of what was drawn, and not of what the bounds made of it.
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
     valid = read.tensor(tree["valid"])
     with torch.no_grad():
         bootstrap, final = _values_of_ends(read, forward or network, shown, valid)
     truncated = read.tensor(tree["truncated"])
+    # None, where all rows count, is quicker in all that follows.
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
     return Rollout(
@@ -186,6 +188,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     final = torch.zeros(truncated.shape, dtype=bootstrap.dtype, device=bootstrap.device)
     if not bool(truncated.any()):
         return bootstrap, final
+    # A row with both flags is terminated; rows that wait have flags of nothing.
     wanted = truncated & ~read.tensor(tree["terminated"]) & valid
     if not bool(wanted.any()):
         return bootstrap, final
@@ -195,6 +198,8 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
         index = wanted.nonzero(as_tuple=True)
         final[index] = value_of(network, _at(after, index), None)
         return bootstrap, final
+    # Recurrent: the carry of each ending is that of its own step, so the fragment is gone through
+    # up to there, from one such step to the next.
     begin = 0
     for t in wanted.any(dim=1).nonzero()[:, 0].tolist():
         # The carry after step t: that of the final observations of step t.
@@ -313,4 +318,5 @@ class _Reader:
         if isinstance(found, ArrayDict):
             arrays = [leaf for _, leaf in found.leaves()]
         tensors = (torch.from_numpy(array.to_ndarray(copy=False)) for array in arrays)
+        # The leaves of the tree are in the order of the carry's own.
         return mapped(lambda _: next(tensors).to(self._device), self._carry_of_one)

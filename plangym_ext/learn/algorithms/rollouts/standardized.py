@@ -27,6 +27,7 @@ def standardized(parts: Sequence[Any], group: LearnerGroup) -> list[Any]:
     """
     if group.size == 1:
         return [_with(part, normalized(part.advantage, _valid(part))) for part in parts]
+    # Moments of the rows of all learners: each divides its own by the same numbers.
     found = group.merged([moments_of(*_arrays(part)) for part in parts])
     return [
         _with(
@@ -52,4 +53,5 @@ def _arrays(part: Any) -> tuple[Any, Any]:
     if not isinstance(advantage, np.ndarray):
         advantage = advantage.cpu().numpy()
         valid = None if valid is None else valid.cpu().numpy()
+    # `[N, 1]` of single steps: moments are taken of `[T, B]`.
     return advantage.reshape(len(advantage), -1), valid

@@ -106,6 +106,7 @@ class Actor:
     def _show_first_legal(self) -> None:
         legal = self._columns.legal
         if legal is not None:
+            # Row T, which is the first one of the next fragment.
             legal[-1] = True if self._first_legal is None else self._first_legal
 
     # A fragment -------------------------------------------------------------------------
@@ -152,6 +153,7 @@ class Actor:
             _write(target, part)
         rows = None
         if self._waiting is not None:
+            # After the agent: what it has chosen for rows that wait is not played.
             self._waiting.clear(t)
             rows = self._waiting.stepped
         self._steps.begin(t, rows)
@@ -169,6 +171,7 @@ class Actor:
             self._endings.add(t, rows, stepped)
         self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
         if self._waiting is not None:
+            # `first` of the row after says which episodes have just ended.
             self._waiting.add(t, columns.first[t + 1].nonzero()[0])
             self._waiting.show(t + 1)
 

@@ -71,6 +71,7 @@ class Columns:
         self.following = [self._following(slice(t, t + 1)) for t in range(steps)]
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
         self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
+        # Once a fragment: `[b]`, without an axis of time.
         (self.version,) = self._rows_of("version")
         self.legal: Ndarray | None = None
         #: Arrays over T + 1 rows that the next fragment goes on from.
@@ -107,6 +108,7 @@ class Columns:
         """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
         start, stop = self._rows.start, self._rows.stop
         end = first + (num_steps or self.num_steps)
+        # A slice of rows that goes on into the padding, where row T is.
         return [
             leaf[first:end].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
         ]

@@ -52,6 +52,7 @@ class Endings:
         told, known = info_column(finals, GAME_OVER)
         if told is None and not self._fields:
             return
+        # Infos have the rows that were stepped alone.
         entries, over = stepped.where(rows), np.ones(len(rows), bool)
         if told is not None:
             # A row that says nothing of it has ended its game.

@@ -121,6 +121,7 @@ class Restarts:
         """Return "start" `[E]` int64 of the episodes that ended, in the order of (step, row)."""
         if self.start is None:
             return {}
+        # The empty one is for fragments in which no episode ended.
         return {"start": np.concatenate([*self._ended, np.zeros(0, np.int64)])}
 
     def state_dict(self) -> dict[str, Ndarray]:

@@ -60,6 +60,7 @@ class RemoteActor:
 
     def __init__(self, maker: RemoteActorMaker) -> None:
         self._maker = maker
+        # Asked for before there is shared memory to write it to, too.
         self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
         self._venv = maker.make_venv(maker.rows)
         check_vector_env(self._venv, "WorkerSampler")
@@ -135,6 +136,7 @@ class RemoteActor:
     ) -> Any:
         """Play a fragment with these weights; return as `_collect`, and the columns."""
         table, after, restored = self._played(state, version, starts, weights)
+        # Rows of its own tree begin at 0.
         table["row"] += self._maker.rows.start
         return table, after, restored, self._sent.taken()
 
@@ -156,6 +158,7 @@ class RemoteActor:
         for t in range(self._num_steps):
             actor.begin(t)
             actor.finish(t)
+            # Without a lock: this process alone writes it, and either number will do to its reader.
             self._progress[0] += 1
         table = actor.end_fragment()
         return table, actor.state_dict(envs=self._maker.options.recover), actor.restored
