@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -55,6 +56,7 @@ PLANNER_FOLDERS = {
 }
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
     """Return every module by its import name."""
     found = {}
@@ -66,9 +68,6 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-MODULES = modules()
-
-
 def imported(tree: ast.Module):
     """Yield the names of modules that a tree imports, wherever in it, for types or not."""
     for node in ast.walk(tree):
@@ -78,7 +77,7 @@ def imported(tree: ast.Module):
             assert node.level == 0, "relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield full if full in MODULES else node.module
+                yield full if full in modules() else node.module
 
 
 def named(tree: ast.Module):
@@ -100,30 +99,33 @@ def planner_folder(module: str) -> str:
     return folder if (ROOT / "planners" / folder).is_dir() else ""
 
 
-EDGES = {
-    name: {target for target in imported(tree) if target.split(".")[0] == "plangym_ext"}
-    for name, tree in MODULES.items()
-}
+@functools.cache
+def edges() -> dict[str, set[str]]:
+    """Return the modules of ours that each module imports."""
+    return {
+        name: {target for target in imported(tree) if target.split(".")[0] == "plangym_ext"}
+        for name, tree in modules().items()
+    }
 
 
 def test_all_folders_have_been_read():
-    assert {layer(name) for name in MODULES} >= {"", "arrays", "core", "envs", "planners", "run"}
-    assert len(MODULES) > 40
+    assert {layer(name) for name in modules()} >= {"", "arrays", "core", "envs", "planners", "run"}
+    assert len(modules()) > 40
 
 
 # One test of all modules, not one of each: a test costs more than what these rules ask.
 def test_imports_point_down():
     above = {
         f"{name} may import {sorted(ALLOWED[layer(name)])}; it imports {target}"
-        for name in MODULES
-        for target in EDGES[name]
+        for name in modules()
+        for target in edges()[name]
         if layer(target) not in ALLOWED[layer(name)] | {layer(name)}
     }
     assert not above, sorted(above)
 
 
 def test_the_folders_of_planners_are_in_an_order():
-    found = {planner_folder(name) for name in MODULES if layer(name) == "planners"}
+    found = {planner_folder(name) for name in modules() if layer(name) == "planners"}
     assert found == set(PLANNER_FOLDERS)
     order = list(PLANNER_FOLDERS)
     for i, folder in enumerate(order):
@@ -134,10 +136,10 @@ def test_the_folders_of_planners_are_in_an_order():
 def test_imports_between_planners_go_one_way():
     wrong = {
         f"{name} may import {sorted(PLANNER_FOLDERS[mine])} of planners; it imports {target}"
-        for name in MODULES
+        for name in modules()
         if name.startswith("plangym_ext.planners.")
         for mine in [planner_folder(name)]
-        for target in EDGES[name]
+        for target in edges()[name]
         if layer(target) == "planners"
         and planner_folder(target) not in PLANNER_FOLDERS[mine] | {mine}
     }
@@ -147,16 +149,16 @@ def test_imports_between_planners_go_one_way():
 def test_imports_are_absolute_and_of_modules_that_exist():
     relative = {
         f"{name}: line {node.lineno}"
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     }
     assert not relative, sorted(relative)
     unknown = {
         f"{name} imports {target}, which is no module of the package"
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         for target in imported(tree)
-        if target.split(".")[0] in FOLDERS and target not in MODULES
+        if target.split(".")[0] in FOLDERS and target not in modules()
     }
     assert not unknown, sorted(unknown)
 
@@ -165,7 +167,7 @@ def reachable(name: str) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
     while waiting:
-        new = EDGES.get(waiting.pop(), set()) - seen
+        new = edges().get(waiting.pop(), set()) - seen
         seen |= new
         waiting += new
     return seen
@@ -173,7 +175,7 @@ def reachable(name: str) -> set[str]:
 
 def test_there_are_no_cycles():
     # The package itself names modules for type checkers only.
-    reach = {name: reachable(name) for name in MODULES if name != "plangym_ext"}
+    reach = {name: reachable(name) for name in modules() if name != "plangym_ext"}
     cycles = {
         frozenset(other for other in found if name in reach.get(other, ()))
         for name, found in reach.items()
@@ -186,7 +188,7 @@ def test_only_known_modules_are_imported_by_name_against_the_direction():
     # The table of families brings the built-in ones in when it is first asked.
     found = {
         (name, target)
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         for target in named(tree)
         if layer(target) not in ALLOWED[layer(name)] | {layer(name)}
     }
@@ -196,7 +198,7 @@ def test_only_known_modules_are_imported_by_name_against_the_direction():
 def test_only_learning_imports_torch():
     users = {
         name
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         if any(target.split(".")[0] == "torch" for target in imported(tree))
     }
     assert {layer(name) for name in users} <= {"learn"}, sorted(users)
@@ -205,7 +207,7 @@ def test_only_learning_imports_torch():
 def test_planners_need_numpy_and_numba_alone():
     used = {
         target.split(".")[0]
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         if layer(name) == "planners"
         for target in imported(tree)
     }
@@ -214,7 +216,7 @@ def test_planners_need_numpy_and_numba_alone():
 
 def test_layers_below_the_envs_name_no_simulator():
     simulators = {"ale_py", "mujoco", "pygame", "Box2D", "dm_control", "minigrid"}
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         # One backend is a simulator's own.
         if name.startswith("plangym_ext.native.mujoco"):
             continue
