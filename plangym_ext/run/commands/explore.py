@@ -103,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     import_modules(options, [options.env])
     make_folder(options.out)
     with closing_when_terminated(), FolderLock(options.out):
+        # Under the lock: else two that begin at once would both find the folder vacant.
         if not options.resume:
             make_vacant(options.out, _FILES, overwrite=options.overwrite)
         line = ProgressLine()
@@ -113,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
             kept = _Kept(options, _explorer(options, env), line, interrupts)
             line.update(f"{env.name}: exploring", force=True)
             kept.explorer.run(options.max_steps, callback=kept.note)
+            # Before all that may fail, such as a film.
             kept.save()
             line.end(kept.text())
             verify(kept.explorer, kept.explorer.archive.best)
@@ -151,11 +153,14 @@ class _Kept:
         self._line.update(self.text())
         if time.monotonic() - self._saved >= self._options.save_every:
             self.save()
+        # After the round was taken in: what it found is kept.
         self.interrupted = self._interrupts.seen
         return self.interrupted
 
     def save(self) -> None:
         """Write the exploration, then its log."""
+        # The archive first: a full disk refuses the larger file, and the log is still that of
+        # the archive which is there.
         self.explorer.save(self._options.out / "archive.npz")
         with replacing(self._options.out / "log.csv") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
@@ -243,6 +248,7 @@ def _film(options: argparse.Namespace, kept: _Kept) -> None:
     target = options.out / "best.mp4" if options.video else None
     with recorded(target, explorer.env, explorer.seed) as video:
         if video is not None:
+            # Played again with the seed of the exploration: states are not filmed as found.
             actions = explorer.archive.trajectory(explorer.archive.best)
             for _ in steps_again(explorer.env, explorer.seed, actions):
                 video.add(explorer.env.render())

@@ -112,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
     make_folder(options.out)
     if options.tree:
         make_folder_of(options.tree, "--tree")
+    # Refused before the env is made: nothing is played that could not be written.
     make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
     line = ProgressLine()
     draws = bool(options.video or (options.tree and _renders(options.env)))
@@ -119,8 +120,10 @@ def run(options: argparse.Namespace) -> int:
         closing_when_terminated(),
         made_env(options, line, draws=draws) as env,
         Interrupts("ending the move and saving") as interrupts,
+        # Last, so that the film is closed and whole before workers end.
         recorded(target, env, options.seed) as video,
     ):
+        # One of the user's own is made for the env, so after it.
         if planner is None:
             planner = make_own(options.planner, env)
         if options.network:
@@ -131,6 +134,7 @@ def run(options: argparse.Namespace) -> int:
         with contextlib.suppress(_Stopped):
             play(env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step)
         line.end(shown.text(time.monotonic() - started))
+    # Pages, too, hold what was played until an interrupt.
     if page is not None:
         page.write(options.tree)
     seconds = time.monotonic() - started
@@ -228,6 +232,7 @@ def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
     compiling = f", {shown.compile_seconds:.1f} s of it compiling"
+    # Said where it explains the time; a second run loads what this one has compiled.
     if shown.compile_seconds < 0.1 * seconds:
         compiling = ""
     print(
@@ -289,12 +294,14 @@ class _Shown:
         self.compile_seconds += move.plan.budget.compile_seconds
         self.full_moves += move.plan.full
         self._line.update(self.text(time.monotonic() - self._started))
+        # Drawn once for film and page: a render may take longer than the step.
         frame = self._env.render() if self._draws or self._video is not None else None
         if self._video is not None:
             self._video.add(frame)
         if self._page is not None:
             self._page.add(move, self._frame)
         self._frame = frame
+        # An episode that has just ended is whole: nothing of it was interrupted.
         if self._interrupts.seen and not (self.terminated or self.truncated):
             self.interrupted = True
             raise _Stopped
@@ -323,6 +330,7 @@ def _renders(name: str) -> bool:
 
     from plangym_ext.registry import find_spec
 
+    # Asked of the class: no env is made yet, and whether it draws decides how it is made.
     entry = find_spec(name).entry_point
     env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
     return "rgb_array" in getattr(env, "metadata", {}).get("render_modes", ())

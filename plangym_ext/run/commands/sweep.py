@@ -140,6 +140,7 @@ def run(options: argparse.Namespace) -> int:
     with FolderLock(options.out):
         _keep_plan(jobs, options)
         failed = _run_all(jobs, options)
+    # Of all runs, those of earlier calls and those that failed half way among them.
     found = scores(options.out, jobs)
     write_json(options.out / "scores.json", {row.variant: row._asdict() for row in found})
     print("\n".join(lines(found)))
@@ -156,6 +157,7 @@ def _asked(options: argparse.Namespace) -> Sweep:
     if not options.sources:
         raise InvalidOption("name a preset or a file of settings first, then options")
     said = read_sweep(options.file) if options.file else {}
+    # What is typed counts before what the file says, setting by setting.
     over = dict(said.get("over", {}))
     for text in options.over:
         key, equals, values = text.partition("=")
@@ -205,6 +207,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
     if options.ray is not None and options.gpus:
         raise InvalidOption("--gpus shares out those of this machine; leave it out with --ray")
+    # Failed and interrupted ones run again: from their last checkpoints, as `train --resume`.
     left = [job for job in jobs if outcome(options.out / job.name) != DONE]
     if len(left) < len(jobs):
         print(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
@@ -229,6 +232,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
     def ended(job: Job, status: int, seconds: float) -> None:
         folder = options.out / job.name
+        # Written by this process, as a run that was killed writes nothing of its own.
         write_outcome(folder, status, seconds)
         if status:
             failed.append(job.name)
@@ -243,6 +247,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         queue.run(look, ended, interrupted)
     except KeyboardInterrupt:
         line.leave()
+        # Not saved: a second Ctrl-C killed them, and their last checkpoints are what is left.
         where = "have saved where they are" if queue.saved else "are stopped; checkpoints are kept"
         print(
             f"interrupted: the runs {where}, in {options.out}. Go on with the same command and "

@@ -52,6 +52,8 @@ class Contest(Closing):
         self.seed, self.max_steps = 0, _MAX_STEPS
         self.env: Any = None
         try:
+            # Checkpoints first, wherever they are named: the first one brings the env, in which
+            # planners are then made. A name twice is one player.
             for name in dict.fromkeys(names):
                 if _is_checkpoint(name):
                     self.players[name] = self._trained(name, changed or {})
@@ -63,7 +65,7 @@ class Contest(Closing):
             # In the order in which they were named: the first one is what the others are compared
             # with.
             self.players = {name: self.players[name] for name in dict.fromkeys(names)}
-        except BaseException:
+        except BaseException:  # Ctrl-C too: envs that were opened have workers
             self._open.close()
             raise
         if max_steps is not None:

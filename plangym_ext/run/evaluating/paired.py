@@ -47,6 +47,7 @@ def difference(
     """Return by how much the second is better, with and without the pairs; see `paired_summary`."""
     # Episode by episode: what both have in common, such as a hard start, cancels.
     pairs = (np.asarray(second) - np.asarray(first)).tolist()
+    # The same returns both ways: what the narrower interval shows is what pairing saves.
     mean, low, high = mean_interval(pairs)
     _, low_unpaired, high_unpaired = unpaired_interval(first, second)
     found = {

@@ -63,6 +63,7 @@ class ValueAudit:
         Spearman's; NaN where all values, or all returns, are the same.
         """
         errors = self.said - self.means
+        # Explained variance divides by it: 0 where all states are worth the same.
         spread = float(np.var(self.means))
         return {
             "rank_correlation": rank_correlation(self.said, self.means),
@@ -101,6 +102,7 @@ def audit_values(
         max_steps: of a rollout.
         seed: of the player's draws.
     """
+    # The last move of each rollout, by its number: where a cut one came to.
     lasts: dict[int, Move] = {}
 
     def keep(move: Move) -> None:

@@ -59,8 +59,10 @@ class LiveTable:
         first, began = self._start = self._start or (step, now)
         rest = f"  {text}" if text else ""
         if self._total and first + _TELLING * self._total < step < self._total:
+            # By this process's own steps: those before it was resumed took no time of it.
             left = (now - began) * (self._total - step) / (step - first)
             rest = f"  {_clock(left)} left{rest}"
+        # A line that fills the last column would wrap, and could not be written over.
         width = _columns() - 1
         shown = self._bar(step, _BAR) + rest
         if len(shown) > width:
@@ -81,6 +83,7 @@ class LiveTable:
 
 
 def _columns() -> int:
+    # Asked each time: a terminal may be made smaller while a run goes on.
     return shutil.get_terminal_size((100, 24)).columns
 
 
