@@ -337,7 +337,7 @@ class _WalkerScene(_Scene):
         return self.env.joints
 
     def own(self) -> Any:
-        # Upper and lower legs in turn; the lower ones alone count their contacts.
+        # Upper and lower legs in turn; the lower ones alone note their contacts.
         return [leg.ground_contact for leg in self.env.legs[1::2]]
 
     def set_own(self, own: Any) -> None:

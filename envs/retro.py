@@ -75,7 +75,7 @@ class RetroPart(StatePart):
         env.data.update_ram()
         picture, offset = get_block(buffer, offset)
         if picture and env.img is not None:
-            # A copy: an array over the buffer could not be written to, and would change with it.
+            # A copy: an array over bytes could not be written to.
             env.img = np.frombuffer(picture, np.uint8).reshape(env.img.shape).copy()
         return offset
 

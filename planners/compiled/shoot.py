@@ -57,6 +57,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
                 break
             new_rows, new_nodes = expand_nodes(tree, descent, going)
             for i in range(len(new_nodes)):
+                # All of the wave is undone: the planner runs it again from its beginning.
                 if not observe(tree, job, places, b, new_nodes[i], lane):
                     undo(tree, job.full, b, leaves, before)
                     return LEFT
@@ -83,6 +84,7 @@ def remember(tree: Tree, full: Array, b: int) -> Before:
 def undo(tree: Tree, full: Array, b: int, leaves: Array, before: Before) -> None:
     """Make tree b as it was before a wave that has selected `leaves`."""
     withdraw(tree, b, leaves, before.size)
+    # Later nodes are gone; these were credited with values that are not to count.
     for node in range(before.size):
         tree.visits[b, node], tree.q[b, node] = before.visits[node], before.q[node]
     tree.q_low[b], tree.q_high[b], full[b] = before.q_low, before.q_high, before.full

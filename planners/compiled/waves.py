@@ -106,12 +106,14 @@ def make_loop(
         more = False
         for b in range(first, stop):
             root = b * tree.parent.shape[1] + ROOT
+            # A damaged root is left to the planner, whose model says what is wrong with it.
             count, run = 1 if check(places.context, places.nodes, root) else LEFT, 0
             while count > 0 and run < waves:
                 used = job.used[b]
                 # Simulations that end early leave steps for more than were drawn for.
                 if used + allowance(job, b) * job.rollouts > job.drawn[b]:
                     break
+                # A wave that is left to the planner must not have cost anything here.
                 copy_counts(job.counts, job.counts_before, b)
                 count = wave(tree, job, selection, halving, places, b, lane)
                 run += 1

@@ -36,6 +36,7 @@ class Costs:
         """Add costs, by field of `Budget`, of the trees `rows` `[L]`: numbers, or `[L]` each."""
         for name, cost in costs.items():
             counter = self.counts[_COUNTED.index(name)]
+            # A number and an array of them are two types, so there are two kernels.
             (tally if isinstance(cost, int) else tally_each)(counter, rows, cost)
 
     def add_steps(self, rows: Index) -> None:

@@ -74,6 +74,7 @@ class ArrayStates(NodeStates):
         """Gather, and `step_batch_async` if the model has it; scatter in the end."""
         begin = getattr(self._model, "step_batch_async", None)
         if begin is None:
+            # The model can only be stepped: it is now, and nothing is left to wait for.
             out = self.step(actions, trees, parents, nodes)
             return lambda: out
         # A copy: waves that end before this one write to the rows meanwhile.

@@ -157,6 +157,7 @@ class TreeSearch(Planner):
             most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
             if self.max_model_steps is not None:
                 most = min(most, 1 + self.max_model_steps * self._nodes_per_step())
+        # Nodes that are kept and as many new ones; the root is among both.
         return 2 * most - 1 if self.keep_tree else most
 
     def _nodes_per_step(self) -> int:

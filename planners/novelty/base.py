@@ -32,7 +32,9 @@ from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 # obs [L, *obs] -> [L, F] whole numbers, -1 for none
 Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
 
+# Nodes of a tree that only time bounds.
 _TIMED_CAPACITY = 10_000
+# Nodes are chosen for what is new in them, never by a rule of trees.
 _NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
 
 
@@ -106,6 +108,7 @@ class NoveltySearch(Planner):
         """Return what the search runs with."""
         most = min(self.most_simulations, _TIMED_CAPACITY)
         most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
+        # Those that are kept and as many new ones; the root is among both.
         capacity = self.capacity or (2 * most - 1 if self.keep_tree else most)
         return SearchSettings(
             num_simulations=self.most_simulations,
@@ -114,6 +117,7 @@ class NoveltySearch(Planner):
             capacity=capacity,
             discount=self.discount,
             selection=_NO_RULE,
+            # A search that is gone on with has its trees; without the option none is.
             keep_tree=True,
         )
 

@@ -72,6 +72,7 @@ def with_room(pairs: Pairs, rows: Any, features: npt.NDArray[np.int64]) -> Pairs
     missing = number_colours(pairs.number, np.asarray(rows), features) - pairs.space.shape[1]
     if missing <= 0:
         return pairs
+    # By several colours at once: the tables are copied each time they grow.
     more = -(-missing // _ROOM) * _ROOM
     width = ((0, 0), (0, more), (0, more), (0, 0), (0, 0))
     return pairs._replace(
@@ -114,6 +115,7 @@ def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, 
     mirrored = tiles_of(pairs, b, features, True)
     found = np.empty(pairs.space.shape[3], np.uint64)
     for i in range(here.shape[0]):
+        # Either tile may be called the first of a pair on one screen: one order is enough.
         for j in range(i, here.shape[0]):
             if offsets(mirrored[i], here[j], found):
                 new |= see_offsets(pairs.space[b, i, j], found, depth, slack)
@@ -136,6 +138,7 @@ def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
         features: `[F]` tile times 256 plus colour.
         mirrored: as seen from the opposite corner.
     """
+    # R and C, of 2 R - 1 and 2 C - 1 offsets.
     rows, columns = (pairs.space.shape[3] + 1) // 2, (pairs.space.shape[4] + 1) // 2
     tiles = np.zeros((pairs.space.shape[1], rows + 1), np.uint64)
     for feature in features:

@@ -99,6 +99,19 @@ def test_products_of_bfloat16_are_near_and_keep_float32_outside():
         assert (near - exact).norm() < 0.1 * exact.norm()
 
 
+def test_bfloat16_is_multiplied_as_float32_where_the_processor_has_no_product(monkeypatch):
+    monkeypatch.setattr(dense_product, "_MULTIPLIES_BFLOAT16", False)
+    x, weight, bias = (torch.randn(*shape).bfloat16() for shape in ((130, 100), (90, 100), (90,)))
+    exact = x.float() @ weight.float().T
+    got = dense_product.product(x, weight)
+    assert got.dtype == torch.bfloat16
+    assert (got.float() - exact).abs().max() <= exact.abs().max() / 128
+    near = (exact + bias.float()).relu()
+    layer = dense_product.layer_product(x, weight, bias, rectify=True)
+    assert layer.dtype == torch.bfloat16
+    assert (layer.float() - near).abs().max() <= near.abs().max() / 128
+
+
 def test_only_what_needs_a_gradient_gets_one():
     weights, biases = stacks(2, (3, 4, 1))
     x = torch.randn(5, 3).requires_grad_()

@@ -115,7 +115,7 @@ def affine_gradient(x: Any, d_out: Any, turned: Any, d_weight: Any, d_bias: Any)
     for n in range(d_out.shape[0]):
         for m in range(d_out.shape[1]):
             d_bias[m] += d_out[n, m]
-    # The inner loop runs along the wider of the two: short ones are no vector instructions.
+    # The inner loop runs along the wider of the two: short ones become no vector instructions.
     if x.shape[1] < d_out.shape[1]:
         turned[:] = 0
         _add_product(x.T, d_out, turned)
