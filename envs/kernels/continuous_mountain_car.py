@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import FLOAT32, FLOAT64
+from plangym_ext.envs.classic_control import FLOAT32
 from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.kernels.mountain_car import observe, reset
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
 
 
@@ -93,15 +93,3 @@ def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, 
     state["kind"] = FLOAT32
     reward = 100.0 if terminated else 0.0
     return reward - np.float64(force) ** params.square * 0.1, terminated, False
-
-
-def reset(state: Any, params: Any) -> None:
-    """Draw the position from [-0.6, -0.4); the car stands."""
-    vector = state["vector"]
-    vector[0], vector[1] = pcg64.uniform(state["rng"], -0.6, -0.4), 0.0
-    state["kind"] = FLOAT64
-
-
-def observe(state: Any, params: Any, obs: Any) -> None:
-    """Write position and velocity."""
-    obs[0], obs[1] = state["vector"][0], state["vector"][1]

@@ -158,6 +158,18 @@ class LiveStepper(BackendEnv):
             InvalidAction: shape, dtype or range of an action does not match.
         """
 
+    def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
+        """Return actions that are checked in the rows that are stepped, and zeros in the others."""
+        stepped = ~resets
+        if stepped.all():
+            return self._checked_actions(actions, resets.shape, "step")[0]
+        (leaf,) = self.layout.action.leaves
+        chosen = np.zeros((len(resets), *leaf.shape), leaf.dtype)
+        if len(actions) == len(resets):
+            actions = actions[stepped]
+        (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
+        return chosen
+
     @abstractmethod
     def seeded_rows(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]

@@ -55,7 +55,9 @@ class NativeEnv(LocalStepper, LiveStepper):
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
         """Step rows, or reset some of them instead; see `LiveStepper`."""
-        leaf = self._live_actions(actions, resets)
+        leaf = actions
+        if self._checks is None or not self._checks.in_range(actions, resets.shape):
+            leaf = self._live_actions(actions, resets)
         # Where a row is reset as it ends, there is none that has to be reset instead of a step.
         dt = ONE_STEP if same_step else (~resets).astype(np.int32)
         return self._run_live(
@@ -74,18 +76,6 @@ class NativeEnv(LocalStepper, LiveStepper):
     @abstractmethod
     def _run_live(self, request: RowRequest) -> RowResults | None:
         """Run a request of one step whose `dt` is 0 in rows that are only reset."""
-
-    def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
-        """Return actions that are checked in the rows that are stepped, and valid in the others."""
-        if self._checks is not None and self._checks.in_range(actions, resets.shape):
-            return actions
-        stepped = ~resets
-        (leaf,) = self.layout.action.leaves
-        chosen = np.zeros((len(resets), *leaf.shape), leaf.dtype)
-        if len(actions) == len(resets):
-            actions = actions[stepped]
-        (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
-        return chosen
 
     def seeded_rows(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]

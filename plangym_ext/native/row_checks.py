@@ -87,7 +87,9 @@ class RowChecks:
             return False
         if batch_shape[0] not in (-1, found[0]):
             return False
-        return bool(self._are_within(actions.reshape(-1), self._low, self._high))
+        # One number a row, as the usual action: a view of it costs as much as this look at it.
+        flat = actions if len(found) == 1 else actions.reshape(-1)
+        return bool(self._are_within(flat, self._low, self._high))
 
 
 def is_plain(array: np.ndarray) -> bool:

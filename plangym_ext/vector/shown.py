@@ -16,6 +16,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.nested_values import is_nested
 from plangym_ext.vector.results import StepResults
 
 #: Adds one env's info to those of all: gymnasium's `VectorEnv._add_info`.
@@ -125,7 +126,7 @@ class ObsBuffer:
         if self.layout is None:
             return False
         if not self.layout.is_flat:
-            return _is_plain(self.space, obs)
+            return is_nested(self.space, obs, _is_leaf)
         leaf = self.layout.leaves[0]
         return _is_array(obs, leaf.shape, leaf.dtype)
 
@@ -195,14 +196,7 @@ class ObsBuffer:
         return [self.layout.join(tuple(leaf[r].copy() for leaf in self._leaves)) for r in rows]
 
 
-def _is_plain(space: spaces.Space[Any], obs: Any) -> bool:
-    """Return whether an observation is dicts and tuples of arrays, exactly as the space says."""
-    if isinstance(space, spaces.Dict):
-        known = type(obs) is dict and list(obs) == list(space)
-        return known and all(_is_plain(sub, obs[key]) for key, sub in space.items())
-    if isinstance(space, spaces.Tuple):
-        known = type(obs) is tuple and len(obs) == len(space)
-        return known and all(_is_plain(*pair) for pair in zip(space, obs, strict=True))
+def _is_leaf(space: spaces.Space[Any], obs: Any) -> bool:
     return _is_array(obs, space.shape, space.dtype)
 
 
@@ -237,7 +231,7 @@ def infos_of(
     """
     infos, finals = results.infos, results.finals
     if isinstance(infos, GroupedInfos):
-        return infos.batched(num_envs, rows)
+        return infos.batched(num_envs, rows) if infos.groups else {}
     if not infos and not finals:
         return {}
     by_env = {rows[k]: info for k, info in infos}

@@ -25,6 +25,20 @@ class Batch(NamedTuple):
     weights: npt.NDArray[Any]  # [batch] float32, importance weights; 1 if drawn uniformly
 
 
+def check_saved(kind: str, capacity: Any, state: Mapping[str, Any]) -> None:
+    """Refuse the saved state of another kind of replay, or of another capacity.
+
+    Raises:
+        InvalidSamples: it is.
+    """
+    for key, own in (("kind", kind), ("capacity", capacity)):
+        if state.get(key) != own:
+            raise InvalidSamples(
+                f"{kind}.load_state_dict: {key} must be {own!r}; got {state.get(key)!r}. Make the "
+                f"replay as it was when it was saved."
+            )
+
+
 class Replay(ABC):
     """Keeps the newest rows and draws batches of them.
 
@@ -103,12 +117,7 @@ class Replay(ABC):
             InvalidSamples: the state is of another kind of replay, of another capacity, or
                 incomplete. Nothing has changed.
         """
-        for key, own in (("kind", self._name), ("capacity", self.capacity)):
-            if state.get(key) != own:
-                raise InvalidSamples(
-                    f"{self._name}.load_state_dict: {key} must be {own!r}; got "
-                    f"{state.get(key)!r}. Make the buffer as it was when it was saved."
-                )
+        check_saved(self._name, self.capacity, state)
         try:
             rng = json.loads(state["rng"])
             self._restore(state)

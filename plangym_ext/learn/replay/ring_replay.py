@@ -12,7 +12,7 @@ import numpy as np
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.replay.base import Batch, check_saved
 from plangym_ext.learn.replay.capacity import Capacity, checked_capacity
 from plangym_ext.learn.replay.priorities import Places, Priorities
 from plangym_ext.learn.replay.step_form import StepForm
@@ -173,12 +173,7 @@ class RingReplay(ABC):
             InvalidSamples: the state is of another kind of replay or of another capacity, or
                 incomplete. Nothing has changed.
         """
-        for key, own in (("kind", self._name), ("capacity", self.capacity)):
-            if state.get(key) != own:
-                raise InvalidSamples(
-                    f"{self._name}.load_state_dict: {key} must be {own!r}; got "
-                    f"{state.get(key)!r}. Make the replay as it was when it was saved."
-                )
+        check_saved(self._name, self.capacity, state)
         ring: StepRing | None = None
         priorities: Priorities | None = None
         try:

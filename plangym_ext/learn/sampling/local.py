@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from plangym_ext.arrays import ArrayDict
-from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
@@ -18,14 +17,13 @@ from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.memory import tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past
+from plangym_ext.learn.sampling.past import Past, PastSampler
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
-class LocalSampler(Closing):
+class LocalSampler(PastSampler):
     """Abstract; the agent acts in this process, for one range of rows after the other."""
 
     def __init__(
@@ -135,16 +133,6 @@ class LocalSampler(Closing):
 
     def _visit(self, actor: Actor, t: int) -> None:
         """Look at the envs of an actor before step t; nothing is looked at here."""
-
-    @property
-    def starts(self) -> Starts | None:
-        """What the next fragment's episodes begin from; None: they begin by a reset."""
-        return self._past.starts
-
-    @property
-    def statistics(self) -> dict[str, float]:
-        """Means over the last episodes, by column; empty before one has ended."""
-        return self._past.window.means()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are kept, by part: arrays of the tree by name, and "envs".

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.learn.sampling.episode_statistics import Window
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.starts import Starts
@@ -47,3 +48,19 @@ class Past(NamedTuple):
         """Return what is to be saved."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
         return {"window": self.window.columns, **starts}
+
+
+class PastSampler(Closing):
+    """Abstract; a sampler that tells of the last episodes."""
+
+    _past: Past
+
+    @property
+    def starts(self) -> Starts | None:
+        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        return self._past.starts
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """Means over the last episodes, by column; empty before one has ended."""
+        return self._past.window.means()

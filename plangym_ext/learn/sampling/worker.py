@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
-from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
@@ -21,11 +20,10 @@ from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.fragment import collected, whole_fragment
 from plangym_ext.learn.sampling.memory import array_bytes, tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past
+from plangym_ext.learn.sampling.past import Past, PastSampler
 from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.workplace import ServiceWorker, ThisMachine, Workplace
@@ -47,7 +45,7 @@ class _Flight(NamedTuple):
         return int(self.args[0])
 
 
-class WorkerSampler(Closing):
+class WorkerSampler(PastSampler):
     """Play in worker processes, each with some of the envs and a copy of the agent.
 
     Weights are in one block of shared memory, where workers read them when a fragment begins;
@@ -290,16 +288,6 @@ class WorkerSampler(Closing):
 
     def _steps_done(self, index: int) -> int:
         return self._workplace.steps_done(self._workers[index], self._progress[index])
-
-    @property
-    def starts(self) -> Starts | None:
-        """What the next fragment's episodes begin from; None: they begin by a reset."""
-        return self._past.starts
-
-    @property
-    def statistics(self) -> dict[str, float]:
-        """Means over the last episodes, by column; empty before one has ended."""
-        return self._past.window.means()
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are kept, by part; see `SerialSampler.memory`.

@@ -196,13 +196,14 @@ class RowMemory:
 def _rooms(request: RowRequest, new: Allocate) -> list[np.ndarray]:
     """Return where results go: flags into the caller's arrays, if these are laid out plainly."""
     rows, steps = (request.num_rows,), (request.num_rows, request.horizon)
-    out, found = request.out, []
-    for name, axis, dtype, is_flag in _WRITTEN:
-        # Memory given for numbers may be that of the actions, which later rows have yet to read.
-        room = out.get(name) if is_flag and out else None
-        if room is None or not is_plain(room):
-            room = new(steps if axis else rows, dtype)
-        found.append(room)
+    out = request.out
+    found = [new(steps if axis else rows, dtype) for _, axis, dtype, _ in _WRITTEN]
+    if out:
+        for place, (name, _, _, is_flag) in enumerate(_WRITTEN):
+            # Memory given for numbers may be that of the actions, which later rows have yet to
+            # read.
+            if is_flag and name in out and is_plain(out[name]):
+                found[place] = out[name]
     return found
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
-from typing import TextIO
 
 from plangym_ext.core.whole_file import replacing
+from plangym_ext.run.logs.late_file import LateFile
 
 
 class AppendedFile:
@@ -19,21 +17,11 @@ class AppendedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: TextIO | None = None
+        self._file = LateFile(lambda: path.open("a", newline=""))
 
     def append(self, text: str) -> None:
         """Append lines; they are in the file when this returns."""
-        if self._file is None:
-            self._file = self._path.open("a", newline="")
-        try:
-            self._file.write(text)
-            self._file.flush()
-        except OSError:
-            # What is in the buffer would be written, and fail, again when the file is closed.
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
-            raise
+        self._file.write(text)
 
     def replace(self, text: str) -> None:
         """Write these lines instead of all others; a reader sees the old ones or the new."""
@@ -52,11 +40,8 @@ class AppendedFile:
 
     def sync(self) -> None:
         """Bring the file to the disk."""
-        if self._file is not None:
-            os.fsync(self._file.fileno())
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import socket
@@ -18,6 +17,7 @@ from plangym_ext.run.logs.event_records import (
     scalars_event,
     version_event,
 )
+from plangym_ext.run.logs.late_file import LateFile
 
 
 def tensorboard_is_there() -> bool:
@@ -42,7 +42,7 @@ class TensorBoardFile:
                 f"not. {installing('tensorboard')}"
             )
         self._folder = folder
-        self._file: Any = None
+        self._file = LateFile(self._opened)
 
     def add(self, row: Mapping[str, int | float]) -> None:
         """Write the numbers of a row, all but its step."""
@@ -57,28 +57,16 @@ class TensorBoardFile:
 
     def sync(self) -> None:
         """Bring the file to the disk."""
-        if self._file is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file; the next `add` begins another one."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()
 
     def _write(self, event: bytes) -> None:
-        content = record(event)
-        if self._file is None:
-            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-            self._file = (self._folder / name).open("xb")
-            content = record(version_event(time.time())) + content
-        try:
-            self._file.write(content)
-            self._file.flush()
-        except OSError:
-            # As in `AppendedFile.append`.
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
-            raise
+        begins = b"" if self._file.is_open else record(version_event(time.time()))
+        self._file.write(begins + record(event))
+
+    def _opened(self) -> Any:
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        return (self._folder / name).open("xb")

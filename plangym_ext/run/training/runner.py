@@ -8,13 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import FolderTaken, NotWritten
 from plangym_ext.learn.algorithm import Algorithm
-from plangym_ext.learn.sampling.collected import Collected, Sampler
-from plangym_ext.learn.sampling.episode_statistics import PLACE
+from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
@@ -33,6 +30,7 @@ from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.played_row import played_row
 from plangym_ext.run.training.recent import RecentEpisodes
 from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
@@ -274,7 +272,7 @@ class Runner(Closing):
         self.round += 1
         self.steps += steps
         self._recent.take(collected.episodes)
-        played = {**_summary(collected, self.algorithm), **self._recent.statistics()}
+        played = {**played_row(collected, self.algorithm), **self._recent.statistics()}
         values = {"round": self.round, **played, **metrics}
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):
@@ -383,26 +381,6 @@ class Runner(Closing):
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0
-
-
-def _summary(collected: Collected, algorithm: Any) -> dict[str, float]:
-    """Return what is logged of what was played."""
-    episodes, cost = collected.episodes, collected.cost
-    count = len(episodes["return"])
-    columns = [name for name in episodes if name not in PLACE] if count else []
-    found = {
-        "episodes": count,
-        "model_steps": cost.model_steps,
-        "evaluator_rows": cost.evaluator_rows,
-        **{name: float(np.mean(episodes[name])) for name in columns},
-    }
-    if collected.forks is not None:  # what is played is a small part of what is stepped
-        found["branch_steps"] = collected.forks.cost.model_steps
-        found["total_steps"] = algorithm.steps
-    if collected.taught is not None:
-        found["search_steps"] = collected.taught.cost.model_steps
-        found["total_steps"] = algorithm.steps
-    return found
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.vector.nested_values import is_nested
 
 #: Bytes of the widest number. A slot has as many for each number of an action.
 _WIDEST = 8
@@ -59,7 +60,7 @@ class ActionMemory:
             return b""
         numbers = range(places.start, places.stop) if isinstance(places, slice) else places
         for row, action in zip(numbers, actions, strict=True):
-            if not _is_plain(self._layout.space, action):
+            if not is_nested(self._layout.space, action, _is_leaf):
                 return b""
             for array, part in zip(self._leaves, self._layout.split(action), strict=True):
                 array[row] = part
@@ -94,14 +95,7 @@ def _size(shape: tuple[int, ...]) -> int:
     return -(-int(np.prod(shape)) * _WIDEST // _LINE) * _LINE
 
 
-def _is_plain(space: spaces.Space[Any], action: Any) -> bool:
-    """Return whether an action is dicts and tuples of arrays, exactly as the space says."""
-    if isinstance(space, spaces.Dict):
-        known = type(action) is dict and list(action) == list(space)
-        return known and all(_is_plain(sub, action[key]) for key, sub in space.items())
-    if isinstance(space, spaces.Tuple):
-        known = type(action) is tuple and len(action) == len(space)
-        return known and all(_is_plain(*pair) for pair in zip(space, action, strict=True))
+def _is_leaf(space: spaces.Space[Any], action: Any) -> bool:
     # A number of an array is read again as a scalar of its type.
     kind = np.ndarray if space.shape else np.dtype(space.dtype).type
     return type(action) is kind and action.shape == space.shape and action.dtype == space.dtype

@@ -230,18 +230,6 @@ class RayEnv(LiveStepper):
         request = RowRequest((leaf[:, None],), states, dt, infos=infos)
         return with_reset_infos(self._run(request), resets, self.reset_columns or ())
 
-    def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
-        """Return actions that are checked in the rows that are stepped, and zeros in the others."""
-        stepped = ~resets
-        if stepped.all():
-            return self._checked_actions(actions, resets.shape, "step")[0]
-        (leaf,) = self.layout.action.leaves
-        chosen = np.zeros((len(resets), *leaf.shape), leaf.dtype)
-        if len(actions) == len(resets):
-            actions = actions[stepped]
-        (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")
-        return chosen
-
     def seeded_rows(
         self,
         states: np.ndarray,
