@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.costs import Costs
 from plangym_ext.planners.lockstep.node_states import node_states
@@ -25,7 +24,6 @@ from plangym_ext.planners.lockstep.wave_kernels import (
     Tallies,
     Wave,
     WaveResult,
-    allowances,
     edges,
     for_types_of,
     new_wave,
@@ -83,6 +81,7 @@ class Search:
         self._two_players = num_players(self.model) == 2
         self.shape = batch, width = request.states.shape
         self.tree = new_tree(batch, settings.capacity, num_actions)
+        self._is_new = True
         nodes = settings.capacity if settings.stores_states else 1
         # A rater that reads states would have to copy them out of their slots again.
         slots = settings.slots and not rater.reads_states
@@ -134,7 +133,9 @@ class Search:
     def _put_roots(self, request: PlanRequest) -> None:
         """Put the states at the roots; rate those that are not in the tree of their row."""
         fresh = self._reuse(request) if self.settings.keep_tree else np.arange(request.batch)
-        restart(self.tree, fresh)
+        if not self._is_new:
+            restart(self.tree, fresh)
+        self._is_new = False
         self.states.put(fresh, ROOT, request.states[fresh])
         if self.rater.rates_roots and len(fresh):
             seen, cut = rows_of(request.obs, fresh), np.ones(len(fresh), np.bool_)
@@ -298,7 +299,13 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for one.
         """
-        return allowances(self._tallies(), self._limits(int(cost)), UNBOUNDED)
+        # As `allowances` of kernels, which takes longer to compile than a plan.
+        limits, in_flight = self._limits(int(cost)), self._num_in_flight
+        left = limits.num_simulations - self.done - in_flight
+        if limits.max_model_steps >= 0:
+            most = (limits.max_model_steps - self.costs.counts[0]) // limits.cost
+            left = np.minimum(left, most - in_flight)
+        return left
 
     def _tallies(self) -> Tallies:
         return Tallies(self.done, self._num_in_flight, self.full, self.costs.counts)

@@ -38,12 +38,13 @@ def value_scale(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float
         child = tree.children[b, node, a]
         if child != UNVISITED and tree.visits[b, child] > 0:
             q = np.float64(tree.q[b, child])
-            low, high = min(low, q), max(high, q)
+            # `min` and `max` are functions to be compiled, one for each type.
+            low, high = q if q < low else low, q if q > high else high
             total += tree.visits[b, child] * q
             weight += tree.visits[b, child]
     mean = total / weight if weight > 0.0 else tree.value[b, node]
     if scale == SCALE_SIBLINGS:
-        low, high = min(low, mean), max(high, mean)
+        low, high = mean if mean < low else low, mean if mean > high else high
     elif scale == SCALE_TREE:
         low, high = np.float64(tree.q_low[b]), np.float64(tree.q_high[b])
     else:

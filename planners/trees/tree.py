@@ -63,7 +63,7 @@ def new_tree(batch: int, capacity: int, num_actions: int) -> Tree:
     nodes = (batch, capacity)
     edges = (batch, capacity, num_actions)
     tree = Tree(
-        size=np.zeros(batch, np.int32),
+        size=np.ones(batch, np.int32),
         order=np.tile(np.arange(num_actions, dtype=np.int32), (batch, 1)),
         q_low=np.full(batch, np.inf, np.float32),
         q_high=np.full(batch, -np.inf, np.float32),
@@ -80,7 +80,8 @@ def new_tree(batch: int, capacity: int, num_actions: int) -> Tree:
         prior=np.zeros(edges, np.float32),
         legal=np.ones(edges, np.bool_),
     )
-    restart(tree, np.arange(batch))
+    # As `restart`, which takes long to compile, for trees that may never be searched again.
+    tree.kind[:, ROOT], tree.prior[:, ROOT] = OPEN, 1.0 / num_actions
     return tree
 
 
@@ -219,9 +220,10 @@ def backup_leaf(tree: Tree, b: int, leaf: int) -> None:
         tree.unobserved[b, node] -= 1
         # float64 on purpose, in both ways of running this: see the module.
         mean = np.float64(tree.q[b, node])
-        tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
-        tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-        tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+        tree.q[b, node] = q = np.float32(mean + (ret - mean) / tree.visits[b, node])
+        # `min` and `max` are functions to be compiled, one for each type.
+        tree.q_low[b] = q if q < tree.q_low[b] else tree.q_low[b]
+        tree.q_high[b] = q if q > tree.q_high[b] else tree.q_high[b]
         node = tree.parent[b, node]
     # The root has no incoming edge: its q is the mean return from it on.
     tree.visits[b, ROOT] += 1
