@@ -58,6 +58,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._names = names
 
     def persistent_id(self, obj: Any) -> Name | None:
+        # A generator is state: by its name it would come back as it is by then.
         return None if isinstance(obj, RANDOM_TYPES) else self._names.get(id(obj))
 
     def reducer_override(self, obj: Any) -> Any:

@@ -53,6 +53,7 @@ def choose_codec(
     for method in candidate_methods(env) if state == "auto" else (state,):
         if method in ("replay", "approximate"):
             env = with_recorder(env, method)
+            # A recorder that was just put in knows of no reset yet.
             env.reset(seed=0)
         try:
             codec = StateCodec(env, method, trusted=trusted)

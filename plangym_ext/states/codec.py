@@ -177,6 +177,7 @@ def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
         kind = ResetRecorder
     else:
         return env
+    # Not `isinstance`: a Recorder is a ResetRecorder, too.
     if any(type(layer) is kind for layer in stack):
         return env
     # Right on the simulator: wrappers above may change actions, and are captured themselves.
@@ -197,6 +198,7 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
         if family is None:
             raise IncompleteState(f"{type(base).__qualname__}: no family is registered for it")
         approximate = method == "approximate"
+        # The ResetRecorder, which `with_recorder` has put right on the simulator.
         subject = stack[-2] if approximate and family.playback is not None else base
         part = family.load_codec(approximate=approximate)(subject)
         if not isinstance(part, StatePart):

@@ -93,6 +93,7 @@ _MOST_IDENTITIES = 64
 
 def _remember(found: bytes, identity: dict[str, Any]) -> None:
     """Keep an identity, for as long as not too many others follow."""
+    # Taken out first, so that it moves to the end and counts as the newest.
     _identities.pop(found, None)
     _identities[found] = identity
     while len(_identities) > _MOST_IDENTITIES:
@@ -140,7 +141,8 @@ class Envelope:
         """
         words = rows.view(_U8)
         if isinstance(lengths, int):
-            # The width is the upper half of the word.
+            # The width is the upper half of the word. The length may stay there: no check of
+            # another row compares it.
             self._header_words[_LENGTH_HALF // 2] = self.width << 32 | lengths
             words[:, : HEADER // _WORD] = self._header_words
         else:
@@ -209,6 +211,7 @@ class Envelope:
         weights = self._weights if width == self.width else _weights(width // _WORD)
         whole = _sums(words, weights) == words[:, _CHECKSUM_WORD]
         whole &= (rows[:, :4] == self._header[:4]).all(axis=1)
+        # Zeros do not count in the sum: of a row whose end was cut off, the width alone may tell.
         whole &= rows[:, _WIDTH].view("<u4")[:, 0] <= width
         if not whole.all():
             raise DamagedState(

@@ -178,6 +178,7 @@ def registered_spec(name: str) -> Any:
 
 def _closest_id(name: str, known: Iterable[str]) -> str | None:
     """Return the id that is most like a name, versions aside; None if none is."""
+    # Later versions are registered after earlier ones and replace them here.
     newest = {_unversioned(one): one for one in known}
     close = difflib.get_close_matches(_unversioned(name), newest, n=1, cutoff=0.6)
     return newest[close[0]] if close else None
@@ -225,6 +226,7 @@ def _find(module: str) -> Family | None:
 
 def family_of(base: Any) -> Family | None:
     """Return the family of an unwrapped env: of its class, or of the nearest ancestor with one."""
+    # Nearest first. An ancestor's codec serves, as what a subclass adds is captured beside it.
     for cls in type(base).__mro__:
         found = _find(cls.__module__)
         if found is not None:

@@ -57,9 +57,11 @@ def first_codec(
     Raises:
         IncompleteState: there is no exact way.
     """
+    # Before the fields are read: what it sets is not what a reset has changed.
     _prepare(env, state)
     before = plain_fields(layers(env)[-1])
     env.reset(seed=0)
+    # Bound after a reset: a codec looks at what the simulator holds by then.
     env, codec = choose_codec(env, state, check=check, trusted=trusted)
     return env, codec, before
 
@@ -97,6 +99,7 @@ class LateState:
 
     def __init__(self, env: gym.Env[Any, Any], binding: Binding, *, trusted: bool = False) -> None:
         _prepare(env, binding.method)
+        # Before its user resets it: the fields that differ later are those that a reset touches.
         self._before = plain_fields(layers(env)[-1])
         self.env = with_recorder(env, binding.method)
         self._binding, self._trusted = binding, trusted
@@ -107,12 +110,14 @@ class LateState:
         if self._live is None:
             codec = StateCodec(self.env, self._binding.method, trusted=self._trusted)
             codec.adopt(self._binding.learned, self._before)
+            # Whatever this instance holds by now: rows of all equal envs are as wide as the twin's.
             codec.width = self._binding.width
             self._live = LiveState(self.env, codec)
         return self._live
 
     def identify(self) -> None:
         """Identify; see `LiveState.identify`."""
+        # Before the first state there is no fingerprint that could be out of date.
         if self._live is not None:
             self._live.identify()
 

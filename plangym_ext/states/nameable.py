@@ -64,6 +64,7 @@ _MOST_REMEMBERED = 4096
 @functools.cache
 def hook_of(cls: Any) -> str:
     """Name of the first special method of a class that could run unasked; "" if none."""
+    # Without `object`, which has most of these methods.
     for above in cls.__mro__[:-1]:
         found = vars(above)
         frozen = getattr(found.get("__dataclass_params__"), "frozen", False)
@@ -91,6 +92,7 @@ def hashing(cls: Any) -> str:
 @functools.lru_cache(_MOST_REMEMBERED)
 def shadowed(cls: Any, attributes: tuple[str, ...]) -> str:
     """Return the first of the names that is a method of the class; "" if none is."""
+    # An attribute of an instance is found before its class's method, and would be called for it.
     for name in attributes:
         above = next((above for above in cls.__mro__ if name in vars(above)), None)
         if above is not None and isinstance(vars(above)[name], _METHODS):
@@ -150,6 +152,7 @@ class Nameable:
             module, name, *attributes = row
             found = self._found(module, name)
             self._check(found, tuple(attributes))
+            # States from elsewhere may name as many combinations as they like.
             if len(self._granted) >= _MOST_REMEMBERED:
                 self._granted.clear()
             self._granted[row] = found
@@ -166,6 +169,7 @@ class Nameable:
             is_type = isinstance(found, type) and _package(module) in _TYPES
             if is_type or self._is_own(module):
                 return found
+        # Not met so far: an enumeration whose first member came up later, if anything.
         elif found is None and module in self.modules:
             found = defined(module, name)
         if isinstance(found, type) and issubclass(found, enum.Enum):
@@ -206,6 +210,7 @@ class Nameable:
             with contextlib.suppress(ImportError, AttributeError, ValueError):
                 self.known[name] = imported(*name)
         self.referable = set(referable & self.known.keys())
+        # All three were decided by what was known before.
         for memory in (self._granted, self._plain):
             memory.clear()
         self.__dict__.pop("modules", None)

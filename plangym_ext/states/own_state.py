@@ -41,6 +41,7 @@ class OwnStatePart(StatePart):
         # A row of bytes, as the library's own envs have it, needs no description.
         self._is_row = isinstance(state, np.ndarray) and state.dtype == np.uint8 and state.ndim == 1
         self._size = len(state) if self._is_row else 0
+        # Twice what it takes now, as other states may be longer; a row of bytes stays as long.
         self.width = self._size if self._is_row else 2 * len(self._encoded()) + 64
 
     def _encoded(self) -> bytes:

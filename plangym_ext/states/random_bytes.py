@@ -18,6 +18,7 @@ def random_bytes(generator: Any) -> bytes:
     """Return a numpy generator's state; those of gymnasium and `RandomState` in short form."""
     if isinstance(generator, np.random.RandomState):
         state = generator.get_state(legacy=False)
+        # A RandomState may be over any bit generator; only the usual one has a short form.
         if state["bit_generator"] != "MT19937":
             return b"?" + plain.encode(state, "random state")
         keys, position = state["state"]["key"], state["state"]["pos"]
@@ -33,6 +34,7 @@ def random_bytes(generator: Any) -> bytes:
             b"P",
             inner["state"].to_bytes(16, "little"),
             inner["inc"].to_bytes(16, "little"),
+            # The half of a 64-bit draw that a 32-bit draw keeps for the next one.
             state["has_uint32"].to_bytes(4, "little"),
             state["uinteger"].to_bytes(4, "little"),
         )
@@ -59,12 +61,14 @@ def state_of(data: bytes) -> dict[str, Any]:
         position, has_gauss, gauss = struct.unpack_from("<iid", data, 1)
         state = {
             "bit_generator": "MT19937",
+            # 1 tag byte and 16 of numbers; not aligned, and numpy copies the key when it is set.
             "state": {"key": np.frombuffer(data, np.uint32, _LEGACY_KEYS, 17), "pos": position},
             "has_gauss": has_gauss,
             "gauss": gauss,
         }
     else:
         state = plain.decode(data[1:])
+    # In every case: the bytes may come from anywhere, and numpy trusts what it is given.
     random_state.check(state)
     return state
 
@@ -76,6 +80,7 @@ def _is_legacy(state: dict[str, Any]) -> bool:
 def holds(live: Any, state: dict[str, Any]) -> bool:
     """Return whether a generator is of the kind that can be in that state."""
     if _is_legacy(state):
+        # Private: RandomState has no public name for it.
         bits = live._bit_generator if isinstance(live, np.random.RandomState) else None
     else:
         bits = live.bit_generator if isinstance(live, np.random.Generator) else None
@@ -84,6 +89,7 @@ def holds(live: Any, state: dict[str, Any]) -> bool:
 
 def generator(state: dict[str, Any]) -> Any:
     """Return fresh generator of that kind, not in that state yet."""
+    # Any seed will do, as the state replaces it; without one the system is asked for entropy.
     bits = getattr(np.random, state["bit_generator"])(0)
     return RANDOM_TYPES[_is_legacy(state)](bits)
 

@@ -28,6 +28,7 @@ def check(state: Any) -> str:
     kind = state["bit_generator"]
     if kind not in KINDS:
         raise ValueError(f"unknown bit generator {kind!r}")
+    # MT19937 may stand at 624, after its last word: it fills its buffer before the next draw.
     if kind in _POSITIONS:
         path, most = _POSITIONS[kind]
         position: Any = state

@@ -36,6 +36,7 @@ _ORIGIN_BYTES = 128
 def _checksum(obs: Any) -> int:
     """Return the checksum of an observation that is plain data; 0 of any other."""
     if type(obs) is np.ndarray and not obs.dtype.hasobject:
+        # 0 stands for "not known", so a sum that happens to be 0 becomes 1.
         return zlib.crc32(obs.tobytes()) or 1
     try:
         return zlib.crc32(plain.encode(obs)) or 1
@@ -81,6 +82,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
             raise IncompleteState(
                 f"replay: {error}; reset options must be plain data to be played again"
             ) from error
+        # Empty while the simulator moves: after a reset that raises nothing may be captured.
         self.origin = b""
         self.playback.prepare(carried)
         result = self.env.reset(seed=seed, options=options)
@@ -101,6 +103,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         if kind == "seed":
             obs, _ = self.env.reset(seed=start, options=options)
         else:
+            # Before the reset, which draws from it as the live one did.
             self._rng.restore(self.unwrapped.np_random, memoryview(start), 0)
             obs, _ = self.env.reset(options=options)
         self._note(obs)
@@ -146,6 +149,7 @@ class Recorder(ResetRecorder):
 
     def __init__(self, env: gym.Env[Any, Any], playback: Playback | None = None) -> None:
         super().__init__(env, playback)
+        # Of the simulator's own space: wrappers above may take other actions than reach it.
         self._layout = SpaceLayout(env.action_space)
         # An action without any element still counts as a step.
         self.item = sum(map(_stored_bytes, self._layout.leaves)) or 1
@@ -157,6 +161,7 @@ class Recorder(ResetRecorder):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode and remember how."""
         result = super().reset(seed=seed, options=options)
+        # After the reset: if that raises, `origin` is empty, and no history counts without one.
         self.history.clear()
         return result
 
@@ -196,6 +201,7 @@ class Recorder(ResetRecorder):
                 f"each; got {len(history)} bytes"
             )
         done = len(self.history)
+        # A live episode that is longer than the wanted one differs, too: nothing steps back.
         rebuild = self.origin != origin or history[:done] != self.history
         actions = self._decoded(history if rebuild else history[done:])
         with self.playback.unseen():
@@ -203,9 +209,11 @@ class Recorder(ResetRecorder):
                 self.begin(origin)
             self.origin = b""
             obs = self.playback.play(actions)
+        # Without any, `begin` has noted what is shown, or the live episode's last step has.
         if len(actions):
             self._note(obs)
         self.history[:] = history
+        # `origin` is still empty: if this raises, the next restore begins with the reset.
         if shown and shown != self.shown:
             raise NotExact(
                 f"replay: after {depth} steps {type(self.unwrapped).__qualname__} shows something "
@@ -232,6 +240,7 @@ class Recorder(ResetRecorder):
         return b"".join(parts).ljust(self.item, b"\0")
 
     def _decoded(self, history: bytes) -> Sequence[Any]:
+        # [T, item] bytes, one row per step.
         rows = np.frombuffer(history, np.uint8).reshape(-1, self.item)
         parts, at = [], 0
         for leaf in self._layout.leaves:
@@ -270,11 +279,13 @@ class ReplayPart(StatePart):
 
     def __init__(self, recorder: Recorder, depth: int) -> None:
         spec = recorder.unwrapped.spec
+        # Refused before a round trip: a short one may well agree by chance.
         if spec is not None and spec.nondeterministic:
             raise IncompleteState(f"replay: {spec.id} says that it is not deterministic")
         self._recorder = recorder
         self.count = recorder.count
         self._checks = recorder.playback.repeats_observations
+        # Two blocks, each after 4 bytes of length, and the checksum.
         self.width = 8 + _ORIGIN_BYTES + depth * recorder.item + 4 * self._checks
 
     @property

@@ -71,6 +71,7 @@ class Subject:
         while True:
             row = bytearray(self.codec.width)
             try:
+                # Without the padding: rows of two instances may be of different widths.
                 return bytes(row[: self.codec.capture(memoryview(row), 0)])
             except StateTooWide as error:
                 self.codec.width += error.excess
@@ -81,6 +82,7 @@ class Subject:
 
     def play(self, action: Any) -> dict[str, Any]:
         """Play one transition; return it field by field as bytes. An episode that ends is reset."""
+        # Each instance is given its own: an env may write into an action, and it is played again.
         action = copy.deepcopy(action)
         started = time.perf_counter()
         obs, reward, terminated, truncated, info = self._step(action)
@@ -93,6 +95,7 @@ class Subject:
         }
         fields |= _numeric("info", info)
         if terminated or truncated:
+            # Without a seed: what this reset draws has to be part of the state.
             fields |= self._after_reset()
         return fields | self._left()
 
@@ -107,6 +110,7 @@ class Subject:
     def _left(self) -> dict[str, Any]:
         """Return what a transition leaves, beside what it shows."""
         left: dict[str, Any] = {RANDOM: self.random_state()}
+        # Finds what no observation has shown yet, within the few steps that are compared.
         if self.codec.canonical:
             left["next state"] = self.save()
         return left
@@ -228,6 +232,7 @@ class _Trip:
     ) -> None:
         self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
         count = max(save_points) + num_steps
+        # A copy, as seeding the env's own space would change what its user samples.
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
         actions = [space.sample() for _ in range(count)]
@@ -236,6 +241,7 @@ class _Trip:
         self._randoms: dict[int, bytes] = {}
         self._played: list[dict[str, Any]] = []
         for step, action in enumerate(actions):
+            # Not before the first save point, without which there would be nothing to restore.
             if self.saved and time.monotonic() >= play_until:
                 break
             if step in save_points:
@@ -245,6 +251,7 @@ class _Trip:
             step_done()
         self._actions = actions[: len(self._played)]
         self.complete = len(self._actions) == count
+        # One longer than `actions`: the last entry is the reset.
         self._played.append(subject.play_reset())
         # A generator that is not drawn from is no part of the state.
         randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
@@ -253,11 +260,13 @@ class _Trip:
     def again(self, instance: Subject, point: int, which: str, until: float) -> str:
         """Restore the state of step `point` and play on; return the first difference, or ""."""
         instance.restore(self.saved[point])
+        # Before anything is played: later it may differ for other reasons.
         moved = instance.random_state() != self._randoms[point]
         stop = min(point + self._num_steps, len(self._actions))
         if stop == len(self._actions):
             stop += 1  # the reset after the last step
         for step in range(point, stop):
+            # At least one step for each state, however slow they are.
             if step > point and time.monotonic() >= until:
                 self.complete = False
                 break

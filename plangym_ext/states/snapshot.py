@@ -140,6 +140,7 @@ class LayerAttributes:
         """Make the state exactly `attributes`; what it has gained since is dropped."""
         found = vars(self.layer)
         for name in [n for n in found if n not in attributes and self._is_state(n, found[n])]:
+            # Not deleted: code that draws asks whether it is None.
             if name in _DRAWING_NAMES:
                 found[name] = None
             else:
@@ -204,6 +205,7 @@ class SnapshotPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set the attributes, and drop those that came later."""
         data, offset = get_block(buffer, offset)
+        # Read as a whole before anything is assigned: what is refused has changed nothing.
         found = self._unpickled(data[1:]) if data[:1] == _PICKLE else self._read(data[1:])
         for layer, attributes in zip(self._layers, found, strict=True):
             layer.assign(attributes)
@@ -264,6 +266,7 @@ class SnapshotPart(StatePart):
         reader = GraphReader(data, self._named, finder, self._held)
         found = reader.get()
         self._check(found, careful=finder.careful)
+        # Last, as it sets live generators: nothing is refused after it.
         reader.end()
         return found
 
@@ -280,6 +283,7 @@ class SnapshotPart(StatePart):
         """Return what is named in a graph: layers, what is constant in them, and generators."""
         named: dict[int, Name] = {}
         for i, layer in enumerate(self._stack):
+            # By the place in the stack, which is the same in every process; an `id` is not.
             named[id(layer)] = (i, "")
             for name, value in vars(layer).items():
                 kind: Any = type(value)

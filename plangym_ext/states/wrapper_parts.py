@@ -21,6 +21,7 @@ from plangym_ext.states.part import StatePart
 #: that reset was called, the checker only what it has already checked; the others
 #: are functions of their input.
 STATELESS = (
+    # Looked up by `type`: a subclass may well hold something.
     wrappers.OrderEnforcing,
     wrappers.PassiveEnvChecker,
     wrappers.ClipAction,
@@ -85,6 +86,7 @@ class FrameStackPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set the queue to copies of the frames."""
         stop = offset + self.width
+        # [stack, *obs]; copied, for the queue outlives the row.
         frames = np.frombuffer(buffer[offset:stop], self._dtype).reshape(self._shape).copy()
         self._layer.obs_queue = deque(frames, maxlen=len(frames))
         return stop
@@ -126,6 +128,7 @@ class AtariPreprocessingPart(StatePart):
         layer = self._layer
         layer.lives, layer.game_over = self._layout.unpack_from(buffer, offset)
         stop = offset + self.width
+        # In place: the wrapper's pooling writes to these two arrays.
         layer.obs_buffer[0].data.cast("B")[:] = buffer[offset + self._layout.size : stop]
         layer.obs_buffer[1].fill(0)
         return stop
@@ -137,9 +140,11 @@ class AtariPreprocessingPart(StatePart):
 
 def wrapper_part(layer: gym.Wrapper[Any, Any, Any, Any]) -> StatePart | None:
     """Return the codec of a wrapper, or None if there is none."""
+    # First, so that a subclass of one of gymnasium's wrappers can replace the codec below.
     own = getattr(layer, "state_part", None)
     if own is not None:
         return own()
+    # The very classes: a subclass may keep more, and becomes a snapshot.
     if type(layer) is wrappers.TimeLimit:
         return TimeLimitPart(layer)
     if type(layer) is wrappers.FrameStackObservation and FrameStackPart.applies(layer):
