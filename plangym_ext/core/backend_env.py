@@ -160,11 +160,13 @@ class LiveStepper(BackendEnv):
 
     def _live_actions(self, actions: np.ndarray, resets: np.ndarray) -> np.ndarray:
         """Return actions that are checked in the rows that are stepped, and zeros in the others."""
+        # What is given for rows that are reset may be anything, and is not checked.
         stepped = ~resets
         if stepped.all():
             return self._checked_actions(actions, resets.shape, "step")[0]
         (leaf,) = self.layout.action.leaves
         chosen = np.zeros((len(resets), *leaf.shape), leaf.dtype)
+        # [B, *act], or [k, *act] of the k rows that are stepped.
         if len(actions) == len(resets):
             actions = actions[stepped]
         (chosen[stepped],) = self._checked_actions(actions, (int(stepped.sum()),), "step")

@@ -30,7 +30,9 @@ class ContinuedRows:
         if new <= 0:
             return
         state = root()
+        # [new, S], one row shown several times; the concatenation copies it.
         fresh = np.broadcast_to(state, (new, len(state)))
+        # The env may have widened its rows since the older ones were last stepped.
         width = max(self.states.shape[1], fresh.shape[1])
         self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
         self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
@@ -41,6 +43,7 @@ class ContinuedRows:
             # Taken over, not copied: nothing else holds what such a batch returns (see `move`).
             self.states, self.ended = states, ended
         else:
+            # Either may be the wider one: rows are as wide as they were when last stepped.
             self.states = as_wide(self.states, states.shape[1])
             self.states[: len(states)] = as_wide(states, self.states.shape[1])
             self.ended[: len(states)] = ended

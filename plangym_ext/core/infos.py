@@ -27,6 +27,7 @@ _SCALARS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
 
 
 def _column(key: str, value: Any) -> InfoColumn | None:
+    # The very type, as a bool is an int, and True would come back as 1.
     kind = type(value)
     if kind in _SCALARS:
         return InfoColumn(key, kind, _SCALARS[kind])
@@ -111,6 +112,7 @@ def _fits(column: InfoColumn, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.shape == column.shape and value.dtype == column.dtype
+    # What int64 holds; a Python int has no bounds.
     return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 

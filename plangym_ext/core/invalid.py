@@ -128,11 +128,13 @@ class ValuePolicy:
     def _mark(self, batch: RowBatch, rows: slice, marks: np.ndarray | None) -> None:
         marked = batch.info[self._marks_at]
         marked[rows] = False if marks is None else marks
+        # Infos of their own take the place of the columns, and need the mark, too.
         for row, info in batch.own_infos.items():
             info[MARKS.key] = bool(marked[row])
 
     def _refusal(self, batch: RowBatch, row: int) -> InvalidObservation:
         """Return the error that names the first invalid value of a row."""
+        # If no observation is to blame, the reward is.
         words = "reward: expected a number; got nan"
         for check in self._leaves:
             if found := check.words(batch.obs[check.index][row]):
@@ -218,6 +220,7 @@ class FiniteCheck(LeafCheck):
     def __init__(self, index: int, leaf: Leaf) -> None:
         super().__init__(index, leaf)
         box = leaf.space
+        # Of gymnasium's spaces, Box alone has floats.
         assert isinstance(box, spaces.Box)
         self._no_inf, self._no_minus_inf = np.isfinite(box.high), np.isfinite(box.low)
         #: Whether infinities are valid everywhere.
@@ -229,6 +232,7 @@ class FiniteCheck(LeafCheck):
             return 0
         if self._unbounded:
             return int(np.count_nonzero(np.isnan(values)))
+        # Counts infinities that are valid where they are, too; `values` decides.
         return int(values.size - np.count_nonzero(np.isfinite(values)))
 
     def values(self, values: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ class OneCaller:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # Reentrant, for public methods call one another.
         self._lock = threading.RLock()
         #: The process that it belongs to; 0 for any.
         self._owner = 0
@@ -41,6 +42,7 @@ class OneCaller:
         self._owner = os.getpid()
 
     def __enter__(self) -> None:
+        # Refused, not queued: each of two threads would find the env where the other has left it.
         if not self._lock.acquire(blocking=False):
             raise ConcurrentUse(
                 f"{self._name}: another thread is in the middle of a call on this handle. Give "
@@ -67,6 +69,7 @@ class OneCaller:
         if not self._lock.acquire(blocking=False):
             interrupt()
             if not self._lock.acquire(timeout=timeout):
+                # Raises, unless the call has ended at this very moment.
                 self.__enter__()
         try:
             yield
@@ -101,6 +104,7 @@ def _renewed(guard: OneCaller) -> None:
     # A thread of the parent that held the lock does not exist in the child.
     guard._lock = threading.RLock()
     if guard._owner:
+        # By its class, so that calls in the parent need not ask in which process they are.
         guard.__class__ = _Inherited
 
 

@@ -174,6 +174,7 @@ def ndarray_of(value: Any, where: str, wanted: str = "") -> np.ndarray:
         ValueError: it is no array, or was picked by index arrays and has no memory of its own.
     """
     try:
+        # No copy: it would be filled in place of the caller's memory, and thrown away.
         array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
     except ValueError as error:
         raise ValueError(f"{where} must lie in memory of its own; {error}") from error

@@ -65,6 +65,7 @@ class Pending(Generic[Result]):
     @classmethod
     def _settled(cls, result: Any, error: Exception | None) -> Pending[Result]:
         found = cls.__new__(cls)
+        # `_poll` stays unset: it is asked only while there is something to wait for.
         found._wait = found._drop = None
         found._guard, found._resumable = _UNGUARDED, False
         found._result, found._error = result, error
@@ -81,6 +82,7 @@ class Pending(Generic[Result]):
             finish: called by the first `wait`.
             guard: as for a new one.
         """
+        # Without a `drop` of its own: it holds this one, which is dropped with it.
         return Pending(lambda timeout: finish(self.wait(timeout)), self.poll, guard=guard)
 
     @property
@@ -115,6 +117,7 @@ class Pending(Generic[Result]):
                     try:
                         self._result = self._wait(timeout)
                     except BaseException as error:
+                        # An interrupt, or another thread's call: the result is still to come.
                         if self._resumable and not _is_outcome(error):
                             raise
                         self._error = error
@@ -132,6 +135,7 @@ class Pending(Generic[Result]):
     __call__ = wait
 
     def __del__(self) -> None:
+        # Unset where `__init__` was never run to its end.
         drop = getattr(self, "_drop", None)
         if drop is not None:
             drop()

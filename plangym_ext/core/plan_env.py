@@ -186,6 +186,7 @@ class PlanEnv(SlotStepper, Closing):
                 self.set_row_states(state)
                 return
             self._check_rows_free("set_state")
+            # Before the rows are dropped: a state that is refused leaves them where they are.
             self._set_env_state(self._checked_state(state, "set_state"))
             self._continued.drop()
 

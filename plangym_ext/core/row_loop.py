@@ -105,6 +105,7 @@ class RowLoop:
                     batch.own_infos[row] = copy.deepcopy(own)
                     odd.append(row)
                 lengths.append(capture(target, place) - place)
+        # An env's `sys.exit()` would end the worker; an interrupt is no row's fault and passes.
         except (Exception, SystemExit) as error:
             failure = row_error(batch, row, error)
         # Whatever happens after this is of this process's own making, not of a row.

@@ -37,6 +37,7 @@ class SlotStepper(RowStepper):
     @property
     def states(self) -> StateStore:
         """Slots for states that `step_slots` steps without copying them through here."""
+        # At first use: most envs are never stepped by slots, and theirs may be shared memory.
         if self._store is None:
             self._store = StateStore(
                 self.state_width,
@@ -116,6 +117,7 @@ class SlotStepper(RowStepper):
         # First: a widened env writes states that the old slots have no room for.
         store.widen(self.state_width)
         sources = store.checked(src, "step_slots: src")
+        # Distinct: of two rows with one target it would be chance which one stays.
         targets = store.checked(dst, "step_slots: dst", distinct=True)
         if len(targets) != len(sources):
             raise ValueError(
@@ -125,6 +127,7 @@ class SlotStepper(RowStepper):
         leaves = self._checked_actions(actions, (len(sources),), "step_slots")
         fields = OutFields(self.layout, out, (len(sources),), "step_slots")
         request = RowRequest(
+            # [B, 1, *act]: a step is a sequence of one action.
             tuple(a[:, None] for a in leaves),
             store.rows,
             checked_dt(dt, len(sources), "step_slots"),

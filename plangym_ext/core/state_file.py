@@ -125,10 +125,12 @@ def checked_file(
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """Return an array of an `.npz`, read only if the file holds as much as it says."""
+    # Asked before anything is unpacked: a file of a few bytes may claim to hold gigabytes.
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > _MOST_EXPANSION * info.compress_size + _MOST_EXPANSION:
         raise ValueError(f"{name} would take {info.file_size:,} bytes")
     with archive.open(info) as file:
+        # numpy writes later versions only for headers that no array of bytes or numbers has.
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError(f"{name} has another format")
         shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
@@ -140,6 +142,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} must have {size:,} bytes for its shape {shape}, got {len(data):,}"
         )
+    # A copy: bytes are read-only.
     return np.frombuffer(data, dtype).reshape(shape).copy()
 
 

@@ -96,6 +96,7 @@ class _Player:
         self.venv, self.max_steps, self.seed = venv, max_steps, seed
         self.num_envs = venv.num_envs
         self.mode = venv.metadata.get("autoreset_mode")
+        # A copy: to seed the vector env's own would change what its user samples.
         self._space = copy.deepcopy(venv.action_space)
         self._space.seed(seed)
         #: `[n]` bool, which have ended in the last step.
@@ -247,6 +248,7 @@ def _reset_clears_pending_resets(player: _Player) -> None:
         raise _Skipped("sub-envs are not reset in the next step")
     action = player.actions()
     player.reset()
+    # What such a step gives where no reset is pending.
     expected = player.venv.step(action)[:-1]
     player.until_ended()
     player.reset()
@@ -344,4 +346,5 @@ def _same(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray) and first.dtype == object:
         return _same(list(first), list(second))
     kinds = [np.asarray(value).dtype.kind for value in (first, second)]
+    # Asked of floats alone: numpy cannot look for nan among texts and objects.
     return bool(np.array_equal(first, second, equal_nan=kinds == ["f", "f"]))

@@ -44,6 +44,7 @@ class RowValues:
         if self._policy == "off":
             return results
         # Nearly always there is none, which a look at each array finds out.
+        # Final observations lie elsewhere: their rows are always looked at one by one.
         suspects = len(results.finals)
         # One sum for all; a reward may be infinite, which is no mistake: only nan counts.
         if not surely_finite(results.rewards):

@@ -19,6 +19,7 @@ LOGGER = logging.getLogger("plangym_ext.compiling")
 
 
 class _Thread(threading.local):
+    # Of the class, so that every thread begins with these.
     depth = 0  # compilations within compilations
     since = 0.0
     total = 0.0
@@ -43,6 +44,7 @@ class _Collector:
     def pause(self) -> None:
         with self._lock:
             if self._compiling == 0:
+                # Of the whole process: the last thread turns it on again, if it was on before.
                 self._was_on = gc.isenabled()
                 gc.disable()
             self._compiling += 1

@@ -54,6 +54,7 @@ class StableBaselines3VecEnv(VecEnv):
         else:
             infos = []
             for env, given in enumerate(options):
+                # Each by itself: a call takes the same options for all of its envs.
                 _, found = self.venv.reset_some([env], seed=[self._seeds[env]], options=given)
                 infos += list(found)
             obs = self.venv.observations()
@@ -77,6 +78,7 @@ class StableBaselines3VecEnv(VecEnv):
         for env in range(self.num_envs):
             info = infos[env]
             if terminations[env] or truncations[env]:
+                # What is left in `info` then is what the reset said.
                 ended = info.pop("final_info")
                 ended["TimeLimit.truncated"] = bool(truncations[env] and not terminations[env])
                 ended["terminal_observation"] = info.pop("final_obs")
@@ -84,6 +86,7 @@ class StableBaselines3VecEnv(VecEnv):
             else:
                 info["TimeLimit.truncated"] = False
         dones = terminations | truncations
+        # float32, as SB3's own vector envs keep them.
         return obs, rewards.astype(np.float32), dones, infos
 
     def close(self) -> None:

@@ -101,6 +101,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         if seed is None or isinstance(seed, int):
             seed = [None if seed is None else seed + i for i in range(len(self))]
         seeds = list(seed)
+        # A call for each env, as their seeds differ.
         own = [self.venv.call_some([k], seed_as_tianshou, one)[0] for k, one in enumerate(seeds)]
         others = [k for k, found in enumerate(own) if found is None]
         if others:
@@ -139,6 +140,7 @@ class TianshouVectorEnv(BaseVectorEnv):
 
 def _objects(values: Sequence[Any]) -> np.ndarray:
     """Return an object array of the values, whatever they are."""
+    # Not `np.array`, which would stack values of equal shapes.
     found = np.empty(len(values), object)
     for k, value in enumerate(values):
         found[k] = value

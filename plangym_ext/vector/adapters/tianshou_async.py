@@ -110,6 +110,7 @@ class TianshouWorker(EnvWorker):
             found = found or [owners[fd] for fd in wait_readable(owners, left)]
             if not found:
                 break
+            # A worker may have several descriptors that are readable.
             ready += list(dict.fromkeys(found))
         return ready
 

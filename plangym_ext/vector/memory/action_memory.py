@@ -80,6 +80,7 @@ class ActionMemory:
         """Return the actions of some rows, fresh, in the types in which they were given."""
         if code != _NESTED:
             found = self._view(code)[places]
+            # An index list has made a copy already.
             return found.copy() if isinstance(places, slice) else found
         numbers = range(places.start, places.stop) if isinstance(places, slice) else places
         join = self._layout.join
@@ -92,6 +93,7 @@ class ActionMemory:
 
 
 def _size(shape: tuple[int, ...]) -> int:
+    # For the widest type, whatever the space's: actions are kept in that in which they came.
     return -(-int(np.prod(shape)) * _WIDEST // _LINE) * _LINE
 
 

@@ -82,6 +82,7 @@ class _Codec:
         form = self._form
         values: Any = info.values()
         if (
+            # The order of keys counts, too: the dict that is read has that of its form.
             type(info) is not dict
             or tuple(info) != form.keys
             or tuple(map(type, values)) != form.kinds
@@ -112,6 +113,7 @@ class _Codec:
 
 
 def _array_reader(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[bytes], Any]:
+    # A copy: bytes are read-only, and infos are the caller's.
     return lambda data: np.frombuffer(data, dtype).reshape(shape).copy()
 
 
@@ -147,6 +149,7 @@ class InfoForms:
     def learn(self, first: int, forms: Sequence[InfoForm]) -> None:
         """Know forms that the other process has numbered from `first` on."""
         for number, form in enumerate(forms, first):
+            # Else two calls were begun with the same `known`, and both answers have brought it.
             if number == len(self._forms):
                 self._add(form)
             assert self._forms[number] == form
@@ -175,6 +178,7 @@ class InfoForms:
             return last
         form = InfoForm.of(info)
         number = -1 if form is None else self._number(form)
+        # A form that just got its number serves from the next call on: it has yet to be learned.
         if not 0 <= number < known or not self._codecs[number].write(self._memory, start, info):
             return -1
         self._last = number

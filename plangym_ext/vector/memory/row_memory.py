@@ -36,6 +36,7 @@ class StepMemory:
     def __init__(self, num_rows: int, memory: np.ndarray | None = None) -> None:
         if memory is None:
             memory = np.zeros(self.nbytes(num_rows), np.uint8)
+        # 8 bytes of rewards and two of flags for each row; floats first, so that they are aligned.
         rewards, terminations, truncations, _ = np.split(memory, num_rows * np.array([8, 9, 10]))
         self.rewards: np.ndarray = rewards.view(np.float64)
         self.terminations: np.ndarray = terminations.view(bool)
@@ -110,6 +111,7 @@ class MemoryForm:
         obs = 1 if layout is None else buffer_bytes(layout, self.num_rows)
         actions = layout_of(self.action_space)
         acted = 0 if actions is None else ActionMemory.nbytes(actions, self.num_rows)
+        # All are whole cache lines where there is anything in them, so each begins on one.
         # In the order in which `memory` cuts.
         return (
             self.num_hosts * _PROGRESS_WORDS * 8,

@@ -114,6 +114,8 @@ class SharedOuts:
         known = self._numbers.get(block)
         if known is None:
             known = self._numbers[block] = next(self._next)
+            # A finalizer may run in the midst of anything, so it only notes the number. Workers
+            # are told with the next `out`.
             weakref.finalize(block, self._gone.append, known)
         return known
 
@@ -122,6 +124,7 @@ class SharedOuts:
         known = places, wanted
         if known not in self._layouts:
             if len(self._layouts) >= _MAX_LAYOUTS:
+                # The oldest. Hosts strike it off, and introduce it anew for an `out` that has it.
                 self._expire(ForgetLayout(self._layouts.pop(next(iter(self._layouts)))))
             self._layouts[known] = next(self._next)
         return self._layouts[known]

@@ -93,10 +93,12 @@ class StepMessages:
         """Return the message for a reply of `EnvRows.step`; or a reply, to be sent otherwise."""
         rows, known = asked.rows, asked.forms
         infos, finals, obs, _, _, states, shown, checksum, _ = reply
+        # Triples: k, the row in the vector env, and the number of the form.
         numbers: list[int] = []
         plain = obs is None and states is None and shown is None
         for k, info in infos:
             row = self._first + rows[k]
+            # Written even if a later one does not fit: what is not read does no harm.
             numbers += (k, row, self.forms.write(row, 0, info, known))
         for k, final, info in finals:
             plain = plain and final is IN_MEMORY

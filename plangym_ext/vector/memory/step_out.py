@@ -124,6 +124,7 @@ class OutArrays:
             rows: numbers of those that were reset.
             infos: of these, as of `StepResults`.
         """
+        # Not strict: `_obs` is empty where observations are not among the arrays.
         for target, leaf in zip(self._obs, shown, strict=False):
             target[...] = leaf
         if self._infos:
@@ -171,6 +172,7 @@ class OutArrays:
                     f"step: out['infos'][{key!r}] has room for {shape} numbers of each sub-env; "
                     f"got {values!r}. Leave it out, or give an array of that shape."
                 ) from error
+        # A mask may be given without the field itself.
         if f"_{key}" in self._infos:
             self._infos[f"_{key}"][rows] = True
 
@@ -324,6 +326,7 @@ def _info_fields(value: Any, num_rows: int, where: str) -> dict[str, np.ndarray]
                 f"{place} must be an array of numbers for {num_rows} sub-envs; got "
                 f"{array.shape} {array.dtype}"
             )
+        # A mask, by gymnasium's naming.
         if key.startswith("_"):
             array = _view(part, (num_rows,), _FLAGS, place)
         check_writable(array, place)

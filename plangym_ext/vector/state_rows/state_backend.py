@@ -114,6 +114,7 @@ class StateBackend(VectorBackend):
     def begin_step(self, step: RowStep) -> StepResults | RowStep:
         """See `VectorBackend`."""
         if step.ahead:  # what was begun before is not kept yet
+            # Copied: the caller may write to its array before this step's turn comes.
             return step._replace(actions=copy.deepcopy(step.actions))
         return self._step(step)
 
@@ -214,6 +215,7 @@ class StateBackend(VectorBackend):
         anew = self._env.step_live(actions[ended], found.states[ended], every, whole=False)
         if anew is None:
             return None
+        # [k, *obs], before the resets write over what the endings showed.
         final_obs = found.obs[0].copy()
         found.obs[0][ended] = anew.obs[0]
         found.states[ended] = anew.states
@@ -238,6 +240,7 @@ class StateBackend(VectorBackend):
     ) -> StepResults:
         """See `VectorBackend`."""
         self._kept.forget()
+        # Native resets know of no options.
         results = None if options else self._reset_all_of(rows, seeds)
         if results is not None:
             return results
@@ -254,6 +257,7 @@ class StateBackend(VectorBackend):
             states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
             if states is None:
                 return None
+        # Those need a seed of their own, which `_reset` draws.
         elif fresh[rows].any():
             return None
         # Rows that are reset take no action, but native code wants an array of them.
@@ -333,6 +337,7 @@ class StateBackend(VectorBackend):
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             found.append(value(*args, **kwargs) if callable(value) else value)
+            # What is only read moves nothing, and a row that was never reset has no state.
             if callable(value) and not self._kept.fresh[row]:
                 moved.append(row)
                 states.append(self._env.get_state())
@@ -395,6 +400,7 @@ class StateBackend(VectorBackend):
         """See `VectorBackend`."""
         self._kept.forget()
         if len(rows):
+            # Checked as a whole first: a bad one leaves all rows where they are.
             checked = list(self._env.checked_states(states, "set_states"))
             self._kept.reach_each(rows, checked, observations)
 
@@ -409,6 +415,7 @@ def _index(rows: Sequence[int]) -> Any:
 
 def _spread(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
     """Return `[num_rows, ...]` with the values in some rows."""
+    # Unset in other rows, which no group of infos names.
     found = np.empty((num_rows, *values.shape[1:]), values.dtype)
     found[rows] = values
     return found

@@ -62,6 +62,7 @@ class HostGroup:
             StorageError: there are too few descriptors left for so many processes.
         """
         if self.in_workers:
+            # Before the first one starts: a failure half-way would name whatever came to lack one.
             check_descriptors(len(self.ranges))
         for index, rows in enumerate(self._hosted):
             host = WorkerHost(rows, index) if self.in_workers else LocalHost(rows)
@@ -88,6 +89,7 @@ class HostGroup:
         try:
             return self.hosts[index].describe()
         except WorkerDied as death:
+            # A signal that others send proves nothing about states.
             if hosted.settings["state"] == "off" or death.exit_status in FROM_OTHERS:
                 raise
             self.hosts[index].close()
