@@ -97,6 +97,7 @@ class Archive:
     @property
     def best(self) -> int:
         """The cell of the greatest score; of these, that of the shortest trajectory."""
+        # The last key counts first; of equals the first cell found comes first.
         return int(np.lexsort((self.steps, -self.scores))[0])
 
     def trajectory(self, cell: int) -> npt.NDArray[Any]:
@@ -137,6 +138,7 @@ class Archive:
 
     def choose(self, cells: npt.NDArray[np.int64]) -> None:
         """Count that rows begin in cells `[L]`."""
+        # Not `+=`, which counts a cell once however often it was drawn.
         np.add.at(self.chosen, cells, 1)
 
     def places(self, cells: npt.NDArray[np.int64]) -> Places:
@@ -169,6 +171,7 @@ class Archive:
                 for name, old in entries._asdict().items()
                 if name not in ("place", "known")
             }
+            # A power of two, as places are found by a mask of the hash.
             size = 1 << (_SPREAD * (len(entries.score) + room) - 1).bit_length()
             entries = entries._replace(**grown, place=np.full(size, FREE, np.int32))
             put_in_places(entries)

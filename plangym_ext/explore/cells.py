@@ -101,6 +101,7 @@ class FrameCells:
                 f"least {self.height} by {self.width} pixels; got {list(screens.shape)} "
                 f"{screens.dtype}. Choose other cells, such as 'obs' or 'info:NAME,...'."
             )
+        # [B, H, W, 1 or 3]
         grey = screens.reshape(*screens.shape[:3], -1)
         small = np.empty((len(grey), self.height, self.width), np.uint8)
         shrink(grey, self.levels, small)
@@ -236,6 +237,7 @@ def shrink(screens: Any, levels: int, small: Any) -> None:
             sums[:] = 0
             for y in range(top, bottom):
                 for j in range(columns):
+                    # int64 throughout: weighted uint8 would wrap.
                     total = np.int64(0)
                     for x in range(j * width // columns, (j + 1) * width // columns):
                         if colours == 3:
@@ -247,5 +249,7 @@ def shrink(screens: Any, levels: int, small: Any) -> None:
                             total += np.int64(screens[b, y, x, 0])
                     sums[j] += total
             for j in range(columns):
+                # Columns of this tile: tiles differ by one where the sizes do not divide.
                 across = (j + 1) * width // columns - j * width // columns
+                # Less than `levels`, as a mean of uint8 is less than 256.
                 small[b, i, j] = sums[j] * levels // (256 * across * (bottom - top))

@@ -40,6 +40,7 @@ def random_actions(
     """
     drawn = _drawn(space, rng, (steps, rows))
     new = rng.random((steps, rows)) >= repeat
+    # Nothing comes before the first.
     new[0] = True
     # Of each step, the last one at or before it whose action is new.
     since = np.maximum.accumulate(np.where(new, np.arange(steps)[:, None], 0), axis=0)
@@ -48,6 +49,7 @@ def random_actions(
 
 
 def _drawn(space: Any, rng: np.random.Generator, size: tuple[int, int]) -> npt.NDArray[Any]:
+    # In this order: MultiDiscrete has a `start`, too, and MultiBinary an `n`.
     shape = (*size, *space.shape)
     if hasattr(space, "nvec"):
         return (space.start + rng.integers(0, space.nvec, shape)).astype(space.dtype)
@@ -79,6 +81,7 @@ def drawn_by(
     """Return `[count]` indices, each drawn by the weights `[N]`, which are not all 0."""
     table = np.cumsum(weights)
     found = np.searchsorted(table, rng.random(count) * table[-1], side="right")
+    # Rounding may reach the last sum itself, past the last entry that has a weight.
     return np.minimum(found, np.flatnonzero(weights)[-1]).astype(np.int64)
 
 

@@ -75,11 +75,14 @@ def load(
             weights=weights,
             seed=settings["seed"],
         )
+        # `made` has put the root in, which is among the saved cells, too.
         explorer.archive = explorer.empty_archive()
         explorer.archive.load(states, found)
         explorer.steps_taken, explorer.rounds = settings["steps_taken"], settings["rounds"]
+        # JSON keeps whole numbers of any size, so also the 128 bits of the generator.
         explorer.rng.bit_generator.state = settings["rng"]
         explorer.particles = _particles(found, env)
+    # ValueErrors, too, but they say more than what follows.
     except (InvalidOption, DamagedState):
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -109,6 +112,7 @@ def _described(cell: Any) -> dict[str, Any]:
 def _known(described: Mapping[str, Any], given: Any) -> Any:
     """Return the cell function that was described, or the one that is given."""
     if given is not None:
+        # By way of JSON, as the other one came: tuples are lists there.
         if (own := json.loads(json.dumps(_described(given)))) != described:
             raise InvalidOption(
                 f"GoExplore.load: the archive has the cells {dict(described)}; got {own}. Load it "
@@ -122,5 +126,6 @@ def _known(described: Mapping[str, Any], given: Any) -> Any:
         )
     options = dict(described["options"])
     if described["kind"] == InfoCells.__name__:
+        # Tuples again, so that the cells equal those that were saved.
         options["fields"] = tuple((name, width) for name, width in options["fields"])
     return _CELLS[described["kind"]](**options)

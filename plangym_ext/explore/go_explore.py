@@ -223,6 +223,7 @@ class GoExplore:
             cells = self._cells(out.obs, out.infos, self.num_rows)
             rows.cell, better = self.archive.arrive(cells, rows.arrived())
             rows.note(better)
+            # Not after the last step: the next round begins all rows anew.
             if ended.any() and i + 1 < self.horizon:
                 rows.begin_again(np.flatnonzero(ended), self._replaced(rows, ended))
         numbers = rows.store(self.archive.paths, actions, every=self.kind == "particles")
@@ -252,6 +253,7 @@ class GoExplore:
 
     def _from_cells(self, count: int) -> Places:
         """Return places of cells that are drawn."""
+        # Nothing begins where an episode is over.
         weights = np.where(self.archive.ended, 0.0, self._weights(self.archive.seen))
         cells = drawn_by(weights, count, self.rng)
         self.archive.choose(cells)

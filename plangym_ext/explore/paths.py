@@ -54,12 +54,15 @@ class Paths:
             stop: `[L]`.
         """
         lengths = stop - start
+        # Where each begins among the new actions.
         offsets = np.cumsum(lengths) - lengths
         total = int(lengths.sum())
         if self._used + total > len(self._actions):
+            # At least doubled: to grow by each round's would copy all actions again and again.
             more = max(len(self._actions), total, _ROOM)
             room = np.empty((more, *self._actions.shape[1:]), self._actions.dtype)
             self._actions = np.concatenate([self._actions, room])
+        # [total] times in the round, segment by segment.
         times = np.arange(total) + np.repeat(start - offsets, lengths)
         self._actions[self._used : self._used + total] = actions[times, np.repeat(row, lengths)]
         self._start = np.concatenate([self._start, self._used + offsets])
@@ -98,6 +101,7 @@ class Paths:
                 f"actions must be [T, {self._actions.shape[1:]}] {self._actions.dtype}; got "
                 f"{actions.shape} {actions.dtype}"
             )
+        # Parents come before their children, so that no walk to the root goes in circles.
         order = np.arange(len(start))
         if not (
             start.shape == parent.shape == taken.shape == order.shape

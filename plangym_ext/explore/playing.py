@@ -59,10 +59,12 @@ def verify(explorer: GoExplore, cell: int) -> None:
     for step in steps_again(explorer.env, explorer.seed, actions):
         state, obs, info, ended = step.state, step.obs, step.info, step.ended
         score += step.reward
+    # As wide as each other: the env may have widened its rows since.
     now, kept = stacked_rows([state, archive.states[cell]])
     found = {
         "its length": (len(actions), int(archive.steps[cell])),
         "the state": (bytes(now), bytes(kept)),
+        # Added in the order of play, as the archive has added them: equal to the last bit.
         "the score": (score, float(archive.scores[cell])),
         "its ending": (ended, bool(archive.ended[cell])),
         "the cell": (explorer.cells_of(obs, info).tolist(), archive.cells[cell].tolist()),
@@ -104,7 +106,9 @@ def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 
     steps = list(steps_again(env, explorer.seed, actions))
     reached = [Stepped(state, obs, 0.0, False, info), *steps]
     total = sum(step.reward for step in steps)
+    # earned[i] includes the reward of the step that led to i: what is left is to go from there.
     earned = np.cumsum([step.reward for step in reached])
+    # Counted from the end, so that the last one is always among them.
     lived = [i for i, step in enumerate(reached) if not step.ended][::-1][::every][::-1]
     masks = [reached[i].info.get("action_mask") for i in lived]
     return StateSet(

@@ -44,6 +44,7 @@ def proved_resets(
     found = run(RowRequest((actions,), before, np.zeros(_RESETS, np.int32), resets))
     if found is None or found.rewards.any() or found.terminated.any() or found.truncated.any():
         return None
+    # Without the headers, as these states may lack a seal.
     same = found.states[:, HEADER:].tobytes() == after[:, HEADER:].tobytes()
     same = same and found.obs[0].tobytes() == shown.tobytes()
     if not same or not {column.key for column in columns} <= set(found.infos.keys()):
@@ -68,5 +69,6 @@ def _played(env: GymEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[
         obs, info = env.gym_env.reset(options={} if k % 2 else None)
         write(k, obs)
         infos.append(info)
+    # What a reset has led to is where the next one began.
     after = [*before[1:], state_of(env)]
     return np.concatenate(before), np.concatenate(after), shown, infos

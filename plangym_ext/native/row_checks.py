@@ -95,4 +95,5 @@ class RowChecks:
 def is_plain(array: np.ndarray) -> bool:
     """Return whether an array lies in memory as compiled code expects it."""
     flags = array.flags
+    # A read-only array is of another type to numba, for which nothing was compiled.
     return bool(flags.c_contiguous and flags.aligned and flags.writeable)

@@ -56,6 +56,7 @@ def header_of(envelope: Envelope, length: int) -> np.ndarray:
     row = np.zeros((1, envelope.width), np.uint8)
     envelope.seal(row, length)
     header: np.ndarray = row[0, :HEADER].view("<u8").copy()
+    # The checksum's word, which no sum counts.
     header[4] = 0
     return header
 

@@ -43,12 +43,15 @@ class SeededResets:
         """
         numbers = [seed for seed in seeds if seed is not None and 0 <= seed <= _MOST]
         chosen = np.array([seed is not None for seed in seeds])
+        # Seeds out of range are left to the env, which refuses them in its own words.
         if len(numbers) < chosen.sum() or (fresh & ~chosen).any() or not self._prove():
             return None
         found = states.copy()
+        # Any state will do: after a reset by seed nothing depends on the one before.
         found[fresh] = self._example
         rows = found[chosen]
         put_streams(rows, self._at, numbers)
+        # Back from the copy, which is what a mask gives.
         found[chosen] = rows
         return found
 

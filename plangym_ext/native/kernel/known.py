@@ -123,6 +123,7 @@ def _wrong_info(env: GymEnv, kernel: Kernel) -> str:
     fields = () if kernel.info is None else kernel.info.names or ()
     mine = [(name, *_shaped(kernel.info[name])) for name in fields]  # type: ignore[index]
     theirs = [(column.key, *_shaped(_dtype(column))) for column in env.layout.info]
+    # The marks of invalid values are no info of the env's, and stand last.
     theirs = theirs[:-1] if MARKS in env.layout.info else theirs
     if mine != theirs:
         return f"the kernel's info fields must be the env's, {theirs}; got {mine}"

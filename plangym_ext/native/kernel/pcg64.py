@@ -57,10 +57,13 @@ def next64(rng: Any) -> Any:
     carried = _high_product(low, _MULTIPLIER_LOW)
     new_low = product + rng["inc_low"]
     new_high = low * _MULTIPLIER_HIGH + high * _MULTIPLIER_LOW + carried + rng["inc_high"]
+    # The sum of the low words has wrapped.
     if new_low < product:
         new_high += _ONE
     rng["low"], rng["high"] = new_low, new_high
+    # XSL-RR: both halves folded, then turned right by the top six bits.
     mixed, turn = new_high ^ new_low, new_high >> _58
+    # Masked: to shift by 64, as for no turn at all, is undefined.
     return (mixed >> turn) | (mixed << ((_64 - turn) & _63))
 
 
@@ -103,11 +106,13 @@ def integers(rng: Any, count: Any) -> Any:
     if last < _LOW32:
         product = next32(rng) * size
         if product & _LOW32 < size:
+            # Draws whose low half lies below this would make some numbers likelier than others.
             fewest = (_LOW32 - last) % size
             while product & _LOW32 < fewest:
                 product = next32(rng) * size
         return np.int64(product >> _32)
     if last == _LOW32:
+        # All 32 bits are wanted: a draw is a number already.
         return np.int64(next32(rng))
     word = next64(rng)
     if word * size < size:

@@ -136,6 +136,7 @@ class MujocoEnv(NativeEnv):
         rng = np.random.default_rng(_CHECK_SEED)
         (leaf,) = env.layout.action.leaves
         box: Any = leaf.space
+        # Bounds may be infinite, of which nothing could be drawn.
         low, high = np.clip(box.low, -1, 1), np.clip(box.high, -1, 1)
         shape = (_CHECK_PLACES, _CHECK_STEPS, *leaf.shape)
         actions = rng.uniform(low, high, shape).astype(leaf.dtype)
@@ -145,11 +146,13 @@ class MujocoEnv(NativeEnv):
             found.append(env.get_state())
         states = np.stack(found)
         played = RowRequest((actions,), states, np.array(1, np.int32))
+        # Every other row: resets and steps have to go together in one batch.
         fresh = dataclasses.replace(played, reset_first=np.arange(len(states)) % 2 == 0)
         differing = ""
         for request in (played, fresh):
             mine, theirs = self._run_rows(request), env._run_rows(request)
             differing = differing or _difference(mine, theirs)
+        # As a new env is: reset by the library, which does not count.
         env.gym_env.reset(seed=0)
         env.is_reset = False
         if differing:
@@ -223,6 +226,7 @@ def _difference(mine: RowResults, theirs: RowResults) -> str:
     names = [one.name for one in RESULT_FIELDS]
     pairs += [(name, getattr(mine, name), getattr(theirs, name)) for name in names]
     for name, one, other in pairs:
+        # By bytes: nan equals itself then, and -0.0 is not 0.0.
         if one.dtype != other.dtype or one.tobytes() != other.tobytes():
             return name
     return ""

@@ -54,6 +54,7 @@ class MujocoLive:
     def _reset(self, request: RowRequest, rows: np.ndarray) -> RowResults | None:
         if not self._resets.draws:
             return None
+        # A copy, as index arrays pick: the reset writes to it.
         states = request.states[rows]
         fresh = self._resets.reset(states, np.ones(len(rows), bool))
         assert fresh is not None

@@ -192,6 +192,7 @@ class MujocoPlayer:
         job[3], job[4] = _address(source), source.strides[0]
         job[5], job[6] = _address(target), target.strides[0]
         chosen = self._everyone[:num_rows]
+        # Where all rows are played, n is B, and no job of that size was ever given others.
         if rows is not None:
             chosen = rows.astype(np.int32)
             np.asarray(job)[job[16] :][chosen] = self._everyone[: len(chosen)]
@@ -204,6 +205,7 @@ class MujocoPlayer:
         try:
             self._apply(chosen, played.job_address)
         finally:
+            # The job serves later calls, whose rows begin at their states.
             for row in () if fresh is None else fresh.rows.tolist():
                 job[begins + row] = -1
         if steps:
@@ -236,6 +238,7 @@ class MujocoPlayer:
         assert played.states is not None
         target[rows, : 8 * self.state_size] = played.states[steps, numbers].view(np.uint8)
         for field, start in zip(self._carried, self._carried_at, strict=True):
+            # [m, bytes of the field]
             values = getattr(played.after, field.name).reshape(*played.shape, -1)[steps, numbers]
             target[rows, start : start + field.size] = values.view(np.uint8)
 
@@ -246,10 +249,12 @@ class MujocoPlayer:
 
     def _reserve(self, num_rows: int) -> None:
         """Have a batch with room for so many rows, with threads of this process."""
+        # A forked child has the batch but none of its threads, and makes its own.
         if num_rows <= self._capacity and self._forks == fork_count():
             return
         self.close()
         self._forks = fork_count()
+        # Powers of two: batches that grow bit by bit do not start threads anew each time.
         capacity = 1 << (num_rows - 1).bit_length()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         batch = self._library.mjb_makeBatch(

@@ -60,6 +60,7 @@ class MujocoResets:
         self._bytes.restore(self._rng, generator, 0)
         found = self._task.draw(self._rng)
         assert found is not None
+        # Into the row itself: its next reset draws on from there.
         self._bytes.capture(self._rng, generator, 0)
         positions, velocities = found
         if self._task.kept is not None:
@@ -68,12 +69,14 @@ class MujocoResets:
 
     def _reset_by_env(self, rows: np.ndarray, chosen: np.ndarray) -> None:
         env = self._env
+        # The env proper is its user's, and goes back to where it was.
         here = env.get_state() if env.is_reset else None
         try:
             for row in chosen:
                 env.codec.restore(rows[row].data, HEADER)
                 env.gym_env.reset()
                 end = env.codec.capture(rows[row].data, HEADER)
+                # What a longer state has left; seals count on zeros there.
                 rows[row, end:] = 0
         finally:
             if here is not None:

@@ -270,6 +270,7 @@ class MujocoRows:
         repeats, wanted = batch.request.dt * self._frameskip, batch.wanted
         while len(wanted):
             num_rows, longest = len(wanted), int(wanted.max())
+            # No row is played past what it wants, so nothing but an ending has to be undone.
             num_steps = min(self._most_steps(num_rows), int(wanted.min()) - done)
             held, actions_at = _held(batch.request, repeats, rows, done, num_steps)
             keeps_states = self._task.can_end and num_steps > 1
@@ -291,6 +292,7 @@ class MujocoRows:
             if over is None or over.all():
                 return
             rows = np.flatnonzero(~over) if rows is None else rows[~over]
+            # From here on rows begin where the last call has left them.
             wanted, source = batch.wanted[rows], batch.target
 
     def _most_steps(self, num_rows: int) -> int:
@@ -310,6 +312,7 @@ class MujocoRows:
             return _Outcome(rewards, infos, None, None)
         ends = ends.reshape(played.shape)
         ended: Any = ends.any(axis=0)
+        # `argmax` finds the first ending of a row.
         taken = np.where(ended, ends.argmax(axis=0) + 1, num_steps)
         return _Outcome(rewards, infos, ended, taken)
 
@@ -329,12 +332,14 @@ class MujocoRows:
         numbers: Any = slice(None) if over is None else np.flatnonzero(over)
         finished = numbers if rows is None else rows[numbers]
         env_steps: Any = done
+        # Of each row that is over: entry k * n + i of its last step, as in `_Outcome`.
         cells, after = numbers, played.after
         if num_steps > 1 or over is not None:
             last: Any = num_steps - 1 if outcome.taken is None else outcome.taken[numbers] - 1
             env_steps = done - num_steps + 1 + last
             cells = last * num_rows + np.arange(num_rows)[numbers]
             after = played.after_at(cells)
+            # `target` has the state after the last of the K steps: rows that ended before go back.
             early = np.flatnonzero(env_steps < done)
             if len(early):
                 target = self._states.simulation(batch.target)
@@ -363,6 +368,7 @@ def _held(
         rows = np.arange(len(actions))
     elif repeats.ndim:
         repeats = repeats[rows]
+    # [K, 1] env steps, of which each action is held for `repeats`.
     steps = (done + np.arange(num_steps))[:, None]
     actions_at = np.broadcast_to(steps // repeats, (num_steps, len(rows)))
     # Contiguous, so that sums over the last axis are those of a single action.

@@ -56,6 +56,7 @@ class MujocoStates:
 
     def vectors(self, rows: np.ndarray, size: int) -> np.ndarray:
         """Return a view `[B, size]` float64 of the integration vectors."""
+        # The header and the counter are whole words.
         start = self._start // 8
         return rows.view("<f8")[:, start : start + size]
 
