@@ -65,6 +65,7 @@ class Buffer:
     @classmethod
     def filled(cls, data: npt.NDArray[Any], n_batch: int, storage: Storage) -> Buffer:
         """Return a buffer without padding that holds a copy of `data`."""
+        # Rows of a copy have no neighbours, so there is no padding to keep.
         base, block = allocate(data.shape, data.dtype, storage)
         base[...] = data
         return cls(base, block, storage, n_batch, 0, data.shape[0] if n_batch else 0)
@@ -132,6 +133,7 @@ def allocate(
         )
     if storage == "local":
         return np.zeros(shape, dtype), None
+    # As Python ints: a product of int64 may wrap and come to a small mapping.
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     # Spaces may have empty shapes; a mapping may not.
     block = SharedBlock.create(max(1, nbytes))

@@ -47,6 +47,7 @@ def build(
             path = prefix + name
             if parts(part) is None:
                 names.append(path)
+                # Taken out: what is left in the end names no array.
                 own = left.pop(path, {})
                 tree[name] = leaf(path, part, batch_shape, **{**spec, **own})
             else:
@@ -87,6 +88,7 @@ def space_leaf(path: str, space: Any, batch_shape: tuple[int, ...], **spec: Any)
             f"ArrayDict: {path} must be a Box, Discrete, MultiDiscrete or MultiBinary space; got "
             f"{space}. Leave it out, or add a JaggedArray under its name for a Graph."
         )
+    # What the caller says comes last and wins.
     return Array(batch_shape, **{"dtype": space.dtype, "feature_shape": space.shape, **spec})
 
 

@@ -44,6 +44,7 @@ class Span(NamedTuple):
         if not self.length:
             return slice(0, 0)
         stop = self.start + self.step * self.length
+        # A negative stop would count from the end of the buffer's axis.
         return slice(self.start, stop if stop >= 0 else None, self.step)
 
 
@@ -122,6 +123,7 @@ def frozen(key: object) -> object | None:
     if type(key) is not tuple:
         return key.copy() if type(key) is np.ndarray else key if key is Ellipsis else None
     for part in key:
+        # The usual tuple, which nothing can change, is not built anew.
         if type(part) is not int and type(part) is not slice:
             break
     else:
@@ -207,6 +209,7 @@ def unpacked(entries: tuple[Any, ...]) -> Location:
     return tuple(
         entry
         if isinstance(entry, int)
+        # A span has four numbers, an array its shape and its bytes.
         else Span(*entry)
         if len(entry) == 4
         else np.frombuffer(entry[1], np.intp).reshape(entry[0])
@@ -257,11 +260,14 @@ def _part(part: Any, key: object) -> Any:
         part = np.asarray(part, np.intp if not part else None)
     elif hasattr(part, "__array__") and not isinstance(part, np.generic):
         part = np.asarray(part)
+    # A bool is an int to Python, and a mask to numpy: it is refused below.
     elif not isinstance(part, (bool, np.bool_)) and hasattr(part, "__index__"):
         return operator.index(part)
     if isinstance(part, np.ndarray):
         if part.dtype.kind in "iu":
+            # A copy of its own: a location must not change with the caller's array.
             return part.astype(np.intp)
+        # A mask without an axis would add one.
         if part.dtype == bool and part.ndim:
             return part
     raise TypeError(
@@ -281,6 +287,7 @@ def _narrow(span: Span, item: Item, axis: int) -> Entry:
     elif item.size:
         ends = (int(item.min()), int(item.max()))
     else:
+        # Nothing is picked, so nothing can lie outside.
         ends = (low, high)
     if not low <= ends[0] <= ends[1] <= high:
         raise _outside(span, axis, ends[0] if ends[0] < low else ends[1])
@@ -305,6 +312,7 @@ def _narrow_slice(span: Span, item: slice, axis: int) -> Span:
     for bound in (start, stop):
         if not low <= bound <= high:
             raise _outside(span, axis, bound, item)
+    # In indices of this view; positions go by the span's own step.
     count = len(range(start, stop, step))
     return Span(span.start + span.step * start, span.step * step, count, span.size)
 

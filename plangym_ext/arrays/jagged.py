@@ -190,6 +190,7 @@ class JaggedArray(BaseArray):
             # `ptr` has an entry more than there are cells: the last one is the end of all.
             starts, ends = value["ptr"][:-1], value["ptr"][1:]
             return [self._item(value["pos"][i:j]) for i, j in zip(starts, ends, strict=True)]
+        # One copy for all cells: `put` copies it into each.
         return [self._item(value)] * n_cells
 
     def _item(self, value: Any) -> Ndarray:
@@ -225,6 +226,7 @@ class JaggedArray(BaseArray):
             places = [np.asarray(entry) for entry in location]
         else:
             places = [
+                # Every axis's positions, as wide as the buffer, without memory of their own.
                 indexing.take(np.broadcast_to(axis, base.shape), location)
                 for axis in np.ogrid[tuple(slice(size) for size in base.shape)]
             ]
@@ -325,6 +327,7 @@ class JaggedArray(BaseArray):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Refer to shared memory; copy local memory, of a view only what it shows."""
+        # A view of local memory would take the whole heap along.
         whole = self._cells._window is not None
         source = self._detach() if self.storage == "local" and not whole else self
         return _jagged, (source._cells, source._heap, self.max_mean_num_elem)

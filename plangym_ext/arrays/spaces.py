@@ -144,6 +144,7 @@ def _stacked(leaf: Leaf, parts: list[Any]) -> np.ndarray:
     # Not np.array: it would look for a common shape within graphs and sequences.
     found = np.empty(len(parts), object)
     for i, part in enumerate(parts):
+        # An env may go on writing to what it has returned.
         found[i] = copy.deepcopy(part)
     return found
 
@@ -231,6 +232,7 @@ def _checked_object(leaf: Leaf, part: Any) -> Any:
 
 def _checked_leaf(leaf: Leaf, part: Any) -> np.ndarray:
     value = np.asarray(part)
+    # numpy would store a longer text cut off, without an error.
     if leaf.dtype.kind == "U" and value.dtype.kind == "U" and value.shape == ():
         if value.itemsize <= leaf.dtype.itemsize:
             return value
@@ -261,6 +263,7 @@ def _holds(dtype: np.dtype[Any], value: np.ndarray) -> bool:
     if value.dtype.kind == "f" or not np.can_cast(value.dtype, dtype, "same_kind"):
         return bool(np.can_cast(value.dtype, dtype, "safe"))
     with np.errstate(all="ignore"):
+        # There and back: what has wrapped on the way does not compare equal.
         return bool((value.astype(dtype).astype(value.dtype) == value).all())
 
 
@@ -295,6 +298,7 @@ def check_actions(
             f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
             f"got {type(actions).__name__}"
         )
+    # Nested alike by now, so every key is there.
     parts = layout.split(actions)
     return tuple(
         _checked_actions(leaf, part, batch_shape, where)
@@ -335,6 +339,7 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
         and values.shape[ndim:] == leaf.shape
         and all(w in (-1, n) for w, n in zip(batch_shape, values.shape, strict=False))
     )
+    # Whole numbers may become floats; floats cast to indices would silently lose their fractions.
     is_integer = leaf.dtype.kind in "iu"
     kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
     if shape_fits and is_integer and values.dtype.kind == "f":

@@ -154,6 +154,7 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
             ValueError: names are missing or unknown, or a value does not fit.
         """
         if not isinstance(key, str):
+            # Paired before the first is written: a name that is missing leaves all as they were.
             for leaf, part in _paired(self, value, ""):
                 _named(leaf[0], _set, leaf[1], key, part)
         elif isinstance(value, (BaseArray, ArrayDict)):
@@ -341,5 +342,6 @@ def _named(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     except (IndexError, TypeError, ValueError) as error:
         for kind in (IndexError, TypeError, ValueError):
             if isinstance(error, kind):
+                # One of the three itself: a class derived from it may take other arguments.
                 raise kind(f"{name}: {error}") from error
         raise

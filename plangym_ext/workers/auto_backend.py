@@ -60,9 +60,11 @@ def _is_importable(target: Any) -> bool:
         target = target.func
     if isinstance(target, str):
         return target.partition(":")[0] != "__main__"
+    # The `__main__` of a worker is the worker program.
     if not isinstance(target, type) or target.__module__ == "__main__":
         return False
     found: Any = sys.modules.get(target.__module__)
+    # A class of a function's own has "<locals>" in its name, under which nothing is found.
     for name in target.__qualname__.split("."):
         found = getattr(found, name, None)
     return found is target

@@ -159,6 +159,7 @@ class Worker:
             ) from error
 
     def _finish(self, queue: int) -> bytes:
+        # What was claimed before has been run: messages are read between batches.
         self._run_claims(self._numbered[queue])
         return b""
 
@@ -184,6 +185,7 @@ class Worker:
                 if own:
                     self._channel.send(Value(request, own))
                     kind = MORE
+            # After what is said on the channel, where the parent then looks for it without waiting.
             queue.report(claims, request, kind, begun)
             claim = claims.ahead
         if queue.closed and queue.claim_fd in self._queues:

@@ -129,6 +129,7 @@ class WorkerPool:
         known = self._numbers.get(block)
         if known is None:
             known = self._numbers[block] = next(numbers)
+            # A finalizer may run in the midst of anything, so it only notes the number.
             weakref.finalize(block, self._gone.append, known)
         return known
 
@@ -187,11 +188,13 @@ class WorkerPool:
         worker.describe()
         process, index = worker.process, self.workers.index(worker)
         news = bool(process.expired)
+        # First, so that a worker lets go of memory before it maps more.
         while process.expired:
             worker.post(process.expired.pop())
         if queue.number not in process.known:
             news = True
             worker.post(OpenQueue(queue.number, index), queue.worker_fds)
+            # After the post, here and below: a worker that was not reached is not held to know it.
             process.known.add(queue.number)
         for block in blocks:
             if (number := self.number(block)) not in process.known:

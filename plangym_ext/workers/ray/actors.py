@@ -128,6 +128,7 @@ class Actor:
             return False
         if self._asked is None:
             if now - max(self._answered, self.sent[0].since) >= limit / 2:
+                # In a group of its own, which answers while a share is run.
                 question = self.handle.is_there.options(concurrency_group="watch").remote()
                 self._asked = question, now
             return False
@@ -160,6 +161,7 @@ class ActorPool:
         remote = ray_module().remote(concurrency_groups={"watch": 1})(RowActor)
 
         def begin(n_workers: int) -> Any:
+            # A cluster that was started here has no processors to reserve; see `cluster._init`.
             options = {"num_cpus": n_workers if reserves else 0, "scheduling_strategy": "SPREAD"}
             return remote.options(max_restarts=0, **options).remote(start(n_workers))
 
@@ -194,12 +196,14 @@ class ActorPool:
             actor = begun[ref]
             try:
                 found = ray.get(ref)
+            # `build` returns what constructors raise: this is something else.
             except ray.exceptions.RayTaskError:
                 raise
             except ray.exceptions.RayError as error:
                 actor.restart()
                 if actor.deaths <= _MAX_DEATHS or any(one.description for one in self.actors):
                     continue
+                # Counted anew, so that the next batch has as many attempts.
                 actor.deaths, count = 0, actor.deaths
                 raise WorkerDied(
                     f"{actor.where}: {count} in a row died while they built the env; the last "
@@ -227,6 +231,7 @@ class ActorPool:
         ray = ray_module()
         if not ray.is_initialized():
             return  # they have ended with the connection
+        # One that is at a share would answer only after that: it is killed.
         idle = [actor for actor in self.actors if actor.description and not actor.sent]
         ends = [actor.handle.close.remote() for actor in idle]
         if ends:

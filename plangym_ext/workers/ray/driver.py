@@ -40,6 +40,7 @@ class Driver(NamedTuple):
 
     def meet(self) -> None:
         """Have this process, an actor's, load what the driver pickles."""
+        # Before families are loaded, whose modules may lie there; after the actor's own entries.
         sys.path += [entry for entry in self.path if entry not in sys.path]
         trust.join_session(self.key)
         for family in pickle.loads(self.families):

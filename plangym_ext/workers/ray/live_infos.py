@@ -20,6 +20,7 @@ def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:
         the same name is of another type.
     """
     here = env.get_state()
+    # Two, as one alone says nothing of whether types stay the same.
     infos = [env.reset()[2] for _ in range(2)]
     env.set_state(here)
     columns = InfoWriter(infos[0]).columns

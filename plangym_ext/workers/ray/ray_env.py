@@ -104,6 +104,7 @@ class RayEnv(LiveStepper):
             "rows": rows,
             **settings,
         }
+        # Ray's connection does not survive a fork.
         self._one_caller.bind_to_process()
         self._closed, self._knows_resets = False, False
         self.row_timeout = timeout
@@ -113,6 +114,7 @@ class RayEnv(LiveStepper):
         try:
             connection.join(address)
         except BaseException:
+            # Not all of `close`, which would leave a connection that was not joined.
             self._plan_env.close()
             raise
         try:
@@ -226,6 +228,7 @@ class RayEnv(LiveStepper):
         if resets.any() and self.reset_columns is None:
             return None
         leaf = self._live_actions(actions, resets)
+        # 0 steps stand for a reset; see `RowActor._played`.
         dt = (~resets).astype(np.int32) if resets.any() else ONE_STEP
         request = RowRequest((leaf[:, None],), states, dt, infos=infos)
         return with_reset_infos(self._run(request), resets, self.reset_columns or ())
@@ -259,5 +262,6 @@ class RayEnv(LiveStepper):
         if hasattr(self, "pool"):
             self.pool.close()
         connection.leave()
+        # After the actors, which may have written there to their end.
         self.pages.close()
         self.plan_env.close()

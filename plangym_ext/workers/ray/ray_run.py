@@ -256,6 +256,7 @@ class RayRun:
             return True
         ray, refs = ray_module(), list(self.open)
         done, rest = ray.wait(refs, num_returns=len(refs), timeout=0)
+        # Only of an answer that was waited for it is known when it came.
         watched = not done
         if watched:
             done, rest = ray.wait(refs, num_returns=1, timeout=timeout)
@@ -310,6 +311,7 @@ class RayRun:
             WorkerDied: actors die, again and again, and none answers.
         """
         actor = sent.actor
+        # Actors run shares in order: this one was at the oldest.
         blamed = bool(actor.sent) and actor.sent[0] is sent
         if sent in actor.sent:  # else another of its shares has told of its death
             actor.restart()
@@ -360,6 +362,7 @@ class RayRun:
     def _send_again(self, sent: Sent, *, in_parts: bool) -> None:
         """Send the rows of a lost share to actors that are ready."""
         ready = self.owner.pool.ready()
+        # Cut smaller each time: a row is blamed only for a death that it was alone at.
         count = min(_PARTS, sent.stop - sent.first) if in_parts else 1
         edges = [sent.first + (sent.stop - sent.first) * k // count for k in range(count + 1)]
         for first, stop in itertools.pairwise(edges):

@@ -73,6 +73,7 @@ class RowActor:
                 "host": os.uname().nodename,
                 "identity": self._env.envelope.identity,
                 "backend": self._env.backend,
+                # Blocks are found by the driver's process id, which is another's on other nodes.
                 "shares_memory": start.node == node_here() and _reaches(start.block),
             }
         except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
@@ -135,6 +136,7 @@ class RowActor:
             memory = block.ndarray((block.nbytes,), np.uint8)
             batch = RowBatch(layout, place.num_rows, place.horizon, memory, infos=place.infos)
             kept = block, batch  # a block that is forgotten is not known by its arrays any more
+        # At the end again: what was used longest ago is let go of first.
         self._views[place.layout] = kept
         while len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)

@@ -80,6 +80,7 @@ def part_of(request: RowRequest, first: int, stop: int) -> RowRequest:
     """Return the request of rows `first` to `stop - 1`: views."""
     rows = slice(first, stop)
     resets = request.reset_first
+    # Without `out` and slots, which are memory of the driver's.
     return RowRequest(
         tuple(action[rows] for action in request.actions),
         request.states[rows],
@@ -123,6 +124,8 @@ def cut_rows(
     """
     rate, load = np.asarray(rates, np.float64), np.asarray(loads, np.float64)
     until = (num_rows + load.sum()) / rate.sum()
+    # Those that have enough to do get nothing, so that the others' shares add up to too much.
     wanted = np.maximum(until * rate - load, 0.0)
+    # Edges are rounded, not shares: no row is left out or run twice.
     edges = np.rint(np.cumsum(wanted) * (num_rows / max(wanted.sum(), 1e-300))).astype(int)
     return list(itertools.pairwise([0, *edges.tolist()]))
