@@ -74,6 +74,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     named = next(iter(arguments), None)
     for name, (_, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
+        # The others are not imported: some bring a compiler or simulators.
         if name == named:
             module = load_command(name)
             command.description = module.__doc__
@@ -118,6 +119,7 @@ def _run(arguments: Sequence[str]) -> int:
             f"unknown command {arguments[0]!r}{suggestion(arguments[0], [*COMMANDS, 'help'])}; "
             f"commands: {', '.join(COMMANDS)}"
         )
+    # Not `parse_args`: the command's own parser is to name the option that was meant.
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         options.parser.error("unrecognized arguments: " + " ".join(unknown))

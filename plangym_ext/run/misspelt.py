@@ -20,6 +20,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
     named = {option: _plain(option) for option in options if option not in ("-h", "--help")}
     if not wanted:
         return None
+    # From the surest to the vaguest; the first that any option passes decides.
     tests = (
         lambda name: name == wanted,
         lambda name: _last(name) == _last(wanted),

@@ -30,6 +30,7 @@ class VideoWriter:
     def __init__(self, path: Path, fps: float) -> None:
         self._program = ffmpeg("Leave out --video.")
         self._path, self._fps = path, fps
+        # The same ending, by which ffmpeg chooses the format.
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -66,6 +67,7 @@ class VideoWriter:
         try:
             self._process.stdin.write(even.data)
         except BrokenPipeError as error:
+            # It has stopped by itself; its status says how.
             raise self._stopped(self._process.wait()) from error
 
     def close(self) -> None:

@@ -108,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(preset_lines()))
         return 0
+    # A preset that is not named first was not read when the options were added.
     if not options.sources or (options.preset and options.preset not in options.sources):
         raise InvalidOption("name a preset or a file of settings first, then options")
     from plangym_ext.run.settings.compose import compose

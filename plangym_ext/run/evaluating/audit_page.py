@@ -94,6 +94,7 @@ def _plot(audit: ValueAudit, worst: set[int]) -> str:
     means, deviations = audit.means, audit.deviations
     low = float(min(audit.said.min(), (means - deviations).min()))
     high = float(max(audit.said.max(), (means + deviations).max()))
+    # Where all values are one, there is no span to divide by.
     span = (high - low) or 1.0
 
     def x(value: float) -> float:

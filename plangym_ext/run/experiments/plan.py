@@ -73,6 +73,7 @@ def jobs_of(sweep: Sweep) -> list[Job]:
     if sweep.sample is None:
         variants = grid(over, sweep.levels)
     else:
+        # A fixed seed: a sweep that goes on has to find its variants in their folders.
         variants = sampled(over, sweep.levels, sweep.sample, seed=0)
     _check_names(variants)
     return [job for variant in variants for job in _with_seeds(variant, sweep)]

@@ -63,6 +63,7 @@ class Range:
             number = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         else:
             number = generator.uniform(self.low, self.high)
+        # Rounded, as folders are named by the values.
         return float(f"{number:.4g}")
 
 

@@ -25,6 +25,7 @@ class AppendedFile:
 
     def replace(self, text: str) -> None:
         """Write these lines instead of all others; a reader sees the old ones or the new."""
+        # First: a file that is open would go on in the one that is replaced.
         self.close()
         with replacing(self._path) as file:
             file.write(text)

@@ -52,6 +52,7 @@ def _float32(value: float) -> bytes:
     try:
         return struct.pack("<f", value)
     except OverflowError:
+        # What float32 cannot hold is infinite there; `struct` refuses it.
         return struct.pack("<f", math.copysign(math.inf, value))
 
 
@@ -68,6 +69,7 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 
 def _key(field: int, wire_type: int) -> bytes:
+    # One byte, as all fields here are below 16.
     return bytes((field << 3 | wire_type,))
 
 

@@ -134,6 +134,7 @@ def _episodes(folder: Path, address: Address) -> list[dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():
         kind = {".mp4": "video", ".html": "tree"}.get(path.suffix)
+        # Those with a dot are still being written.
         if kind and not path.name.startswith("."):
             found.setdefault(path.stem, {"name": path.stem})[kind] = address(path)
     return list(found.values())

@@ -272,6 +272,7 @@ class RunConfig:
             )
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
+        # As they were read, and alone: what training has is not repeated.
         given = {key: changed.options[key] for key in self.evaluation.planner}
         object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
 

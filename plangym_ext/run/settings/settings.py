@@ -92,6 +92,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
             return tuple(
                 read(inner, Text(part.strip()) if isinstance(value, Text) else part, where)
                 for part in parts
+                # Nothing typed at all is an empty list.
                 if part != ""
             )
     elif kind in (Any, origin) or origin is not None:
@@ -160,6 +161,7 @@ def _read_plain(kind: type, value: Any) -> Any:
             return kind(value)
         except ValueError:
             return None
+    # A bool is an int to Python, and a mistake here.
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         return float(value) if whole or isinstance(value, float) else None
@@ -242,6 +244,7 @@ def listed(section: Any, where: str = "") -> list[Setting]:
     found: list[Setting] = []
     helps: dict[str, str] = {}
     for cls in type(section).__mro__:
+        # From the class to its bases: what it says itself counts.
         helps = described(cls) | helps
     for field in dataclasses.fields(section):
         if field.name in _left_out(section):

@@ -84,6 +84,7 @@ def played(
             if callback is not None:
                 callback(dataclasses.replace(move, episode=episode))
 
+        # Seeded as in lockstep, where episode i has the i-th seed from the first.
         found.append(play(alone, player, seed=seed + i, max_steps=max_steps, callback=told))
     return found
 

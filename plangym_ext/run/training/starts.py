@@ -43,6 +43,7 @@ def make_starts(settings: StartsSettings, env: Any, agent: Agent) -> Starts | No
         if settings.kind == "backward":
             return BackwardStarts(states, **common)
         return UnsureStarts(states, AgentValue(agent, env.action_space), **common)
+    # Of a constructor that has no argument of an option's name.
     except TypeError as error:
         raise InvalidOption(f"settings: starts.options of {settings.kind!r}: {error}") from None
 

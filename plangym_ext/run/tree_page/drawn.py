@@ -40,6 +40,7 @@ def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
     order = np.argsort(-tree.visits[1:].astype(np.int64), kind="stable") + 1
     chosen = np.zeros(len(tree.parent), np.bool_)
     chosen[0] = True
+    # One less, as the root is drawn anyhow.
     chosen[order[: most - 1]] = True
     for node in np.flatnonzero(chosen)[1:]:
         # Parents come before their children, so theirs is settled.
@@ -79,6 +80,7 @@ def best_line(tree: SearchTree, plan: Plan, first: int) -> list[int]:
 def columns(tree: SearchTree, plan: Plan, first: int, most: int) -> dict[str, Any]:
     """Return the drawn nodes as columns of numbers with three or four digits."""
     line = best_line(tree, plan, first)
+    # Ascending, so that parents still come before their children.
     rows = np.union1d(drawn_nodes(tree, most), line).astype(np.intp)
     place = np.full(len(tree.parent), -1)
     place[rows] = np.arange(len(rows))

@@ -19,6 +19,7 @@ def png(frame: npt.NDArray[np.uint8]) -> bytes:
     Source: W3C, "Portable Network Graphics Specification", third edition.
     """
     height, width, _ = frame.shape
+    # One number for each colour, so that equal ones are found along one axis.
     packed = frame.astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)
     colours, index = np.unique(packed, return_inverse=True)
     if len(colours) <= 256:
@@ -29,6 +30,7 @@ def png(frame: npt.NDArray[np.uint8]) -> bytes:
         filtered = np.pad(rows, ((0, 0), (1, 0)))
     else:
         rows, kind, extra = frame.reshape(height, -1), _RGB, b""
+        # Filter 2, "up": differences to the row above, which wrap in uint8 as the format has it.
         above = np.vstack([np.zeros_like(rows[:1]), rows[:-1]])
         filtered = np.pad(rows - above, ((0, 0), (1, 0)), constant_values=2)
     header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
@@ -55,6 +57,7 @@ def reduced(frame: Any, largest: int) -> npt.NDArray[np.uint8]:
     if factor <= 1:
         return found
     height, width = found.shape[0] // factor, found.shape[1] // factor
+    # What does not fill a block, at the right and below, is left out.
     cut = found[: height * factor, : width * factor]
     blocks = cut.reshape(height, factor, width, factor, 3)
     return np.rint(blocks.mean(axis=(1, 3))).astype(np.uint8)
