@@ -51,7 +51,7 @@ class LegacyInfo(gym.vector.VectorWrapper):
         listed = np.full(self.num_envs, None, object)
         for env in np.flatnonzero(mask):
             listed[env] = one_info(infos.get("final_info", {}), int(env))
-        # A mask of its own: whoever writes to one of the two means that one.
+        # A mask of its own: a caller may write to one of the two alone.
         found["final_info"], found["_final_info"] = listed, mask.copy()
         return found
 
