@@ -138,8 +138,8 @@ class Search:
         self._is_new = False
         self.states.put(fresh, ROOT, request.states[fresh])
         if self.rater.rates_roots and len(fresh):
-            seen, cut = rows_of(request.obs, fresh), np.ones(len(fresh), np.bool_)
-            rating = self.rate(Leaves(fresh, None, seen, cut))
+            # All are rated as cut (`fresh >= 0` holds of every row): no step led here.
+            rating = self.rate(Leaves(fresh, None, rows_of(request.obs, fresh), fresh >= 0))
             self.tree.value[fresh, ROOT] = rating.value
             if rating.prior is not None:
                 self.tree.prior[fresh, ROOT] = rating.prior
