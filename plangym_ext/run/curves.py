@@ -66,6 +66,7 @@ def aggregated(
 
 def _clean(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     there = np.isfinite(x) & np.isfinite(y)
+    # `np.interp` takes ascending x, and does not say so if they are not.
     order = np.argsort(x[there], kind="stable")
     return x[there][order], y[there][order]
 
@@ -85,6 +86,7 @@ def _point(values: Floats, band: str, statistic: str) -> tuple[float, float, flo
     """Return the middle and the ends of the band at one x."""
     if band == "bootstrap" and len(values) > 1:
         return mean_interval(values.tolist(), statistic=statistic)
+    # Of a single run "bootstrap" has nothing to draw from again: its band has no width.
     middle = float(STATISTICS[statistic](values[None])[0])
     spread = float(values.std()) if band == "std" else 0.0
     return middle, middle - spread, middle + spread

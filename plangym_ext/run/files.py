@@ -52,6 +52,7 @@ def make_folder_of(path: Path, option: str = "--out") -> None:
 
 def _make_writable(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    # Tried, not looked up: a read-only mount refuses even whom the permission bits let write.
     with tempfile.TemporaryFile(dir=folder):
         pass
 
@@ -77,6 +78,7 @@ def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
                 f"{folder} holds {what} already. Name another folder with --out, or write over it "
                 "with --overwrite."
             )
+    # After all kinds were looked at: a folder that is refused stays as it was.
     for name in own:
         (folder / name).unlink(missing_ok=True)
 

@@ -31,6 +31,7 @@ def closing_when_terminated() -> Iterator[None]:
         yield
     except _Terminated:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # Not `sys.exit`: who waits for this process is to see that a signal ended it.
         os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -39,6 +39,7 @@ def _ends_with(parent: int) -> bool:
 
         # Not SIGINT: shells have programs in the background ignore it.
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    # After the request: a parent that died before it sends no signal, but is another one by now.
     return os.getppid() == parent
 
 

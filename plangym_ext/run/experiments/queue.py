@@ -21,6 +21,7 @@ _INTERVAL = 0.1
 RETRIES = 2
 
 SETTINGS, LOG = "settings.json", "train.log"
+# `-P`: a file of the current folder must not be imported for a module of the same name.
 _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
 
 
@@ -145,6 +146,7 @@ class JobQueue:
             interrupted()
             for one in self.running:
                 one.process.wait()
+            # Not reached if a second Ctrl-C ends the wait.
             self.saved = True
             raise
         finally:
@@ -217,6 +219,7 @@ def started_run(
     train = ["train", str(folder / SETTINGS), "--out", str(folder), "--resume", "--quiet"]
     for module in imports:
         train += ["--import", module]
+    # Appended: a run that is started again leaves what the first try said before it was killed.
     with (folder / LOG).open("ab") as log:
         return subprocess.Popen(
             [*_PROGRAM, str(os.getpid()), cores, *train],
@@ -233,6 +236,7 @@ def _shares(processes: int) -> list[str]:
     """Return the processors of each slot, with commas between them; empty: all."""
     if not hasattr(os, "sched_getaffinity"):
         return [""] * processes
+    # Not `cpu_count`: a container or `taskset` may leave this process fewer.
     usable = sorted(os.sched_getaffinity(0))
     if processes == 1 or processes > len(usable):
         return [""] * processes

@@ -44,6 +44,7 @@ class CsvFile(AppendedFile):
             # A new column is rare: the file is written again, so that its first line names all.
             self._rewrite([[*cells, *[""] * len(new)] for cells in rows])
         # Cells that need no quotes.
+        # `repr` of a float reads back as the same float.
         self.append(",".join([repr(row[n]) if n in row else "" for n in self._columns]) + "\n")
         self.last = dict(row)
 
@@ -56,6 +57,7 @@ class CsvFile(AppendedFile):
         # A run that is resumed names a column when it first has one, as one that was not
         # interrupted.
         filled = [any(row[i] for row in rows) or not i for i in range(len(columns))]
+        # The first column, the steps, stays even if no row does.
         self._columns = _chosen(columns, filled)
         rows = [_chosen(row, filled) for row in rows]
         self._rewrite(rows)

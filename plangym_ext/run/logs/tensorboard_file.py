@@ -53,6 +53,7 @@ class TensorBoardFile:
     def truncate_after(self, step: int) -> None:
         """Tell readers to forget what other files have after `step`."""
         if any(self._folder.glob("events.out.tfevents.*")):
+            # A restart makes readers drop its own step too, hence one more.
             self._write(restart_event(time.time(), step + 1))
 
     def sync(self) -> None:
@@ -68,5 +69,6 @@ class TensorBoardFile:
         self._file.write(begins + record(event))
 
     def _opened(self) -> Any:
+        # The time comes first: readers take files by name, and a restart must come after them.
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         return (self._folder / name).open("xb")

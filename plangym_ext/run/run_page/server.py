@@ -33,6 +33,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         InvalidOption: the port is taken, or the address is not this machine's.
     """
 
+    # An answer under way, to a browser that reads slowly, must not keep the process from ending.
     daemon_threads = True
 
     def __init__(self, folders: Sequence[Path], host: str, port: int) -> None:

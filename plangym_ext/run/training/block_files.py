@@ -119,6 +119,7 @@ class BlockFiles:
                 used[number] = used.get(number, 0) + len(block)
         sizes = self._sizes()
         for number, count in used.items():
+            # -1, of blocks that are in no file yet, is no number of a file: it stays -1.
             if number not in sizes or 2 * count < sizes[number]:
                 for table in tables.values():
                     table.files[table.files == number] = -1
@@ -130,6 +131,7 @@ class BlockFiles:
             for place, table in tables.items()
             for i in np.flatnonzero(table.files < 0).tolist()
         ]
+        # Past all that are there, those of a save that was killed too: none is ever replaced.
         number = max(self._sizes(), default=-1) + 1
         for begin in range(0, len(waiting), FILE_BLOCKS):
             with replacing(self._path(number), "wb") as file:

@@ -50,6 +50,7 @@ class Checkpoints:
         """Return those that are there, the oldest first."""
         if not self.folder.is_dir():
             return []
+        # Numbers in names are padded with zeros, so this is the order of rounds.
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
     def latest(self) -> Path | None:
@@ -111,8 +112,10 @@ class Checkpoints:
             try:
                 replay = read_checkpoint(path, replay=False).get(_REPLAY, {})
             except DamagedCheckpoint:
+                # Nothing is kept for it; if it is the newest, the next save writes all blocks anew.
                 replay = {}
             found[path.name] = files_of(replay)
+            # The newest comes last, and each call forgets the one before.
             self._blocks.go_on_from(replay)
         return found
 

@@ -29,6 +29,7 @@ class Interrupts:
     def __enter__(self) -> Self:
         """Take over."""
         main = threading.current_thread() is threading.main_thread()
+        # Shells have programs in the background ignore it: Ctrl-C is for another program then.
         if main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             self._before = signal.signal(signal.SIGINT, self._note)
         return self
