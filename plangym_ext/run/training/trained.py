@@ -81,7 +81,7 @@ class Trained(Closing):
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
             self.player = parts.player(parts.asked(self.network))
         except BaseException:
-            # Ctrl-C too: nobody has this object yet who could close the env.
+            # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()
             raise
 
