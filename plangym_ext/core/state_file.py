@@ -76,6 +76,8 @@ def write_arrays(
     rows = env.checked_states(states, where)
     identity = json.dumps(env.envelope.identity, sort_keys=True, default=repr)
     content: dict[str, Any] = {"states": rows, "identity": np.array(identity), **arrays}
+    # Readers take rows one after another alone; numpy would write columns first where they are.
+    content = {name: np.asarray(array, order="C") for name, array in content.items()}
     with replacing(_with_suffix(path), "wb") as file:
         np.savez_compressed(file, **content)
 

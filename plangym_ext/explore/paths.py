@@ -102,15 +102,24 @@ class Paths:
                 f"{actions.shape} {actions.dtype}"
             )
         # Parents come before their children, so that no walk to the root goes in circles.
-        order = np.arange(len(start))
-        if not (
-            start.shape == parent.shape == taken.shape == order.shape
-            and (np.diff(start, append=len(actions)) >= 0).all()
-            and (parent >= ROOT).all()
-            and (parent < order).all()
-            and (taken >= 0).all()
-        ):
+        if not _linked(start, parent, taken, len(actions)):
             raise ValueError("segments are not linked to earlier ones")
         self._actions, self._used = actions.astype(self._actions.dtype), len(actions)
         self._start, self._parent = start.astype(np.int64), parent.astype(np.int64)
         self._taken = taken.astype(np.int64)
+
+
+def _linked(
+    start: npt.NDArray[Any], parent: npt.NDArray[Any], taken: npt.NDArray[Any], total: int
+) -> bool:
+    """Return whether segments `[L]` of `total` actions go on from places on earlier ones."""
+    order = np.arange(len(start))
+    if not start.shape == parent.shape == taken.shape == order.shape:
+        return False
+    lengths = np.diff(start, append=total)
+    if (start[:1] < 0).any() or (lengths < 0).any():
+        return False
+    if (parent < ROOT).any() or (parent >= order).any() or (taken < 0).any():
+        return False
+    # What is taken of the root is never read.
+    return bool(((parent == ROOT) | (taken <= lengths[parent])).all())

@@ -4,15 +4,17 @@
 
 A cell is a task, who learns it, and a seed. Each is run in a process of its own and writes a
 file; one that is there is not run again, so that the program goes on where it was stopped. A
-table of interquartile means with bootstrap intervals is made of all files.
+table of interquartile means with bootstrap intervals is made of all files, and of the runs in
+`agent_runs/results.json`, which were kept of earlier ones; `--json` with its path keeps more.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
-from agent_runs.cells import cells, run, summary
+from agent_runs.cells import RESULTS, cells, joined, run, summary
 from agent_runs.comparing import Cell, parser, rows_of, run_left, tell
 from agent_runs.page import page, reached
 from agent_runs.tasks import LEARNING, SPEED, TASKS
@@ -50,6 +52,8 @@ def main() -> int:
     options = parsed()
     failed = run_left(chosen(options), options, lambda cell: run(cell, options))
     found = summary(rows_of(options.out, "task", TASKS))
+    if not options.quick:
+        found = joined(json.loads(RESULTS.read_text()), found)
     if options.presets:
         write_json(kept_reached.FILE, reached(found, _preset_of))
     return tell(options, "training", page(found), found, failed)

@@ -31,6 +31,15 @@ def test_states_and_observations_travel_through_a_file(cartpole, tmp_path):
     np.testing.assert_array_equal(plangym_ext.load_states(tmp_path / "s", env), starts.states)
 
 
+def test_arrays_with_columns_first_travel_too(cartpole, tmp_path):
+    env, starts = cartpole
+    states, obs = np.asfortranarray(starts.states), np.asfortranarray(starts.obs)
+    StateSet(states, obs).save(tmp_path / "s", env)
+    found = StateSet.load(tmp_path / "s", env)
+    np.testing.assert_array_equal(found.states, starts.states)
+    np.testing.assert_array_equal(found.obs, starts.obs)
+
+
 def test_nested_observations_and_masks_travel_too(tmp_path):
     with plangym_ext.make("plangym_ext/Sokoban-v0", backend="serial") as env:
         state, obs, info = env.reset(seed=0)

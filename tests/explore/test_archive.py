@@ -116,3 +116,40 @@ def test_actions_are_repeated_as_often_as_is_asked():
     assert box.contains(found.max(axis=(0, 1)))
     for other in (gym.spaces.MultiDiscrete([2, 5]), gym.spaces.MultiBinary(3)):
         assert other.contains(random_actions(other, rng, 2, 2, 0.5)[1, 1])
+
+
+def linked(**changed: object) -> dict[str, np.ndarray]:
+    """Two segments of three actions each, of which the second goes on from the first."""
+    arrays = {"actions": np.arange(6, dtype=np.int8), "start": [0, 3], "parent": [ROOT, 0]}
+    found = {**arrays, "taken": [0, 3], **changed}
+    return {f"path_{name}": np.asarray(value) for name, value in found.items()}
+
+
+def test_paths_are_taken_over_as_they_were_kept():
+    paths = Paths((), np.dtype(np.int8))
+    paths.load(linked())
+    assert paths.actions(1, 2).tolist() == [0, 1, 2, 3, 4]
+    kept = paths.arrays()
+    again = Paths((), np.dtype(np.int8))
+    again.load(kept)
+    assert all((again.arrays()[name] == kept[name]).all() for name in kept)
+    again.load(Paths((), np.dtype(np.int8)).arrays())  # nothing is a trajectory too
+    assert len(again) == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"start": [-1, 3]},
+        {"start": [3, 0]},
+        {"start": [0, 7]},
+        {"parent": [ROOT, 1]},
+        {"parent": [ROOT - 1, 0]},
+        {"taken": [0, -1]},
+        {"taken": [0, 4]},
+        {"taken": [0]},
+    ],
+)
+def test_paths_that_lead_nowhere_are_refused(changed):
+    with pytest.raises(ValueError, match="not linked"):
+        Paths((), np.dtype(np.int8)).load(linked(**changed))

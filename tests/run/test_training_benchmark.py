@@ -196,3 +196,27 @@ def test_the_page_and_what_presets_reached_are_those_of_the_runs(program):
             "date": "2026-01-01",
         }
     }
+
+
+def test_runs_of_earlier_days_are_kept_beside_new_ones(program):
+    def run(seed, value):
+        return {"seed": seed, "evaluation": value}
+
+    kept = {"ppo_cartpole": {"ours": [run(0, 1.0), run(2, 3.0)], "sb3": [run(0, 9.0)]}}
+    new = {
+        "ppo_cartpole": {"ours": [run(1, 2.0), run(2, 4.0)]},
+        "a2c_cartpole": {"ours": [run(0, 5.0)]},
+    }
+    joined = program["cells"].joined(kept, new)
+    assert list(joined) == ["ppo_cartpole", "a2c_cartpole"]
+    assert joined["ppo_cartpole"] == {
+        "ours": [run(0, 1.0), run(1, 2.0), run(2, 4.0)],
+        "sb3": [run(0, 9.0)],
+    }
+    assert joined["a2c_cartpole"] == {"ours": [run(0, 5.0)]}
+
+
+def test_the_page_says_what_is_kept(program):
+    kept = json.loads(program["cells"].RESULTS.read_text())
+    text = (FOLDER.parents[1] / "docs" / "benchmarks.md").read_text()
+    assert program["page"].page(program["cells"].joined(kept, {})) in text

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from agent_runs.bounds import FIRST_SEED
-from agent_runs.comparing import Cell, run_apart
+from agent_runs.comparing import WHO, Cell, run_apart
 from agent_runs.sb3_settings import sb3_settings
 from agent_runs.tasks import SPEED, TASKS
 from plangym_ext.run.settings.settings import plain
 
+#: Runs of earlier days, whose files may be on other machines.
+RESULTS = Path(__file__).with_name("results.json")
 #: Episodes of the evaluation after a training.
 EPISODES = 50
 #: Steps of a run that shows no more than that the program works.
@@ -57,6 +60,22 @@ def summary(rows: Mapping[str, dict[str, list[dict[str, Any]]]]) -> dict[str, An
         }
         for name, by_who in rows.items()
     }
+
+
+def joined(kept: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two summaries as one; a new run replaces the kept one of its task, who and seed."""
+    found: dict[str, Any] = {}
+    for name in (name for name in TASKS if name in kept or name in new):
+        of_both = (kept.get(name, {}), new.get(name, {}))
+        found[name] = {who: _by_seed(*(runs.get(who, []) for runs in of_both)) for who in WHO}
+        found[name] = {who: runs for who, runs in found[name].items() if runs}
+    return found
+
+
+def _by_seed(*lists: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return runs in the order of their seeds, of each seed the one that is named last."""
+    found = {run["seed"]: run for runs in lists for run in runs}
+    return [found[seed] for seed in sorted(found)]
 
 
 def _mean(values: list[float]) -> float | None:
