@@ -114,6 +114,7 @@ class SequenceReplay(RingReplay):
               played.
             * following: int64, the row of what follows after these rewards.
             * learned: bool, the rows to be learned from.
+            * legal: `[R, N, A]` bool, which actions could be played; only where fragments told.
             * carry: `[N, ...]`, nested as the agent's, before the first row.
 
         Raises:
@@ -166,6 +167,7 @@ class SequenceReplay(RingReplay):
         # Not the burn-in, which only brings the carry up to date, nor the rows after, which
         # bootstrap.
         learned = rows.step & (number >= self.burn_in) & (number < self.burn_in + self.length)
+        legal = ring.legal_after(rows.place.ravel(), rows.final.ravel())
         return {
             "obs": sequences(ring.obs_after(rows.place.ravel(), rows.final.ravel())),
             "prev_action": sequences(action),
@@ -176,6 +178,7 @@ class SequenceReplay(RingReplay):
             "discount": rows.discount,
             "following": rows.following,
             "learned": learned,
+            **({} if legal is None else {"legal": sequences(legal)}),
         }
 
     def _contents(self) -> dict[str, Any]:

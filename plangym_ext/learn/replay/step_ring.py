@@ -44,7 +44,8 @@ class StepRing:
 
     Args:
         form: of the steps.
-        capacity: steps of all envs, or bytes; observations of endings come on top.
+        capacity: steps of all envs, or bytes; observations of endings, and which actions could
+            be played, come on top.
         where: begins the messages.
         options: of the memory.
 
@@ -90,6 +91,8 @@ class StepRing:
         # A serial of `_finals`, which begins at 0; -1 for steps that ended nothing.
         self._final.fill(-1)
         self._finals = KeptRows(obs)
+        #: Which actions could be played; None until a fragment tells.
+        self._legal: WholeObs | None = None
         self.steps = StepArrays(self._reward, self._terminated, self._final)
 
     def _ring(self, shape: tuple[int, ...], dtype: Any) -> Ndarray:
@@ -130,6 +133,7 @@ class StepRing:
         left = self._drop(num)
         for store, leaf in zip(self._obs, leaves_of(tree["obs"]), strict=True):
             store.write(slots, _array(leaf))
+        self._write_legal(slots, tree)
         written = slots[:num]
         for ring, leaf in zip(self._actions, leaves_of(tree["action"]), strict=True):
             ring[written] = _array(leaf, num)
@@ -151,6 +155,21 @@ class StepRing:
         changed = np.concatenate([left, written])
         places = changed[:, None] * self.envs + np.arange(self.envs)
         return places.ravel(), self._valid[changed].ravel()
+
+    def _write_legal(self, slots: Places, tree: ArrayDict) -> None:
+        """Write what could be played; everything, where a fragment does not tell."""
+        told = "action_mask" in tree
+        if told and self._legal is None:
+            self._legal = self._new_legal(tree["action_mask"].shape[2])
+        if self._legal is not None:
+            self._legal.write(slots, _array(tree["action_mask"]) if told else np.array(True))
+
+    def _new_legal(self, num_actions: int) -> WholeObs:
+        """Return room for masks, where every action may be played."""
+        part: Part = (num_actions,), np.dtype(bool)
+        found = WholeObs(part, self.slots, self.envs, self._options.storage)
+        found.write(np.arange(self.slots), np.array(True))
+        return found
 
     def _rewards(self, reward: Ndarray) -> Ndarray:
         limit = self._options.clip_reward
@@ -194,6 +213,13 @@ class StepRing:
                 f"{self._where}: capacity must hold a fragment, {num} steps of {self.envs} envs; "
                 f"there is room for {self.length} of each. Raise it, or collect shorter fragments."
             )
+        if self._legal is not None and "action_mask" in tree:
+            here, count = self._legal.width, tree["action_mask"].shape[2]
+            if here != count:
+                raise InvalidSamples(
+                    f"{self._where}: masks must be of {here} actions, as those before; got {count}. "
+                    f"Begin a new replay."
+                )
 
     @property
     def flags(self) -> SequenceArrays:
@@ -230,6 +256,17 @@ class StepRing:
                 leaf[rows] = last
         return self.form.join("obs", found)
 
+    def legal_after(self, places: Places, finals: Places) -> npt.NDArray[np.bool_] | None:
+        """Return a copy `[N, A]`, what could be played where `obs_after` is; None: everything.
+
+        After the last step of an episode it is everything, as nothing was to be played there.
+        """
+        if self._legal is None:
+            return None
+        found = self._legal.take(places)
+        found[finals >= 0] = True
+        return found
+
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,6 +287,7 @@ class StepRing:
             "rings": {name: ring[:used] for name, ring in rings.items()},
             "obs": {str(i): store.state_dict(used) for i, store in enumerate(self._obs)},
             "finals": self._finals.state_dict(),
+            **({} if self._legal is None else {"legal": self._legal.state_dict(used)}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -264,6 +302,9 @@ class StepRing:
         for i, store in enumerate(self._obs):
             store.load_state_dict(state["obs"][str(i)])
         self._finals.load_state_dict(state["finals"])
+        if "legal" in state:
+            self._legal = self._new_legal(state["legal"]["ring"].shape[2])
+            self._legal.load_state_dict(state["legal"])
         self.count = int(state["count"])
         # Counted again: it follows from the flags, and cannot disagree with them.
         self.num_valid = int(np.count_nonzero(self._valid[: len(saved["valid"])]))

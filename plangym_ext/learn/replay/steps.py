@@ -54,6 +54,8 @@ class StepReplay(RingReplay):
               were summed; 0 after a termination.
             * next_obs: what follows; the last observation of an episode that has ended, so
               that values of truncated ones are those of where they stopped.
+            * legal, next_legal: `[N, A]` bool, which actions could be played there; only where
+              fragments told. After the last step of an episode it is everything.
 
         Raises:
             ReplayEmpty: there is no step to draw.
@@ -75,6 +77,11 @@ class StepReplay(RingReplay):
             "discount": found.discount,
             "next_obs": ring.obs_after(found.place, found.final),
         }
+        next_legal = ring.legal_after(found.place, found.final)
+        if next_legal is not None:
+            # No step begins with the last observation of an episode.
+            samples["legal"] = ring.legal_after(places, np.full(len(places), -1))
+            samples["next_legal"] = next_legal
         return Batch(samples, places, weights)
 
     def _uniform(self, ring: StepRing, count: int) -> Places:

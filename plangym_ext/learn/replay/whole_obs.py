@@ -35,6 +35,11 @@ class WholeObs:
         # The same memory by place: slot * B + env.
         self._rows = self._ring.reshape(slots * envs, *shape)
 
+    @property
+    def width(self) -> int:
+        """Numbers on the last axis of one."""
+        return int(self._ring.shape[-1])
+
     @staticmethod
     def step_bytes(part: Part) -> int:
         """Return the bytes that one takes."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
 from sampling_envs import assert_same, copied
 
-from plangym_ext import make_vec
-from plangym_ext.errors import InvalidObservation
+from plangym_ext import Array, ArrayDict, make_vec
+from plangym_ext.errors import InvalidObservation, InvalidSamples
+from plangym_ext.learn import StepReplay
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
@@ -58,6 +61,10 @@ class Masked(gym.Env):
             over and self.episode % 2 == 1,
             info,
         )
+
+
+#: What networks are made for.
+SPACES = Masked.observation_space, Masked.action_space
 
 
 def masked_rows(rows, **options):
@@ -159,8 +166,7 @@ def policy(seed=0, heads=("policy", "value"), **options):
     from plangym_ext.learn import AgentConfig, make_agent_network
 
     config = AgentConfig(hidden=(16,), heads=heads, **options)
-    spaces_of = Masked.observation_space, Masked.action_space
-    return make_agent_network(*spaces_of, config, seed=seed)
+    return make_agent_network(*SPACES, config, seed=seed)
 
 
 @pytest.mark.parametrize("name", ["A2C", "PPO", "VTrace", "REINFORCE", "PQN"])
@@ -237,3 +243,189 @@ def test_losses_and_gradients_are_those_of_a_policy_over_legal_actions_alone(com
     wanted = torch.autograd.grad(whole, list(network.parameters()))
     for found_part, part in zip(mine, wanted, strict=True):
         np.testing.assert_allclose(found_part, part.numpy(), atol=2e-5)
+
+
+# Replays ---------------------------------------------------------------------------------
+
+
+def legal_at(obs):
+    """What may be played where rows `[N, 3]` of observations are, by the env's own rule."""
+    return np.array([mask_at(*row.astype(int)) for row in obs]).astype(bool)
+
+
+def check_steps(samples, n, ends):
+    """Compare masks that were drawn with observations; return how many follow an ending."""
+    np.testing.assert_array_equal(samples["legal"], legal_at(samples["obs"]))
+    after = samples["next_obs"]
+    # Of the row's episode: at its last observation everything may be played.
+    over = np.array([ends(*row.astype(int)) for row in after])
+    np.testing.assert_array_equal(samples["next_legal"][~over], legal_at(after[~over]))
+    assert samples["next_legal"][over].all()
+    return int(over.sum())
+
+
+def is_last(index, episode, count):
+    return count == 2 + (index + episode) % 3
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_replay_of_steps_draws_the_masks_of_what_it_draws(n):
+    replay = StepReplay(60, n_steps=n, seed=0)
+    with SerialSampler(masked_rows(range(B)), agent(), T) as sampler:
+        for _ in range(5):
+            replay.add(sampler.collect().data)
+            assert check_steps(replay.sample(200).samples, n, is_last) > 0
+    again = StepReplay(60, n_steps=n, seed=1)
+    again.load_state_dict(copy.deepcopy(replay.state_dict()))
+    wanted, found = replay.sample(50).samples, again.sample(50).samples
+    for name, want in wanted.items():
+        np.testing.assert_array_equal(found[name], want)
+
+
+def test_a_replay_of_sequences_draws_the_masks_of_what_it_draws():
+    pytest.importorskip("torch")
+    from plangym_ext import learn
+
+    config = learn.QAgentConfig(hidden=(8,), recurrent="lstm", recurrent_size=8)
+    network = learn.make_agent_network(*SPACES, config, seed=0)
+    player = learn.QAgent(network, epsilon=0.5)
+    replay = learn.SequenceReplay(200, burn_in=1, length=5, seed=0)
+    with SerialSampler(masked_rows(range(B)), player, T) as sampler:
+        for _ in range(5):
+            replay.add(sampler.collect().data)
+    samples = replay.sample(60).samples
+    obs, legal, played = samples["obs"], samples["legal"], samples["learned"]
+    assert legal.shape == (*obs.shape[:2], ACTIONS)
+    np.testing.assert_array_equal(legal[played], legal_at(obs[played]))
+    last = np.apply_along_axis(lambda row: is_last(*row.astype(int)), 2, obs)
+    assert last.any()
+    assert legal[last].all()
+
+
+def test_fragments_without_masks_allow_everything():
+    replay = StepReplay(200, seed=0)
+    with SerialSampler(masked_rows(range(B)), agent(), T) as sampler:
+        told = sampler.collect().data
+        silent = ArrayDict({name: leaf for name, leaf in told.items() if name != "action_mask"})
+        replay.add(silent)
+        assert "legal" not in replay.sample(20).samples
+        replay.add(told)
+        replay.add(silent)
+        size = 300
+        batch = replay.sample(size)
+    step = batch.indices // B
+    among = (step >= T) & (step < 2 * T)
+    assert 0 < among.sum() < size
+    legal = batch.samples["legal"]
+    np.testing.assert_array_equal(legal[among], legal_at(batch.samples["obs"][among]))
+    assert legal[~among].all()
+
+
+def test_masks_of_another_number_of_actions_are_refused():
+    replay = StepReplay(200, seed=0)
+    with SerialSampler(masked_rows(range(B)), agent(), T) as sampler:
+        tree = sampler.collect().data
+        replay.add(tree)
+        wide = Array((T, B), bool, feature_shape=(ACTIONS + 1,), padding=1)
+        with pytest.raises(InvalidSamples, match=f"of {ACTIONS} actions.*got {ACTIONS + 1}"):
+            replay.add(ArrayDict({**dict(tree.items()), "action_mask": wide}))
+        assert len(replay) == T * B
+
+
+#: Of a space of three the last is never legal, and would be worth a hundred.
+ALWAYS = np.array([1, 1, 0], np.int8)
+
+
+class Tempting(gym.Env):
+    """Every step gives 1, and every fourth ends the episode by its time limit."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(2, np.float32), {"action_mask": ALWAYS}
+
+    def step(self, action):
+        assert ALWAYS[action]
+        self.count += 1
+        obs = np.full(2, self.count / 4, np.float32)
+        return obs, 1.0, self.count == 4, False, {"action_mask": ALWAYS}
+
+
+def promise(module, actions=3):
+    """Have the last layer say that the last action is worth a hundred, or the most there is."""
+    torch = pytest.importorskip("torch")
+    last = [part for part in module.modules() if isinstance(part, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        rows = last.bias.view(actions, -1)
+        rows[-1, -1 if rows.shape[1] == 51 else slice(None)] += 100.0
+
+
+LEARNERS = {
+    "DQN": ({}, {}),
+    "DQN, compiled": ({}, {"compiled": True}),
+    "DQN, compiled and double": ({}, {"compiled": True, "double": True}),
+    "DQN, not compiled": ({}, {"compiled": False, "double": True}),
+    "C51": ({"returns": "atoms", "atoms": 51}, {}),
+    "QRDQN": ({"returns": "quantiles", "atoms": 20}, {}),
+    "R2D1": ({"recurrent": "lstm", "recurrent_size": 8}, {"burn_in": 1, "length": 3, "n_steps": 1}),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_returns_do_not_go_on_with_what_cannot_be_played(name):
+    pytest.importorskip("torch")
+    from plangym_ext import learn
+
+    net, options = LEARNERS[name]
+    kind = getattr(learn, name.partition(",")[0])
+    space = Tempting.observation_space, Tempting.action_space
+    config = learn.QAgentConfig(**{"hidden": (8,), **net})
+    network = learn.make_agent_network(*space, config, seed=0)
+    promise(network)
+    small = {"capacity": 400, "learning_starts": 8, "batch_size": 16, "learning_rate": 1e-3}
+    algorithm = kind(network, kind.config_class(**{**small, **options}), seed=0)
+    player = learn.QAgent(network, epsilon=0.5)
+    options = {"backend": "serial", "autoreset_mode": "same_step", "check": False}
+    with SerialSampler(make_vec([Tempting] * 2, **options), player, 8) as sampler:
+        for round_ in range(6):
+            algorithm.take(sampler.collect(version=round_))
+            found = algorithm.train()
+    if name != "R2D1":
+        steps = algorithm._steps_of(algorithm.replay.sample(100))
+        _, best = algorithm._following(steps)
+        # Where a return ends, what would follow counts for nothing.
+        assert (best[steps.discount > 0] < 2).all()
+    # Returns are 4 at most. Were the last action followed, targets would be about 100.
+    if name != "C51":
+        assert found["train/q"] < 20
+        assert found["train/loss"] < 10
+
+
+def test_a_soft_policy_is_one_over_legal_actions_alone():
+    torch = pytest.importorskip("torch")
+    from plangym_ext import learn
+
+    space = Tempting.observation_space, Tempting.action_space
+    network = learn.make_agent_network(*space, learn.SoftPolicyConfig(hidden=(8,)), seed=0)
+    small = {"capacity": 400, "learning_starts": 8, "batch_size": 16, "critic_hidden": (8,)}
+    algorithm = learn.SAC(network, learn.SACConfig(**small), seed=0)
+    with torch.no_grad():
+        for module in algorithm.modules.values():
+            for part in module.parameters():
+                # The last axis of what critics say is that of actions.
+                if part.ndim and part.shape[-1] == 3:
+                    part[..., 2] += 100.0
+    player = learn.PolicyAgent(network)
+    options = {"backend": "serial", "autoreset_mode": "same_step", "check": False}
+    with SerialSampler(make_vec([Tempting] * 2, **options), player, 8) as sampler:
+        for round_ in range(6):
+            algorithm.take(sampler.collect(version=round_))
+            found = algorithm.train()
+            assert all(np.isfinite(number) for number in found.values())
+    assert found["train/critic_loss"] < 20
+    assert found["train/q"] < 20
+    # Of two actions of three, a policy has no more than this.
+    assert found["train/entropy"] <= np.log(2) + 1e-5

@@ -41,6 +41,8 @@ class Steps(NamedTuple):
     next_obs: Any  # nested as the space
     weight: Any  # float32, importance weights; None: all are 1
     indices: Any = None  # int64 array, of the replay
+    legal: Any = None  # bool [N, A], which actions could be played at obs; None: all
+    next_legal: Any = None  # likewise at next_obs
 
 
 class Updated(NamedTuple):
@@ -242,6 +244,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._tensors(samples["next_obs"], 0),
             self._tensor(batch.weights) if self.config.prioritized else None,
             batch.indices,
+            *(self._tensor(samples[name]) for name in ("legal", "next_legal") if name in samples),
         )
 
     def _asked(self, module: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 from plangym_ext.learn.algorithms.off_policy.base import Steps, Updated, shown
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
 from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.q_values import chosen, error_loss
 from plangym_ext.learn.torch_extra import torch
 
@@ -79,7 +80,7 @@ class DQN(QLearning):
             if self.config.double:
                 features = self.network.features(shown(steps.next_obs))
                 by = torch.from_numpy(self._compiled.q(features.numpy()))
-            following = chosen(next_q, by.argmax(dim=1))
+            following = chosen(next_q, masked(by, steps.next_legal).argmax(dim=1))
             target = torch.addcmul(steps.reward, steps.discount, following)
             features = self.network.features(shown(steps.obs)).contiguous()
         index = (steps.action - self._start).numpy()

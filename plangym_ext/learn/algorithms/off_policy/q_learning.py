@@ -12,6 +12,7 @@ from plangym_ext.learn.agents.q_agent import log_spaced
 from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Steps, Updated, shown
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
 from plangym_ext.learn.sampling.collected import Progress
@@ -94,7 +95,8 @@ class QLearning(OffPolicyAlgorithm):
         """Return what the target network says of what follows, and the best actions `[N]` there."""
         out = self._out(self._target.module, steps.next_obs)
         q = self._out(self.network, steps.next_obs).q if self.config.double else out.q
-        return out, q.argmax(dim=1)
+        # What cannot be played there is worth nothing, however high a value it was never taught.
+        return out, masked(q, steps.next_legal).argmax(dim=1)
 
     def _check_head(self) -> None:
         """Refuse a network without the head, by asking it about one observation."""

@@ -9,6 +9,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config
 from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.q_values import (
     error_loss,
     rescaled,
@@ -32,6 +33,7 @@ class _Sequences(NamedTuple):
     learned: Any
     weight: Any  # [N]
     indices: Any  # [N] of the replay
+    legal: Any  # [R, N, A] bool, which actions could be played; None: all
 
     def from_row(self, begin: int) -> _Sequences:
         """Return what comes from a row on, with rows counted from there; the carry stays."""
@@ -43,6 +45,7 @@ class _Sequences(NamedTuple):
             # Numbers of rows, which are counted from the new first one.
             following=self.following[begin:] - begin,
             learned=self.learned[begin:],
+            legal=None if self.legal is None else self.legal[begin:],
         )
 
 
@@ -99,6 +102,7 @@ class R2D1(QLearning):
             self._tensor(samples["learned"]),
             self._tensor(batch.weights),
             batch.indices,
+            self._tensor(samples["legal"]) if "legal" in samples else None,
         )
 
     def _loss(self, steps: Any) -> Learned:
@@ -129,7 +133,8 @@ class R2D1(QLearning):
         """Return `[R, N]` what the actions should be worth."""
         # Double: chosen by the network that learns, rated by the one that follows (van Hasselt et
         # al. 2016).
-        best = (q if self.config.double else target_q).argmax(dim=2, keepdim=True)
+        by = masked(q if self.config.double else target_q, steps.legal)
+        best = by.argmax(dim=2, keepdim=True)
         following = target_q.gather(2, best)[..., 0]
         # Rows whose return ends beyond the sequence are not learned from.
         worth = following.gather(0, steps.following.clamp(0, len(following) - 1))

@@ -11,6 +11,7 @@ from plangym_ext.learn.algorithms.off_policy.base import Steps
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActorCritic
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.losses.critics import (
@@ -72,7 +73,7 @@ class SAC(ReplayActorCritic):
             )
 
     def _target(self, steps: Steps) -> Any:
-        params = self._params(self.network, steps.next_obs)
+        params = masked(self._params(self.network, steps.next_obs), steps.next_legal)
         temperature = self._temperature.log.exp()
         if self._dense is not None:
             action, log_prob = self._drawn(params)
@@ -88,7 +89,7 @@ class SAC(ReplayActorCritic):
         if self._dense is not None:
             with torch.no_grad():
                 return self._update_dense_policy(self._dense, steps)
-        params = self._params(self.network, steps.obs)
+        params = masked(self._params(self.network, steps.obs), steps.legal)
         # Detached in the policy's loss, in which a lower temperature would be a gain of its own.
         log, temperature = self._temperature.log, self._temperature.log.detach().exp()
         value, log_prob = self._value(params, self._critics, steps.obs, temperature)
