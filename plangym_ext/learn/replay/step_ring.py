@@ -217,8 +217,8 @@ class StepRing:
             here, count = self._legal.width, tree["action_mask"].shape[2]
             if here != count:
                 raise InvalidSamples(
-                    f"{self._where}: masks must be of {here} actions, as those before; got {count}. "
-                    f"Begin a new replay."
+                    f"{self._where}: masks must be of {here} actions, as those before; got "
+                    f"{count}. Begin a new replay."
                 )
 
     @property

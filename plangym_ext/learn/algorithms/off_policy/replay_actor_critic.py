@@ -122,7 +122,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             part = slice(begin, begin + size)
             # Not weights and indices, which only draws by priorities have.
             fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
-            yield Steps(*fields, weight=None)
+            yield Steps(*fields, None)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
         norm = super()._descend(name, loss, rate)
