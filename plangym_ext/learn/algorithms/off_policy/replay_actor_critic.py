@@ -120,9 +120,10 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         drawn = self._steps_of(self._sample(count))
         for begin in range(0, count * size, size):
             part = slice(begin, begin + size)
-            # Not weights and indices, which only draws by priorities have.
+            # Not weights and indices, which only draws by priorities have, nor masks: actions are
+            # those of a Box.
             fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
-            yield Steps(*fields, None)
+            yield Steps._make([*fields, None, None, None, None])
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
         norm = super()._descend(name, loss, rate)
