@@ -54,13 +54,20 @@ def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any
     Source: Bellemare et al. 2017, "A distributional perspective on reinforcement learning",
     equation 7.
     """
-    distance = support[1] - support[0]
+    last = len(support) - 1
     moved = reward[:, None] + discount[:, None] * support
     # Before the shares: what falls beyond would be shared by no atom, and probability be lost.
-    moved = moved.clamp(support[0], support[-1])
-    # [N, K of the atoms, K of those that moved]
-    shares = (1 - (moved[:, None, :] - support[:, None]).abs() / distance).clamp(min=0)
-    return (shares @ following[:, :, None])[:, :, 0]
+    place = ((moved - support[0]) * (last / (support[-1] - support[0]))).clamp(0, last)
+    lower = place.floor()
+    upper_share = following * (place - lower)
+    # A reward that is none gives no index, and a row of nothing that the loss is refused for.
+    index = lower.nan_to_num(0).long()
+    found = torch.zeros_like(following)
+    # Added up atom by atom: a matrix of all pairs of atoms takes K times the work. Rows are apart,
+    # and each is summed in the order of its atoms.
+    found.scatter_add_(1, index, following - upper_share)
+    # An atom on the last place has no share to hand on, but an index for it all the same.
+    return found.scatter_add_(1, (index + 1).clamp(max=last), upper_share)
 
 
 def cross_entropy(logits: Any, target: Any) -> Any:
